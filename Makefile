@@ -59,7 +59,7 @@ help-dev:
 	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
 	@echo '  make canaries       300 made secrets, looked for in all that is exported (an hour)'
 	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
-	@echo '  make kills          run and its workers killed 15 times, the daemon 20 times (an hour)'
+	@echo '  make kills          run and its workers killed 15 times (minutes)'
 	@echo '  make backfill       1,000 partitions, cancelled half-way and launched again (minutes)'
 	@echo '  make ray            a backfill on Ray, Postgres and S3, workers killed (minutes)'
 	@echo '  make setup-dev      install, with the packages for tests and lint'
@@ -179,9 +179,7 @@ notebook: setup-dev
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py \
-		demo_pipeline_tests/exports/test_foreign_actions.py \
-		demo_pipeline_tests/desktopd/test_action_text.py \
-		demo_pipeline_tests/exports/grounding/test_decoder.py
+		demo_pipeline_tests/exports/test_foreign_actions.py
 
 fuzz: setup-dev
 	@$(BIN)/python benchmarks/fuzz.py
@@ -200,7 +198,6 @@ faults: setup-dev
 
 kills: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults.killed_runs $(KILLED)
-	@$(BIN)/python -m demo_pipeline_tests.faults.killed_daemon $(KILLS)
 
 backfill: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults.cancelled_backfill $(BACKFILL)

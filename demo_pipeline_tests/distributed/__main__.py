@@ -34,7 +34,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import LOG, ROOT, dagster_home, dagster_process, wait_for
 from demo_pipeline_tests.distributed.backfill import Backfill, launch_backfill
-from demo_pipeline_tests.distributed.processes import CpuMeter, adopt_orphans, end_descendants
+from demo_pipeline_tests.distributed.processes import adopt_orphans, end_descendants
 from demo_pipeline_tests.distributed.services import (
     MissingProgramError,
     postgres_server,
@@ -56,17 +56,15 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way of processing cost and made.
+    """What one way of processing made.
 
     Attributes:
-        wall: seconds.
-        cpu: seconds, by what they were spent on.
+        wall: seconds that it took.
         published: output → (fingerprint of its content, hashes of its files by path).
         quarantined: ids.
     """
 
     wall: float
-    cpu: Counter[str]
     published: dict[str, tuple[str, dict[str, str]]]
     quarantined: tuple[str, ...]
 
@@ -101,19 +99,17 @@ def main() -> int:
 
 
 def _exercise(folder: Path, chosen: argparse.Namespace) -> int:
-    meter = CpuMeter()
     with ExitStack() as stack:
-        stack.callback(meter.stop)
         keys = f"ray-{secrets.token_hex(8)}", secrets.token_urlsafe(30)
         server = stack.enter_context(seaweed_server(folder / "s3", *keys))
         stack.enter_context(server.connected())
         uploads, store = server.make_bucket("uploads"), server.make_bucket("store")
         _configure(folder / "single", uploads, str(folder / "single" / "store"))
         _upload_copies(folder / "copies", chosen.demonstrations)
-        one = _one_machine(folder / "single" / "home", meter)
+        one = _one_machine(folder / "single" / "home")
         _configure(folder / "cache", uploads, store)
         os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"  # num_cpus of deploy/ray/dagster.yaml
-        many = _on_ray(stack, folder, meter, chosen)
+        many = _on_ray(stack, folder, chosen)
     return _compare(one, many)
 
 
@@ -142,19 +138,18 @@ def _upload_copies(folder: Path, count: int) -> None:
     print_line(f"uploaded {len(folders)} demonstrations")
 
 
-def _one_machine(home: Path, meter: CpuMeter) -> Outcome:
+def _one_machine(home: Path) -> Outcome:
     """Process everything with the command line, with Dagster embedded."""
     home.mkdir(parents=True)
     shutil.copyfile(ROOT / "dagster.yaml", home / "dagster.yaml")
     print_line("one machine: demo-pipeline run")
-    before, start = meter.seconds(), time.monotonic()
+    start = time.monotonic()
     _command(home, "run")
-    return _outcome(time.monotonic() - start, meter.seconds() - before)
+    return _outcome(time.monotonic() - start)
 
 
-def _on_ray(stack: ExitStack, folder: Path, meter: CpuMeter, chosen: argparse.Namespace) -> Outcome:
+def _on_ray(stack: ExitStack, folder: Path, chosen: argparse.Namespace) -> Outcome:
     """Process everything with a backfill whose runs are Ray jobs, and kill two of them."""
-    before = meter.seconds()
     os.environ["DAGSTER_POSTGRES_URL"] = stack.enter_context(postgres_server())
     api = stack.enter_context(ray_head(folder / "ray", chosen.slots))
     os.environ["RAY_API_SERVER_ADDRESS"] = api
@@ -174,9 +169,9 @@ def _on_ray(stack: ExitStack, folder: Path, meter: CpuMeter, chosen: argparse.Na
     except (TimeoutError, RuntimeError):
         print_line((home / LOG).read_text(errors="replace")[-5000:])
         raise
-    wall, cpu = time.monotonic() - start, meter.seconds() - before
+    wall = time.monotonic() - start
     _print_runs(instance, backfill)
-    return _outcome(wall, cpu)
+    return _outcome(wall)
 
 
 def _command(home: Path, *arguments: str) -> None:
@@ -185,7 +180,7 @@ def _command(home: Path, *arguments: str) -> None:
     subprocess.run((script, *arguments), check=True, cwd=ROOT, env=environment)
 
 
-def _outcome(wall: float, cpu: Counter[str]) -> Outcome:
+def _outcome(wall: float) -> Outcome:
     workspace = Workspace.open(Settings())
     store = workspace.store
     names = set(store.outputs()) - {QUARANTINE_STAGE.folder}  # only the daemon writes it
@@ -196,7 +191,7 @@ def _outcome(wall: float, cpu: Counter[str]) -> Outcome:
         if version
     }
     records = list_quarantine(store)
-    return Outcome(wall, cpu, published, tuple(record.demonstration for record in records))
+    return Outcome(wall, published, tuple(record.demonstration for record in records))
 
 
 def _print_runs(instance: dg.DagsterInstance, backfill: Backfill) -> None:
@@ -220,8 +215,6 @@ def _compare(one: Outcome, many: Outcome) -> int:
     """Print both outcomes; returns the exit code."""
     print_line(f"{'':22}{'one machine':>12}{'Ray':>8}")
     print_line(f"{'wall seconds':22}{one.wall:12.0f}{many.wall:8.0f}")
-    for kind in sorted({*one.cpu, *many.cpu}):
-        print_line(f"{'CPU s: ' + kind:22}{one.cpu[kind]:12}{many.cpu[kind]:8}")
     print_line(f"{'outputs':22}{len(one.published):12}{len(many.published):8}")
     names = {*one.published, *many.published}
     differing = sorted(n for n in names if one.published.get(n) != many.published.get(n))

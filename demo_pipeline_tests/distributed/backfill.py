@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.tags import (
-    BACKFILL_ID_TAG,
-    PARENT_RUN_ID_TAG,
-)
+from dagster._core.storage.tags import BACKFILL_ID_TAG, PARENT_RUN_ID_TAG
 
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.defs.dataset_assets import built_for, newest_records

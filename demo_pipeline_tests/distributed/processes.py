@@ -1,4 +1,4 @@
-"""The processes of `make ray`: their CPU time, who started whom, and that none is left.
+"""The processes of `make ray`: who started whom, and that none is left.
 
 Belongs here: reading /proc. Orphans become children of this process, so that every process that was
 started is a descendant until it has ended.
@@ -8,35 +8,21 @@ import ctypes
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
-_TICKS = os.sysconf("SC_CLK_TCK")
 _LEAVE = 20.0  # seconds that a process has to end by itself
-_SAMPLE = 1.0  # seconds between two looks; a process can use so much more than was seen
-_KINDS = {  # what a command line contains; the first that fits, of a process or its ancestors
-    "runs": ("dagster api execute_run", "demo-pipeline run"),
-    "Dagster's daemon": ("dagster-daemon", "dagster api grpc", "dagster code-server"),
-    "S3 server": ("weed mini",),
-    "Ray": ("ray::", "ray start", "raylet", "gcs_server", "/ray/dashboard", "/ray/_private"),
-    "Postgres": ("postgres",),
-}
-_OTHER = "this command"
 
 
 class ProcessState(NamedTuple):
-    """What /proc/<pid>/stat says about a process; `ticks` is its CPU time without children's."""
+    """What /proc/<pid>/stat says about a process."""
 
     state: str
     parent: int
-    ticks: int
-    started: str
 
 
 def adopt_orphans() -> None:
@@ -58,53 +44,13 @@ def running(process: subprocess.Popen[bytes], stop: signal.Signals) -> Iterator[
         process.wait()
 
 
-class CpuMeter:
-    """Adds up the CPU time of this process and its descendants, by what they are for.
-
-    Looking again and again also counts processes whose parents ignore how they end, as Ray's do.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], tuple[str, int]] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="cpu-meter", daemon=True)
-        self._thread.start()
-
-    def seconds(self) -> Counter[str]:
-        """Seconds so far, by kind."""
-        self._look()
-        totals: Counter[str] = Counter()
-        for kind, ticks in list(self._seen.values()):
-            totals[kind] += ticks
-        return Counter({kind: round(ticks / _TICKS) for kind, ticks in totals.items()})
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_SAMPLE):
-            self._look()
-
-    def _look(self) -> None:
-        states = process_states()
-        for pid, state in states.items():
-            line = list(ancestry(pid, states))
-            if os.getpid() in line:
-                self._seen[pid, state.started] = (_kind_of(line), state.ticks)
-
-
 def process_states() -> dict[int, ProcessState]:
     """Every process of this machine by its id."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
-            ticks = int(fields[11]) + int(fields[12])
-            found[int(path.parent.name)] = ProcessState(
-                fields[0], int(fields[1]), ticks, fields[19]
-            )
+            found[int(path.parent.name)] = ProcessState(fields[0], int(fields[1]))
     return found
 
 
@@ -120,7 +66,7 @@ def end_descendants() -> list[str]:
     """Kill what is left, and take every child that has ended; returns the titles of the killed."""
     titles: dict[int, str] = {}
     end = time.monotonic() + _LEAVE
-    while (pids := _living_descendants()) and time.monotonic() < end:
+    while (pids := descendants(os.getpid())[1:]) and time.monotonic() < end:
         for pid in pids:
             titles[pid] = titles.get(pid) or title_of(pid)  # a dying process has none
             with suppress(ProcessLookupError):
@@ -132,25 +78,10 @@ def end_descendants() -> list[str]:
     return list(titles.values())
 
 
-def _living_descendants() -> list[int]:
-    states, here = process_states(), os.getpid()
-    living = [pid for pid, state in states.items() if state.state != "Z" and pid != here]
-    return [pid for pid in living if here in ancestry(pid, states)]
-
-
-def ancestry(pid: int, states: Mapping[int, ProcessState]) -> Iterator[int]:
-    """A process and its ancestors, up to this process."""
-    while pid in states:
-        yield pid
-        if pid == os.getpid():
-            return
-        pid = states[pid].parent
-
-
-def _kind_of(line: list[int]) -> str:
-    for pid in line[:-1]:  # the last is this process
-        title = title_of(pid)
-        for kind, marks in _KINDS.items():
-            if any(mark in title for mark in marks):
-                return kind
-    return _OTHER
+def descendants(pid: int) -> list[int]:
+    """A living process and those that it and they started, itself first."""
+    states = {one: found for one, found in process_states().items() if found.state != "Z"}
+    found = [pid] if pid in states else []
+    for parent in found:
+        found += [child for child, state in states.items() if state.parent == parent]
+    return found

@@ -47,12 +47,12 @@ def same_limits(one: list[dict], many: list[dict], *, most: int) -> bool:
 
 
 class TestRay:
-    def test_dagster_takes_its_configuration(self) -> None:
+    def test_dagster_takes_its_configuration(self):
         config = parsed("deploy/ray/dagster.yaml")
         result = validate_config(dagster_instance_config_schema(), config)
         assert result.success, result.errors
 
-    def test_it_differs_from_one_machine_in_where_runs_and_events_are(self) -> None:
+    def test_it_differs_from_one_machine_in_where_runs_and_events_are(self):
         one, many = parsed("dagster.yaml"), parsed("deploy/ray/dagster.yaml")
         one["run_monitoring"]["poll_interval_seconds"] = 20  # a node is lost more often
         queues = [config.pop("concurrency") for config in (one, many)]
@@ -62,26 +62,16 @@ class TestRay:
         limits = [queue["runs"]["tag_concurrency_limits"] for queue in queues]
         assert same_limits(*limits, most=queues[1]["runs"]["max_concurrent_runs"])
 
-    def test_secrets_come_from_variables_that_the_page_names(self) -> None:
+    def test_secrets_come_from_variables_that_the_page_names(self):
         config = parsed("deploy/ray/dagster.yaml")
         names = variables(config)
         assert names == {"DAGSTER_POSTGRES_URL", "RAY_API_SERVER_ADDRESS"}
         assert [name for name in names if name not in PAGES["ray"]] == []
         assert "env_vars" not in config["run_launcher"]["config"]["ray"]  # Ray would show them
 
-    def test_jobs_go_to_every_node(self) -> None:
-        ray = parsed("deploy/ray/dagster.yaml")["run_launcher"]["config"]["ray"]
-        assert ray["num_cpus"] == 1
-
 
 class TestKubernetes:
-    def test_the_page_says_that_it_was_not_run(self) -> None:
-        assert (
-            "has not been run" in PAGES["kubernetes"].partition("## Kubernetes")[2].split("\n\n")[1]
-        )
-        assert "Not run" in (KUBERNETES / "values.yaml").read_text().split("\n\n")[0]
-
-    def test_the_variables_are_settings(self) -> None:
+    def test_the_variables_are_settings(self):
         [deployment] = parsed("deploy/kubernetes/values.yaml")["dagster-user-deployments"][
             "deployments"
         ]
@@ -94,7 +84,7 @@ class TestKubernetes:
                 node = getattr(node, part)
         assert all(isinstance(value, str) for value in deployment["env"].values())
 
-    def test_the_secrets_are_those_that_the_page_creates(self) -> None:
+    def test_the_secrets_are_those_that_the_page_creates(self):
         values = parsed("deploy/kubernetes/values.yaml")
         [deployment] = values["dagster-user-deployments"]["deployments"]
         named = {entry["name"] for entry in deployment["envSecrets"]}
@@ -102,7 +92,7 @@ class TestKubernetes:
         assert named == set(re.findall(r"create secret generic ([\w-]+)", PAGES["kubernetes"]))
         assert "postgresqlPassword" not in values["postgresql"]
 
-    def test_its_runs_are_watched_and_limited_as_on_one_machine(self) -> None:
+    def test_its_runs_are_watched_and_limited_as_on_one_machine(self):
         daemon = parsed("deploy/kubernetes/values.yaml")["dagsterDaemon"]
         one = parsed("dagster.yaml")
         assert snake(daemon["runMonitoring"]) == one["run_monitoring"]
@@ -111,7 +101,7 @@ class TestKubernetes:
         limits = one["concurrency"]["runs"]["tag_concurrency_limits"]
         assert same_limits(limits, queue["tagConcurrencyLimits"], most=queue["maxConcurrentRuns"])
 
-    def test_the_image_has_what_its_commands_need(self) -> None:
+    def test_the_image_has_what_its_commands_need(self):
         text = (KUBERNETES / "Dockerfile").read_text()
         ignored = (KUBERNETES / "Dockerfile.dockerignore").read_text().splitlines()
         lines = re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE)
@@ -122,7 +112,7 @@ class TestKubernetes:
         assert set(re.findall(r'"\.\[(\w+)\]"', text)) <= set(EXTRAS)
 
     @pytest.mark.parametrize("file", ["Dockerfile", "values.yaml"])
-    def test_it_serves_the_code_location_of_the_workspace(self, file: str) -> None:
+    def test_it_serves_the_code_location_of_the_workspace(self, file):
         assert f'"-m", "{module_of_the_code_location()}"' in (KUBERNETES / file).read_text()
 
 

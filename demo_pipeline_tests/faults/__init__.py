@@ -1,7 +1,6 @@
 """The fault suite: what happens to the real command line when processes, disks and networks fail.
 
-`make faults` runs the long form and prints the table of docs/operations.md; `python -m
-demo_pipeline_tests.faults --help` has more of everything. A small part is in the test suite
+`make faults` runs the long form and prints a table; a small part is in the test suite
 (test_faults.py, test_bad_uploads.py).
 
 A case starts from a copy of one store in which a demonstration is done; its upload was replaced
@@ -16,8 +15,7 @@ disturbance. Checked are:
 
 `injection.py` counts the calls of a process that change files, and kills the process or fails the
 calls; `commands.py` runs the command line in forked processes, so that a case does not pay for the
-imports (with `--spawn`: in processes of its own); `states.py` compares; `scenarios.py` has the
-cases on a disk, `daemon.py` those beside the daemon, `network.py` those behind `proxy.py`,
-`bad_uploads.py` 60 bad uploads beside good ones. What SQLite and Arrow write in C is not counted:
-kills at random moments cover it.
+imports; `states.py` compares; `scenarios.py` has the cases on a disk, `daemon.py` those beside the
+daemon, `network.py` those behind `proxy.py`, `bad_uploads.py` 60 bad uploads beside good ones. What
+SQLite and Arrow write in C is not counted: kills at random moments cover it.
 """

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,63 +18,55 @@ from demo_pipeline_tests.faults.daemon import daemon_cases
 from demo_pipeline_tests.faults.network import network_tallies
 from demo_pipeline_tests.faults.scenarios import Case, Scene, Tally
 
+CASES = {"kills": 100, "failing": 50, "commands": 4, "daemon": 2, "network": 50}
+"""Kind → how many cases: kills, calls that fail, other commands or the daemon, behind S3."""
+AT_ONCE = 2
+
 
 def main() -> int:
     """Run the suite; the exit code is 0 when nothing was found."""
     parser = argparse.ArgumentParser(prog="demo_pipeline_tests.faults", description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--chain", type=int, default=4, help="kills before an undisturbed run")
-    parser.add_argument("--failing", type=int, default=50, help="runs with failing calls")
-    parser.add_argument("--clock", type=int, default=6, help="runs with jumps of the clock")
-    parser.add_argument("--company", type=int, default=4, help="runs with other commands")
-    parser.add_argument("--daemon", type=int, default=2, help="runs beside the daemon")
-    parser.add_argument("--network", type=int, default=8, help="plans of faults before S3")
-    parser.add_argument("--s3-kills", type=int, default=50, help="kills at requests to S3")
-    parser.add_argument("--jobs", type=int, default=2, help="cases at once")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--spawn", action="store_true", help="last runs in processes of their own")
-    arguments = parser.parse_args()
+    parser.add_argument("kinds", nargs="*", help=f"only these of: {', '.join(CASES)}")
+    parser.add_argument("--times", type=int, help="so many cases of each kind, not as usual")
+    chosen = parser.parse_args()
+    kinds = chosen.kinds or [*CASES]
+    times = {name: chosen.times or CASES[name] if name in kinds else 0 for name in CASES}
     for name in list(os.environ):
         if name.startswith("DEMO_PIPELINE_"):
             del os.environ[name]
     os.environ["DEMO_PIPELINE_CONFIG"] = os.devnull
     preload()
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        return _suite(Path(folder), arguments)
+        return _suite(Path(folder), times)
 
 
-def _suite(folder: Path, chosen: argparse.Namespace) -> int:
+def _suite(folder: Path, times: Mapping[str, int]) -> int:
     start = time.monotonic()
     scene = scenarios.prepare(folder, ROOT / "dagster.yaml")
     print(f"one run: {scene.seconds:.1f} s, calls that change files: {scene.calls}", flush=True)
-    seed = chosen.seed
-    kinds: dict[str, Iterable[Case]] = {
-        "kills": scenarios.kill_cases(scene, chosen.kills, chosen.chain, seed, spawn=chosen.spawn),
-        "failing calls": scenarios.failing_cases(scene, chosen.failing, seed),
-        "clock jumps": scenarios.clock_cases(scene, chosen.clock, seed),
-        "several commands": scenarios.company_cases(chosen.company),
-        "command and daemon": daemon_cases(chosen.daemon),
+    cases: dict[str, Iterable[Case]] = {
+        "kills": scenarios.kill_cases(scene, times["kills"]),
+        "failing": scenarios.failing_cases(scene, times["failing"]),
+        "commands": scenarios.company_cases(times["commands"]),
+        "daemon": daemon_cases(times["daemon"]),
     }
-    tallies = {
-        name: _run_all(scene, folder, name, cases, chosen.jobs) for name, cases in kinds.items()
-    }
-    if chosen.network or chosen.s3_kills:
-        recordings, plans = folder / "recordings", chosen.network
-        tallies |= network_tallies(folder, recordings, plans, chosen.s3_kills, seed)
+    tallies = {name: _run_all(scene, folder, name, some) for name, some in cases.items()}
+    if times["network"]:
+        tallies |= network_tallies(folder, folder / "recordings", times["network"])
     _print_table(tallies)
     print(f"{time.monotonic() - start:.0f} s", flush=True)
     return 0 if all(tally.is_clean for tally in tallies.values()) else 1
 
 
-def _run_all(scene: Scene, folder: Path, name: str, cases: Iterable[Case], jobs: int) -> Tally:
+def _run_all(scene: Scene, folder: Path, name: str, cases: Iterable[Case]) -> Tally:
     """Every case in a forked process of its own, some at once."""
     waiting = list(enumerate(cases))
     running: dict[int, Path] = {}
     total = Tally()
     while waiting or running:
-        while waiting and len(running) < jobs:
+        while waiting and len(running) < AT_ONCE:
             number, case = waiting.pop(0)
-            report = folder / f"{name.replace(' ', '-')}-{number}.json"
+            report = folder / f"{name}-{number}.json"
             running[_fork(scene, folder / report.stem, case, report)] = report
         pid, _ = os.wait()
         report = running.pop(pid)

@@ -1,8 +1,8 @@
 """60 bad uploads of all kinds beside 4 good ones, in a folder or a bucket.
 
-`python -m demo_pipeline_tests.faults.bad_uploads [--bucket] [--daemon] [--bad N]` processes them
-with 1 GB of resident memory per worker: the good ones must be done, each bad one reported by name
-and reason, and no worker may die. `make faults` runs all four forms.
+`python -m demo_pipeline_tests.faults.bad_uploads [--bucket] [--daemon]` processes them with 1 GB of
+resident memory per worker: the good ones must be done, each bad one reported by name and reason,
+and no worker may die. `make faults` runs all four forms.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline_tests.defs.daemon import ROOT, dagster_home, dagster_process, runs_of, wait_for
+from demo_pipeline_tests.sample_workspace import variables_of
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.hostile import HOSTILE, hostile_upload
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -33,7 +34,6 @@ from demo_pipeline_tests.simulator.s3_server import seaweed_server
 from demo_pipeline_tests.simulator.script import click
 
 GOOD = ("good-1", "good-2", "good-3", "good-4")
-BAD = 60
 MEMORY = 2**30  # bytes that a worker may have in RAM
 PATIENCE = 3600  # seconds for the daemon
 _MEASURE = """
@@ -132,26 +132,20 @@ def write_uploads(root: Path, good: Sequence[str], kinds: Sequence[str]) -> dict
     return ids
 
 
-def choose_kinds(bad: int, *, bucket: bool) -> list[str]:
-    """So many kinds, the same every time; all kinds of names first."""
-    kinds = [*NAMES, *({} if bucket else FOLDERS), *HOSTILE]
-    impossible = {kind for kind in kinds if kind.endswith(("-pipe", "-loop", "-folder", "-sparse"))}
-    usable = [kind for kind in kinds if not (bucket and kind in impossible)]
-    if bad < len(usable):
-        step = len(usable) / bad
-        return [usable[int(number * step)] for number in range(bad)]
-    return usable
+def every_kind(*, bucket: bool) -> list[str]:
+    """All kinds of bad uploads that a bucket or a folder can hold."""
+    if not bucket:
+        return [*NAMES, *FOLDERS, *HOSTILE]
+    impossible = ("-pipe", "-loop", "-folder", "-sparse")
+    return [kind for kind in (*NAMES, *HOSTILE) if not kind.endswith(impossible)]
 
 
 @contextmanager
 def environment(folder: Path, uploads: str, store: str) -> Iterator[None]:
     """The settings of every process that is started in the context."""
-    values = {
-        "DAGSTER_HOME": str(folder / "home"),
+    values = variables_of(folder) | {
         "DEMO_PIPELINE_UPLOADS": uploads,
         "DEMO_PIPELINE_STORE": store,
-        "DEMO_PIPELINE_CACHE": str(folder / "cache"),
-        "DEMO_PIPELINE_OSWORLD_TASKS": str(folder / "tasks"),
         "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "0",
         "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
     }
@@ -171,11 +165,10 @@ def process(
     *,
     bucket: bool = False,
     daemon: bool = False,
-    patience: float = PATIENCE,
 ) -> Found:
     """Write the uploads below `folder`, process them, and say what became of them.
 
-    What the daemon did not process within `patience` seconds is missing.
+    What the daemon did not process within `PATIENCE` seconds is missing.
     """
     (folder / "uploads").mkdir(parents=True)
     # In a process of its own: making a hostile video takes the memory that reading it must not.
@@ -204,7 +197,7 @@ def process(
                 return wanted <= {*_done(workspace), *_reported(workspace, incomplete=True)}
 
             with suppress(TimeoutError):
-                wait_for(running, over, "every upload", patience)
+                wait_for(running, over, "every upload", PATIENCE)
             text, largest = "", 0
         else:
             text, largest = _run(folder)
@@ -278,20 +271,12 @@ def _found(
 def main() -> int:
     """Process them; the exit code is 0 when 4 are done and each bad one is reported."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bad", type=int, default=BAD)
     parser.add_argument("--bucket", action="store_true")
     parser.add_argument("--daemon", action="store_true")
-    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds for the daemon")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bad-uploads-") as folder:
-        kinds = choose_kinds(chosen.bad, bucket=chosen.bucket)
-        found = process(
-            Path(folder),
-            kinds,
-            bucket=chosen.bucket,
-            daemon=chosen.daemon,
-            patience=chosen.patience,
-        )
+        kinds = every_kind(bucket=chosen.bucket)
+        found = process(Path(folder), kinds, bucket=chosen.bucket, daemon=chosen.daemon)
     for key, reason in sorted(found.reported.items()):
         print(f"{key} {reason}")
     for line in found.missing:

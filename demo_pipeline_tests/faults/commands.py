@@ -1,9 +1,8 @@
-"""The command line in a process of its own: forked from this one, or started like by a person."""
+"""The command line in a process of its own, forked from this one."""
 
 import importlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from demo_pipeline_tests.faults.injection import Disturbance, Injection
+from demo_pipeline_tests.sample_workspace import variables_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600.0  # seconds for one command, on a machine with much else to do
@@ -27,14 +27,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "DAGSTER_HOME": str(self.folder / "home"),
-            "DEMO_PIPELINE_UPLOADS": str(self.folder / "uploads"),
-            "DEMO_PIPELINE_STORE": str(self.folder / "store"),
-            "DEMO_PIPELINE_CACHE": str(self.folder / "cache"),
-            "DEMO_PIPELINE_OSWORLD_TASKS": str(self.folder / "tasks"),
-            **self.changes,
-        }
+        return variables_of(self.folder) | {**self.changes}
 
 
 @dataclass(frozen=True)
@@ -77,22 +70,9 @@ class Command:
         return Ended(code, self.log.read_text(encoding="utf-8", errors="replace"))
 
 
-def run_command(
-    place: Place, *arguments: str, disturbance: Disturbance | None = None, spawn: bool = False
-) -> Ended:
+def run_command(place: Place, *arguments: str, disturbance: Disturbance | None = None) -> Ended:
     """Run `demo-pipeline` with these arguments to its end."""
-    if not spawn:
-        return Command(place, *arguments, disturbance=disturbance).end()
-    done = subprocess.run(
-        [sys.executable, "-m", "demo_pipeline.cli.app", *arguments],
-        cwd=ROOT,
-        env=os.environ | place.environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout + done.stderr)
+    return Command(place, *arguments, disturbance=disturbance).end()
 
 
 def wait_for_orphans(place: Place) -> None:

@@ -5,16 +5,14 @@ import os
 import signal
 import sqlite3
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-Action = Literal["count", "kill", "ENOSPC", "EIO", "EACCES", "forward", "back"]
+Action = Literal["count", "kill", "ENOSPC", "EIO", "EACCES"]
 Role = Literal["main", "worker"]
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_DAY = 86_400.0
 _SQLITE = {
     "ENOSPC": ("SQLITE_FULL", "database or disk is full"),
     "EIO": ("SQLITE_IOERR", "disk I/O error"),
@@ -40,7 +38,7 @@ class Disturbance:
     Attributes:
         root: other files are not counted.
         action: `count` writes a byte per call to `log`.<role>; `kill` ends the process; the name of
-            an error lets this call and all later ones fail; `forward` and `back` move the clock.
+            an error lets this call and all later ones fail.
         call: number of the call, from 1, in each process of the role.
         role: the command's own process, or its workers.
         log: exists once the disturbance has happened; only the first kill happens.
@@ -123,9 +121,6 @@ class Injection:
             first = False
         if action == "kill" and first:
             os.kill(os.getpid(), signal.SIGKILL)
-        elif action in {"forward", "back"}:
-            if self.calls == self.plan.call:
-                _move_clock(_DAY if action == "forward" else -_DAY)
         elif action in _SQLITE and database:
             name, message = _SQLITE[action]
             error = sqlite3.OperationalError(message)
@@ -144,8 +139,3 @@ def _absolute(path: Any, folder: Any) -> bytes | None:
     if os.path.isabs(name) or not isinstance(folder, int) or folder < 0:
         return os.path.abspath(name) if name else None
     return os.path.join(os.fsencode(os.readlink(f"/proc/self/fd/{folder}")), name)
-
-
-def _move_clock(seconds: float) -> None:
-    now = time.time
-    time.time = lambda: now() + seconds

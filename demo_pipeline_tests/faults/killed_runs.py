@@ -26,13 +26,13 @@ from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import dagster_home
 from demo_pipeline_tests.distributed.processes import (
     adopt_orphans,
+    descendants,
     end_descendants,
     process_states,
     title_of,
 )
 from demo_pipeline_tests.faults.bad_uploads import environment
 from demo_pipeline_tests.faults.cancelled_backfill import write_uploads
-from demo_pipeline_tests.faults.killed_daemon import descendants
 from demo_pipeline_tests.faults.states import blamed, stuck_runs
 
 _COMMAND = (sys.executable, "-m", "demo_pipeline.cli.app")
@@ -113,7 +113,7 @@ def main() -> int:
     kills = list(zip(moments, what, strict=True))
     with tempfile.TemporaryDirectory(prefix="killed-runs-") as temporary:
         folder = Path(temporary)
-        write_uploads(folder, chosen.uploads, broken=False)
+        write_uploads(folder, chosen.uploads)
         home = folder / "home"
         with (
             environment(folder, str(folder / "uploads"), str(folder / "store")),

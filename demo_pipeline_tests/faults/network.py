@@ -8,14 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
-from demo_pipeline_tests.faults.commands import (
-    ROOT,
-    Command,
-    Place,
-    run_command,
-    wait_for_orphans,
-)
+from demo_pipeline_tests.faults.commands import ROOT, Command, Place, run_command, wait_for_orphans
 from demo_pipeline_tests.faults.proxy import FAULTS, NetworkPlan, network_proxy
 from demo_pipeline_tests.faults.scenarios import RUN, Tally, require
 from demo_pipeline_tests.faults.states import (
@@ -27,35 +20,31 @@ from demo_pipeline_tests.faults.states import (
     stuck_runs,
     torn_outputs,
 )
+from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.s3_server import S3Server, seaweed_server
 
 SWAPPED_AT = ("GET", "PUT")
 """A video is read once, from the uploads, and written once, into the store."""
 
 
-def network_tallies(
-    folder: Path, recordings: Path, count: int, kills: int, seed: int
-) -> dict[str, Tally]:
-    """`count` plans of faults, uploads that are replaced while they are read, and kills.
+def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tally]:
+    """Plans of faults, uploads that are replaced while they are read, and kills.
 
     Args:
         folder: for what is written.
         recordings: `old` and `new` uploads, as `scenarios.write_uploads` writes them.
-        count: of the plans.
         kills: of the command, at requests to the server that are spread over a run.
-        seed: of the dice.
     """
     network, swapped, killed = Tally(), Tally(), Tally()
     with ExitStack() as stack:
         server = stack.enter_context(seaweed_server(folder / "seaweed"))
         stack.enter_context(server.connected())
         wanted, requests = _undisturbed(server, folder / "network-undisturbed", recordings)
-        for number in range(count):
-            faults = (FAULTS[number % len(FAULTS)],) if number < len(FAULTS) else FAULTS
-            plan = NetworkPlan(faults, seed=seed + number)
+        for number, faults in enumerate((*((fault,) for fault in FAULTS), FAULTS, FAULTS)):
+            plan = NetworkPlan(faults, seed=number)
             network += _case(server, folder / f"network-{number}", recordings, plan, wanted=wanted)
             print(f"network-{number} {dict(plan.done)}: {network}", flush=True)
-        for number, method in enumerate(SWAPPED_AT[:count]):
+        for number, method in enumerate(SWAPPED_AT):
             plan, case = NetworkPlan((), share=0.0), folder / f"swapped-{number}"
             swapped += _case(server, case, recordings, plan, wanted=wanted, swap_at=method)
             print(f"swapped-{number}: {swapped}", flush=True)
@@ -164,15 +153,10 @@ def _place(server: S3Server, folder: Path) -> Place:
 
 
 def _workspace(place: Place) -> Workspace:
-    values = place.environment
-    return Workspace.open(
-        Settings(
-            uploads=values["DEMO_PIPELINE_UPLOADS"],
-            store=values["DEMO_PIPELINE_STORE"],
-            osworld_tasks=str(place.folder / "tasks"),
-            cache=str(place.folder / f"cache-of-observer-{time.monotonic_ns()}"),
-        )
-    )
+    names = ("uploads", "store")
+    buckets = {name: place.changes[f"DEMO_PIPELINE_{name.upper()}"] for name in names}
+    cache = place.folder / f"cache-of-observer-{time.monotonic_ns()}"
+    return open_workspace(place.folder, cache=str(cache), **buckets)
 
 
 def _upload(place: Place, recordings: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cases on a disk: kills, failing calls, jumps of the clock, and several commands at once."""
+"""The cases on a disk: kills, failing calls, and several commands at once."""
 
 import random
 import shutil
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Self
 
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
 from demo_pipeline_tests.faults.commands import Command, Ended, Place, run_command, wait_for_orphans
 from demo_pipeline_tests.faults.injection import Action, Disturbance, Role
 from demo_pipeline_tests.faults.states import (
@@ -23,12 +22,14 @@ from demo_pipeline_tests.faults.states import (
     stuck_runs,
     torn_outputs,
 )
+from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click
 
 RUN = ("run", "--workers", "1")
 RUN_ALL = ("run", "--workers", "2")
+CHAIN = 4  # kills before an undisturbed run
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,7 @@ def write_uploads(folder: Path) -> None:
 
 
 def workspace_of(place: Place) -> Workspace:
-    folder = place.folder
-    return Workspace.open(
-        Settings(
-            uploads=place.environment["DEMO_PIPELINE_UPLOADS"],
-            store=place.environment["DEMO_PIPELINE_STORE"],
-            osworld_tasks=str(folder / "tasks"),
-            cache=str(folder / "cache-of-observer"),
-        )
-    )
+    return open_workspace(place.folder, cache=str(place.folder / "cache-of-observer"))
 
 
 def require(ended: Ended, what: str) -> None:
@@ -129,10 +122,10 @@ def copy_start(start: Path, folder: Path) -> Place:
     return Place(folder)
 
 
-def finish(scene: Scene, place: Place, tally: Tally, *, spawn: bool = False) -> None:
+def finish(scene: Scene, place: Place, tally: Tally) -> None:
     """The last, undisturbed run, and what is checked after it."""
     case = place.folder.name
-    ended = run_command(place, *RUN, spawn=spawn)
+    ended = run_command(place, *RUN)
     workspace = workspace_of(place)
     found = differing(workspace, scene.after) + blamed(workspace)
     if ended.code != 0:
@@ -156,7 +149,7 @@ def examine(scene: Scene, place: Place, tally: Tally, ended: Ended | None = None
     tally.torn += [f"{case}: {line}" for line in lines]
 
 
-def killed(scene: Scene, place: Place, role: Role, calls: list[int], *, spawn: bool) -> Tally:
+def killed(scene: Scene, place: Place, role: Role, calls: list[int]) -> Tally:
     """Kill one run after the other, each at its own call, then run to the end."""
     tally = Tally()
     # A killed worker is replaced, and everything is done: the next run would have nothing to do.
@@ -169,7 +162,7 @@ def killed(scene: Scene, place: Place, role: Role, calls: list[int], *, spawn: b
         tally.cases += 1
         tally.happened += log.exists()
         examine(scene, place, tally, ended)
-    finish(scene, place, tally, spawn=spawn)
+    finish(scene, place, tally)
     return tally
 
 
@@ -189,7 +182,7 @@ def killed_at_moments(scene: Scene, place: Place, moments: list[float]) -> Tally
 
 
 def failing(scene: Scene, place: Place, role: Role, action: Action, call: int) -> Tally:
-    """Calls fail, or the clock jumps, from the n-th on."""
+    """Calls fail from the n-th on."""
     tally = Tally(cases=1)
     log = place.folder / "failed"
     disturbance = Disturbance(place.folder, action, call, role, log)
@@ -225,12 +218,11 @@ def together(scene: Scene, place: Place, *, homes: int, prune: bool) -> Tally:
 Case = Callable[[Scene, Place], Tally]
 
 
-def kill_cases(scene: Scene, count: int, chain: int, seed: int, *, spawn: bool) -> Iterator[Case]:
+def kill_cases(scene: Scene, count: int) -> Iterator[Case]:
     """`count` kills, in chains that end in an undisturbed run; evenly over all calls."""
-    dice = random.Random(seed)
-    for first in range(0, count, chain):
-        size = min(chain, count - first)
-        number = first // chain
+    dice = random.Random(1)
+    for number, first in enumerate(range(0, count, CHAIN)):
+        size = min(CHAIN, count - first)
         if number % 4 == 3:
             moments = [dice.uniform(0.05, 0.6) * scene.seconds for _ in range(size)]
             yield partial(killed_at_moments, moments=moments)
@@ -239,27 +231,17 @@ def kill_cases(scene: Scene, count: int, chain: int, seed: int, *, spawn: bool) 
         later = 1.0 if role == "worker" else 0.5  # a run after a kill has less to do
         shares = [1.0, *[later] * (size - 1)]
         calls = [1 + int(dice.random() * scene.calls[role] * share) for share in shares]
-        yield partial(killed, role=role, calls=calls, spawn=spawn)
+        yield partial(killed, role=role, calls=calls)
 
 
-def failing_cases(scene: Scene, count: int, seed: int) -> Iterator[Case]:
+def failing_cases(scene: Scene, count: int) -> Iterator[Case]:
     """`count` runs whose calls fail from the n-th on: ENOSPC, EIO, EACCES in turn."""
-    dice = random.Random(seed)
+    dice = random.Random(1)
     actions: tuple[Action, ...] = ("ENOSPC", "EIO", "EACCES")
     for number in range(count):
         role: Role = "worker" if number % 2 else "main"
         call = 1 + int(dice.random() * scene.calls[role])
         action = actions[number % len(actions)]
-        yield partial(failing, role=role, action=action, call=call)
-
-
-def clock_cases(scene: Scene, count: int, seed: int) -> Iterator[Case]:
-    """`count` runs in which the clock jumps by a day, forward and back in turn."""
-    dice = random.Random(seed)
-    for number in range(count):
-        role: Role = "worker" if number % 4 > 1 else "main"
-        call = 1 + int(dice.random() * scene.calls[role])
-        action: Action = "back" if number % 2 else "forward"
         yield partial(failing, role=role, action=action, call=call)
 
 

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -107,11 +106,8 @@ def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
     return steps, lines[-24:]
 
 
-def write_canaries(root: Path, count: int, *, drawn: bool) -> dict[str, str]:
-    """Write demonstrations with `count` secrets below `root`; returns secret → its kind.
-
-    `drawn`: whether pictures show anything.
-    """
+def write_canaries(root: Path, count: int) -> dict[str, str]:
+    """Write demonstrations with `count` secrets below `root`; returns secret → its kind."""
     made = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
     rows = zip(*made.values(), strict=True)
     queue = [(secret, kind) for row in rows for secret, kind in zip(row, KINDS, strict=True)]
@@ -121,8 +117,6 @@ def write_canaries(root: Path, count: int, *, drawn: bool) -> dict[str, str]:
     for number, (look, start) in enumerate(zip(cycle(looks()), range(0, count, 15), strict=False)):
         part = [secret for secret, _ in secrets[start : start + 15]]
         steps, last = moments_of(part)
-        if not drawn:
-            steps, last = [replace(step, lines=()) for step in steps], []
         folder = root / f"canaries_{number:02d}"
         instruction = f"Write {part[0].upper() if number % 2 else part[0]} to all."
         write_trajectory(folder, steps, look, instruction=instruction, last=last)
@@ -249,7 +243,7 @@ def _body(secret: str) -> str:
     return re.sub(r"-+[a-z]*-+", "", secret) if "-" * 5 in secret else secret
 
 
-def look(folder: Path, secrets: dict[str, str], *, with_pictures: bool) -> Counter[str]:
+def look(folder: Path, secrets: dict[str, str]) -> Counter[str]:
     """Kinds and files with a secret in it."""
     leaks = Counter[str]()
     sought = [
@@ -260,7 +254,7 @@ def look(folder: Path, secrets: dict[str, str], *, with_pictures: bool) -> Count
         for parts, _, kind in sought:
             if any(part in text for part in parts):
                 leaks[f"{kind} in {name}"] += 1
-    for name, text in read_again(folder) if with_pictures else ():
+    for name, text in read_again(folder):
         for _, parts, kind in sought:
             if any(part in text for part in parts):
                 leaks[f"{kind} in the picture {name}"] += 1
@@ -270,16 +264,14 @@ def look(folder: Path, secrets: dict[str, str], *, with_pictures: bool) -> Count
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--secrets", type=int, default=300)
-    parser.add_argument("--keep", type=Path)
-    parser.add_argument("--texts", action="store_true", help="pictures show nothing")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        root, started = given.keep or Path(scratch), time.monotonic()
-        secrets = write_canaries(root / "made", given.secrets, drawn=not given.texts)
+        root, started = Path(scratch), time.monotonic()
+        secrets = write_canaries(root / "made", given.secrets)
         workspace = build(root, root / "made", list(secrets))
         print_line(f"built after {time.monotonic() - started:.0f} s")
         export_datasets(workspace.store, root / "exported")
-        leaks = look(root / "exported", secrets, with_pictures=not given.texts)
+        leaks = look(root / "exported", secrets)
         for what, count in sorted(leaks.items()):
             print_line(f"LEAK {what}: {count}")
         files = sum(path.is_file() for path in (root / "exported").rglob("*"))

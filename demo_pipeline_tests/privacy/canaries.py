@@ -11,7 +11,9 @@ from PIL import Image, ImageDraw, ImageFont
 from stdnum import iban, luhn
 
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA, write_provenance
+from demo_pipeline.trajectories.provenance import write_provenance
+from demo_pipeline_tests.datasets.builders import ROW
+from demo_pipeline_tests.datasets.seen_screens import element, write_tree
 
 PRIVATE_WORDS = ("Project Falcon", "Aurelia Vandermeer")
 PRIVATE_EXPRESSION = r"EMP-\d{5}"
@@ -118,9 +120,15 @@ def write_trajectory(
         kind, given = moment.action
         action = {"step_index": number, "action_type": kind, "parameters": given}
         dump_json(step / "action.json", {**action, "reasoning": f"{kind} {given}."})
-        dump_json(step / "ui_tree.json", _tree(moment.names), compact=True)
+        boxes = enumerate(moment.names)
+        write_tree(
+            step, *(element("textfield", name, (1200, 40 + 30 * n, 600, 28)) for n, name in boxes)
+        )
         picture_of(moment.lines, look).save(step / "screenshot.png")
-        rows.append(_row(folder.name, number, kind, given.get("text"), instruction))
+        step_of = {"trajectory_id": folder.name, "step_index": number, "action_type": kind}
+        told = {"instruction_source": "title", "objectives": [instruction]}
+        mail = {"split_group": "mail_task", "platform": "linux", "text": given.get("text")}
+        rows.append({**ROW, **step_of, **told, **mail})
     picture_of(last, look).save(folder / "final_screenshot.png")
     task = {"task_id": "mail_task", "instruction": instruction, "application": "mail"}
     more = {"osworld_task_id": None, "difficulty": "easy", "expected_steps": len(moments)}
@@ -130,39 +138,3 @@ def write_trajectory(
     ended: dict[str, Any] = {"completion_time_ms": 1000, "error_message": None, "model_info": human}
     dump_json(folder / "result.json", {**result, **ended})
     write_provenance(folder / "provenance.parquet", rows)
-
-
-def _tree(names: Sequence[str]) -> dict[str, Any]:
-    whole = {"x": 0, "y": 0, "width": 1920, "height": 1080}
-    root = {"id": "node_0", "role": "desktop", "name": "", "bounds": whole, "states": []}
-    nodes = [
-        {
-            "id": f"node_{number + 1}",
-            "role": "textfield",
-            "name": name,
-            "bounds": {"x": 1200, "y": 40 + 30 * number, "width": 600, "height": 28},
-            "states": [],
-            "children": [],
-        }
-        for number, name in enumerate(names)
-    ]
-    return {
-        "timestamp": "2026-11-21T20:24:02.363Z",
-        "screen": {"width": 1920, "height": 1080},
-        "root": {**root, "children": nodes},
-    }
-
-
-def _row(
-    trajectory: str, number: int, kind: str, text: str | None, instruction: str
-) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(PROVENANCE_SCHEMA.names)
-    for column in PROVENANCE_SCHEMA:
-        if not column.nullable:
-            form = str(column.type)
-            row[column.name] = False if form == "bool" else "" if form == "string" else 0
-    fixed = {"trajectory_id": trajectory, "step_index": number, "action_type": kind, "text": text}
-    codes = {"reason_code": "pre_move", "clock_method": "pixels", "freshness": "fresh"}
-    more = {"tree_agreement": "agrees", "split_group": "mail_task", "platform": "linux"}
-    told = {"instruction_source": "title", "objectives": [instruction]}
-    return {**row, **fixed, **codes, **more, **told}

@@ -37,9 +37,7 @@ def built(root: Path, **privacy: Any) -> Workspace:
     return workspace
 
 
-def test_a_redacted_address_is_in_no_dataset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "read_lines", lambda *_: [])  # another test reads
     workspace = built(tmp_path, policy="redact")
     store = tmp_path / "store"
@@ -61,15 +59,13 @@ def test_a_redacted_address_is_in_no_dataset(
     assert quest_objectives(workspace.store, "mail") == ("<email> has mail",)  # models are told
 
 
-def test_without_a_reader_of_pictures_nothing_of_it_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_reader_of_pictures_nothing_of_it_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "read_lines", Mock(side_effect=ModuleNotFoundError))
     built(tmp_path, policy="redact")
     assert not any(p.read_text() for p in (tmp_path / "store").glob("sft/*.jsonl"))
     assert not list((tmp_path / "store").glob("dataset/trajectories/*"))
 
 
-def test_what_is_only_flagged_is_as_it_was_recorded(tmp_path: Path) -> None:
+def test_what_is_only_flagged_is_as_it_was_recorded(tmp_path):
     built(tmp_path)
     assert "sft" in holding(tmp_path / "store", EMAIL)

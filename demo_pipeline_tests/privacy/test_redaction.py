@@ -1,7 +1,6 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -61,7 +60,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_of_the_copy_holds_a_secret(tmp_path: Path, kind: str) -> None:
+def test_no_text_of_the_copy_holds_a_secret(tmp_path, kind):
     secrets = list(secrets_of(kind, 3))
     write(tmp_path / "demo", secrets)
     found = redaction_of(tmp_path / "demo", REDACT)
@@ -72,7 +71,7 @@ def test_no_text_of_the_copy_holds_a_secret(tmp_path: Path, kind: str) -> None:
     assert {one["kind"] for one in found.findings} == {kind}
 
 
-def test_flagging_counts_and_changes_nothing(tmp_path: Path) -> None:
+def test_flagging_counts_and_changes_nothing(tmp_path):
     write(tmp_path / "demo", list(secrets_of("email", 2)))
     found = redaction_of(tmp_path / "demo", PrivacySettings(**LISTS))
     assert {(one["kind"], one["policy"]) for one in found.findings} == {("email", "flag")}
@@ -80,9 +79,7 @@ def test_flagging_counts_and_changes_nothing(tmp_path: Path) -> None:
     assert found.withheld("demo") == ""
 
 
-def test_dropping_a_kind_withholds_the_demonstration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropping_a_kind_withholds_the_demonstration(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "read_lines", Mock(return_value=[]))
     write(tmp_path / "demo", list(secrets_of("card", 1)))
     found = redaction_of(tmp_path / "demo", PrivacySettings(kinds={"card": "drop"}))
@@ -90,12 +87,12 @@ def test_dropping_a_kind_withholds_the_demonstration(
 
 
 @pytest.mark.usefixtures("unread")
-def test_what_no_reader_looked_at_is_withheld(tmp_path: Path) -> None:
+def test_what_no_reader_looked_at_is_withheld(tmp_path):
     write(tmp_path / "demo", list(secrets_of("email", 1)))
     assert redaction_of(tmp_path / "demo", REDACT).withheld("demo") == "pictures not read"
 
 
-def test_findings_never_quote_and_name_the_same_secret_alike(tmp_path: Path) -> None:
+def test_findings_never_quote_and_name_the_same_secret_alike(tmp_path):
     secret = next(secrets_of("email", 1))
     write(tmp_path / "demo", [secret, secret])
     rows = redaction_of(tmp_path / "demo", PrivacySettings()).findings
@@ -103,7 +100,7 @@ def test_findings_never_quote_and_name_the_same_secret_alike(tmp_path: Path) -> 
     assert len({row["secret"] for row in rows}) == 1
 
 
-def test_no_picture_of_the_copy_shows_a_secret(tmp_path: Path) -> None:
+def test_no_picture_of_the_copy_shows_a_secret(tmp_path):
     secrets = [next(secrets_of(kind, 1)) for kind in ("email", "card")]
     write(tmp_path / "demo", secrets)
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
@@ -113,7 +110,7 @@ def test_no_picture_of_the_copy_shows_a_secret(tmp_path: Path) -> None:
     assert not [secret for secret in secrets if folded(secret) in read]
 
 
-def test_people_cover_boxes_whatever_the_policy_is(tmp_path: Path) -> None:
+def test_people_cover_boxes_whatever_the_policy_is(tmp_path):
     write(tmp_path / "demo", ["nothing", "more"])
     marks = Marks(added={0: [(50, 40, 300, 50)], 1: [(700, 40, 10, 10)]})
     found = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
@@ -124,7 +121,7 @@ def test_people_cover_boxes_whatever_the_policy_is(tmp_path: Path) -> None:
     assert not (final[40:90, 50:350] == final[40, 50]).all()
 
 
-def test_a_found_box_that_people_clear_stays_in_sight(tmp_path: Path) -> None:
+def test_a_found_box_that_people_clear_stays_in_sight(tmp_path):
     settings = PrivacySettings(regions=((50, 40, 300, 50),), kinds={"region": "redact"})
     write(tmp_path / "demo", ["nothing"])
     marks = Marks(kept={0: [(50, 40, 300, 50)]})
@@ -134,7 +131,7 @@ def test_a_found_box_that_people_clear_stays_in_sight(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unread")
-def test_unread_pictures_are_covered_as_a_whole(tmp_path: Path) -> None:
+def test_unread_pictures_are_covered_as_a_whole(tmp_path):
     write(tmp_path / "demo", ["nothing private"])
     found = redaction_of(tmp_path / "demo", REDACT)
     assert found.write(tmp_path / "out") == 2
@@ -162,9 +159,7 @@ HARD = {
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize(("actions", "shown_name", "gone"), HARD.values(), ids=HARD)
-def test_a_secret_is_replaced_in_other_writings(
-    tmp_path: Path, actions: list[tuple[str, Any]], shown_name: str, gone: str
-) -> None:
+def test_a_secret_is_replaced_in_other_writings(tmp_path, actions, shown_name, gone):
     moments = [Moment(action, [shown_name]) for action in actions]
     write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=[])
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
@@ -173,7 +168,7 @@ def test_a_secret_is_replaced_in_other_writings(
     assert errors(validate_trajectory(tmp_path / "out", "demo")) == []
 
 
-def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path: Path) -> None:
+def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path):
     lines = ["please write to bob.smith@exam", "ple.com before noon", "Thank you very much"]
     moments = [Moment(typing(EMAIL), [], lines)]
     write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=lines)
@@ -193,26 +188,26 @@ def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path: Path) -> None
         "wu3kscsIVS0trpX -----END PRIVATE KEY-----",
     ],
 )
-def test_a_key_is_found_whole_however_its_dashes_are_read(line: str) -> None:
+def test_a_key_is_found_whole_however_its_dashes_are_read(line):
     [span] = Detectors(REDACT).find_read(f"{line}, two days ago")
     assert span.kind == "private_key"
     assert "kscsIVS0" in f"{line}, two days ago"[span.start : span.end]
 
 
 @pytest.mark.parametrize("name", ["ada. lovelace1@example. org", "ada.love 12@example.org"])
-def test_an_address_is_found_whole_where_a_space_was_read_in_it(name: str) -> None:
+def test_an_address_is_found_whole_where_a_space_was_read_in_it(name):
     text = f"Mail: {name} wrote at noon"
     [span] = Detectors(REDACT).find_read(text)
     assert text[span.start : span.end].strip() == name
 
 
-def test_what_is_only_found_without_spaces_takes_the_line_beside_what_is_found() -> None:
+def test_what_is_only_found_without_spaces_takes_the_line_beside_what_is_found():
     text = "10.1.2.77 has AKIA4HSJ ZOTIXHZKKW8R"
     [span] = Detectors(REDACT).find_read(text)
     assert (span.start, span.end) == (0, len(text))
 
 
-def test_a_kind_that_is_only_counted_hides_no_other(tmp_path: Path) -> None:
+def test_a_kind_that_is_only_counted_hides_no_other(tmp_path):
     settings = PrivacySettings(kinds={"email": "redact"}, expressions=(r"mailto:\S+",))
     write(tmp_path / "demo", ["mailto:bob.smith@example.com"])
     assert redaction_of(tmp_path / "demo", settings).texts.clean(f"mailto:{EMAIL}") == (
@@ -220,14 +215,14 @@ def test_a_kind_that_is_only_counted_hides_no_other(tmp_path: Path) -> None:
     )
 
 
-def test_an_id_that_holds_a_listed_word_is_withheld(tmp_path: Path) -> None:
+def test_an_id_that_holds_a_listed_word_is_withheld(tmp_path):
     write(tmp_path / "demo", ["nothing"])
     assert redaction_of(tmp_path / "demo", REDACT).withheld("project_falcon_1") == (
         "private: its id"
     )
 
 
-def test_what_is_typed_into_a_private_window_goes_with_it(tmp_path: Path) -> None:
+def test_what_is_typed_into_a_private_window_goes_with_it(tmp_path):
     settings = PrivacySettings(policy="redact", windows=("Bank",))
     write(tmp_path / "demo", ["transfer 100"])
     tree = tmp_path / "demo" / "steps" / "000" / "ui_tree.json"

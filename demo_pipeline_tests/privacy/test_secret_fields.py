@@ -61,9 +61,7 @@ def holding(store: Path, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("mark", MARKS.values(), ids=MARKS)
-def test_what_is_typed_into_a_field_for_passwords_is_in_no_output(
-    tmp_path: Path, mark: dict[str, Any]
-) -> None:
+def test_what_is_typed_into_a_field_for_passwords_is_in_no_output(tmp_path, mark):
     content = f"Sign in with {SECRET} and agree."
     store = sign_in(tmp_path, lambda log: mark_fields(log, mark), content=content)
     assert holding(store, SECRET) <= {"events", "actions", "recordings"}
@@ -75,15 +73,13 @@ def test_what_is_typed_into_a_field_for_passwords_is_in_no_output(
     assert task["instruction"] == f"Sign in with {PASSWORD} and agree."
 
 
-def test_other_fields_keep_what_is_typed(tmp_path: Path) -> None:
+def test_other_fields_keep_what_is_typed(tmp_path):
     store = sign_in(tmp_path, lambda _: None, content="Fill in the form.")
     assert SECRET in (store / "trajectories/signin/steps/001/action.json").read_text()
 
 
 @pytest.mark.parametrize(("shape", "dots"), [("dots", True), ("asterisks", True), ("text", False)])
-def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(
-    tmp_path: Path, shape: str, dots: bool
-) -> None:
+def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(tmp_path, shape, dots):
     before = np.full((400, 700, 3), 245, np.uint8)
     cv2.rectangle(before, (40, 100), (400, 140), (90, 90, 90), 1)
     after = before.copy()
@@ -99,7 +95,7 @@ def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(
     assert dots_for(SECRET, tmp_path / "before.png", tmp_path / "after.png") is dots
 
 
-def test_three_equal_letters_of_a_word_are_no_dots(tmp_path: Path) -> None:
+def test_three_equal_letters_of_a_word_are_no_dots(tmp_path):
     """As the last letters of a short word are in some fonts."""
     before = np.full((400, 700), 245, np.uint8)
     after = before.copy()

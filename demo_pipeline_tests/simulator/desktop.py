@@ -20,7 +20,6 @@ Kind = Literal[
     "row",
     "menu_item",
     "progress_bar",
-    "icon",
 ]
 TITLE_HEIGHT = 36
 ROW_HEIGHT = 34
@@ -51,12 +50,11 @@ class Box:
 class Effect:
     """What the desktop does after an input.
 
-    `open`/`close` a window or menu; `set_text` of `target` to `text`; `rename_row` `target`
-    ("list/row") to what the field `text` holds; `progress` fills the bar `target` for `seconds`
-    and then starts the effects in `then`.
+    `open` a window or menu; `set_text` of `target` to `text`; `progress` fills the bar
+    `target` for `seconds` and then starts the effects in `then`.
     """
 
-    kind: Literal["open", "close", "set_text", "rename_row", "progress"]
+    kind: Literal["open", "set_text", "progress"]
     target: str
     text: str = ""
     seconds: float = 0.0
@@ -75,7 +73,6 @@ class Widget:
     rows: tuple[str, ...] = ()
     shown: bool = True
     on_click: tuple[Effect, ...] = ()
-    on_double_click: tuple[Effect, ...] = ()
     on_right_click: tuple[Effect, ...] = ()
     on_enter: tuple[Effect, ...] = ()
 
@@ -85,7 +82,7 @@ class ScreenState:
     """What is true on the screen at an instant, the pointer apart.
 
     `windows` runs from back to front; `scrolled` is each list's first visible row; `moved` is the
-    offset of a window, menu or icon from its box; `selected`: the focused text is selected.
+    offset of a window or menu from its box; `selected`: the focused text is selected.
     """
 
     windows: tuple[str, ...] = ()

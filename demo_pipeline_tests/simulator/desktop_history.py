@@ -59,11 +59,7 @@ class DesktopHistory:
     def _change(self, effect: Effect, pointer: tuple[int, int]) -> Change:
         if effect.kind == "open":
             return _opened(self.desktop.widget(effect.target), pointer)
-        if effect.kind == "close":
-            return _closed(effect.target)
-        if effect.kind == "set_text":
-            return _with_text(effect.target, effect.text)
-        return _row_renamed(effect.target, effect.text)
+        return _with_text(effect.target, effect.text)
 
 
 def _filled(bar: str, share: float) -> Change:
@@ -88,27 +84,8 @@ def _opened(window: Widget, pointer: tuple[int, int]) -> Change:
     return change
 
 
-def _closed(window: str) -> Change:
-    def change(state: ScreenState) -> ScreenState:
-        return replace(state, windows=tuple(name for name in state.windows if name != window))
-
-    return change
-
-
 def _with_text(target: str, text: str) -> Change:
     return lambda state: replace(state, texts={**state.texts, target: text})
-
-
-def _row_renamed(target: str, field_name: str) -> Change:
-    owner, _, old = target.partition("/")
-
-    def change(state: ScreenState) -> ScreenState:
-        new = state.texts.get(field_name, "")
-        rows = tuple(new if row == old else row for row in state.rows[owner])
-        chosen = {**state.chosen, owner: new}
-        return replace(state, rows={**state.rows, owner: rows}, chosen=chosen)
-
-    return change
 
 
 def pressed(name: str) -> Change:
@@ -167,7 +144,7 @@ def scrolled(owner: str, rows: int, last_first_row: int) -> Change:
 
 
 def shifted(name: str, dx: int, dy: int) -> Change:
-    """A window or icon moves by `dx`, `dy` pixels."""
+    """A window moves by `dx`, `dy` pixels."""
 
     def change(state: ScreenState) -> ScreenState:
         x, y = state.moved.get(name, (0, 0))

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.keys import Platform
 from demo_pipeline_tests.simulator.recording import log_lines, log_text, perform
-from demo_pipeline_tests.simulator.samples import SAMPLES
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 PLATFORMS: tuple[Platform, ...] = ("windows", "macos", "linux")
@@ -48,18 +48,15 @@ _VALUES = (
 
 @cache
 def good_logs() -> tuple[tuple[bytes, ...], ...]:
-    """Lines of the committed recordings, and of the samples as each platform would log them."""
+    """Lines of the committed recordings, and of a script as each platform would log it."""
     logs = [
         tuple((folder / "input_log.jsonl").read_bytes().splitlines())
         for folder in sorted(RECORDINGS.iterdir())
     ]
-    for number, make in enumerate(SAMPLES.values()):
-        script, options = make()
+    for placed in (False, True):
         for platform in PLATFORMS:
-            chosen = replace(
-                options, platform=platform, xy_on_buttons=bool(number), wheel="recorder"
-            )
-            lines = log_lines(perform(script, chosen), chosen)
+            chosen = replace(SMALL, platform=platform, xy_on_buttons=placed, wheel="recorder")
+            lines = log_lines(perform(script(), chosen), chosen)
             logs.append(tuple(log_text(line).encode() for line in lines))
     return tuple(logs)
 

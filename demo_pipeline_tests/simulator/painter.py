@@ -191,16 +191,6 @@ def _progress_bar(image: Image, thing: Placed, state: ScreenState, scale: float)
     _text(image, f"{round(100 * state.progress[thing.name])} %", thing.box, scale)
 
 
-def _icon(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
-    side = round(44 * scale)
-    left = thing.box.x + (thing.box.width - side) // 2
-    sheet = Box(left, thing.box.y + round(6 * scale), side, side)
-    _rectangle(image, sheet, CHOSEN if state.pressed == thing.name else PAPER, INK)
-    foot = thing.box.height - side - round(6 * scale)
-    below = Box(thing.box.x, sheet.y + side, thing.box.width, foot)
-    _centred(image, thing.name, below, 0.85 * scale, PAPER)
-
-
 def _pane(image: Image, thing: Placed, _state: ScreenState, scale: float) -> None:
     _rectangle(image, thing.box, TASKBAR, None)
     _centred(image, thing.widget.text, thing.box, scale, PAPER)
@@ -228,5 +218,4 @@ _DRAW: dict[Kind, Callable[[Image, Placed, ScreenState, float], None]] = {
     "row": _row,
     "menu_item": _menu_item,
     "progress_bar": _progress_bar,
-    "icon": _icon,
 }

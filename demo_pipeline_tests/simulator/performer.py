@@ -91,12 +91,10 @@ class Performer(InputDevice):
         at, widget = self.now + self.random.randint(ECHO_MS, 150), thing.widget
         if act.verb == "right_click":
             self.history.start(widget.on_right_click, at, self.pointer)
-        elif act.verb == "double_click":
-            self.history.schedule(at, changes.clicked(thing))
-            self.history.start(widget.on_double_click, at, self.pointer)
         elif act.verb != "middle_click":
             self.history.schedule(at, changes.clicked(thing))
-            self.history.start(widget.on_click, at, self.pointer)
+            if act.verb != "double_click":
+                self.history.start(widget.on_click, at, self.pointer)
         if act.verb == "triple_click" and thing.kind == "text_field":
             self.history.schedule(at, changes.all_selected)
 

@@ -66,7 +66,7 @@ def middle_click(target: str) -> Act:
 
 
 def drag(target: str, dx: int, dy: int) -> Act:
-    """Drag a window by its title bar ("Name/title bar") or an icon, `dx`, `dy` design pixels."""
+    """Drag a window by its title bar ("Name/title bar"), `dx`, `dy` design pixels."""
     return Act("drag", target, offset=(dx, dy))
 
 

@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline_tests.simulator.form import SMALL, frames_of, script
-from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
-from demo_pipeline_tests.simulator.keys import Platform, key_name, stroke
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.keys import key_name, stroke
 from demo_pipeline_tests.simulator.performer import corrected
-from demo_pipeline_tests.simulator.recording import GroundTruth, perform, write_documents
-from demo_pipeline_tests.simulator.samples import SAMPLES
+from demo_pipeline_tests.simulator.recording import perform, write_documents
 from demo_pipeline_tests.simulator.script import click, type_text
 
-COMMITTED = Path(__file__).resolve().parents[2] / "data" / "samples"
 PRINTABLE = "".join(chr(code) for code in range(32, 127))
 
 
@@ -33,7 +30,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(alphabet=PRINTABLE + "\b", min_size=1, max_size=25))
-def test_the_logged_keys_spell_the_text(platform: Platform, text: str) -> None:
+def test_the_logged_keys_spell_the_text(platform, text):
     performance = perform(script(click("Name"), type_text(text)), replace(SMALL, platform=platform))
     names = {stroke(character, platform): character for character in PRINTABLE + "\b"}
     down: set[str] = set()
@@ -52,7 +49,7 @@ def test_the_logged_keys_spell_the_text(platform: Platform, text: str) -> None:
     assert performance.timeline.states[-1].texts["Name"] == corrected("old" + text)
 
 
-def test_scans_show_the_screen_of_their_time_and_are_written_when_they_end(tmp_path: Path) -> None:
+def test_scans_show_the_screen_of_their_time_and_are_written_when_they_end(tmp_path):
     options = replace(SMALL, scan_every_s=1.0, ffmpeg_start_line=True)
     truth = write_documents(tmp_path / "demo", script(), options)
     lines = log_of(tmp_path / "demo")
@@ -75,26 +72,3 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield node
     for child in node["children"]:
         yield from _nodes(child)
-
-
-# --- the samples
-
-
-@pytest.fixture(scope="module", params=sorted(SAMPLES))
-def sample(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path, GroundTruth]:
-    """(committed folder, regenerated folder without video, truth)."""
-    made = tmp_path_factory.mktemp("samples") / request.param
-    truth = write_documents(made, *SAMPLES[request.param]())
-    return COMMITTED / request.param, made, truth
-
-
-def test_committed_samples_are_what_the_code_makes(sample: tuple[Path, Path, GroundTruth]) -> None:
-    committed, made, truth = sample
-    for name in ("input_log.jsonl", "meta.json"):
-        assert (committed / name).read_bytes() == (made / name).read_bytes()
-    decoded = [
-        (pts, read_frame_number(luma)) for pts, luma in frames_of(committed / "recording.mp4")
-    ]
-    assert decoded == [(frame.pts, frame.number) for frame in truth.frames]

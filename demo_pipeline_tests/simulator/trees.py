@@ -24,11 +24,10 @@ _ROLES: dict[Kind, tuple[str, str, str, str]] = {
     "row": ("ListItem", "AXRow", "list item", "listitem"),
     "menu_item": ("MenuItem", "AXMenuItem", "menu item", "menuitem"),
     "progress_bar": ("ProgressBar", "AXProgressIndicator", "progress bar", "progressbar"),
-    "icon": ("ListItem", "AXButton", "icon", "listitem"),
 }
 DESKTOPD_ROLES = {kind: names[3] for kind, names in _ROLES.items()}
 _COLUMN: dict[Platform, int] = {"windows": 0, "macos": 1, "linux": 2}
-_FOCUSABLE = {"button", "text_field", "check_box", "list", "row", "menu_item", "icon"}
+_FOCUSABLE = {"button", "text_field", "check_box", "list", "row", "menu_item"}
 
 
 def scan(performance: Performance, platform: Platform, at_ms: int, number: int) -> dict[str, Any]:

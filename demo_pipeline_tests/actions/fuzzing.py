@@ -25,11 +25,10 @@ from demo_pipeline.recording.events import (
     count_lines,
 )
 from demo_pipeline.recording.input_log import MAX_LINE_BYTES, Event, parse_log
-from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
-from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.runs.inspection import timeline_lines
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mutated_log
+from demo_pipeline_tests.uploads import made_manifest
 
 BATCH = 500
 LOG_CPU_SECONDS = 10.0  # a log of a thousand lines takes some 50 ms
@@ -80,7 +79,7 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
             *check_event_accounting(folder, folder),
         ]
         assert problems == []
-        text = timeline_lines(folder, folder, manifest_for(platform))
+        text = timeline_lines(folder, folder, made_manifest("demo", platform=platform))
         lines = count_lines(folder / LOG_FILE)
         start = text.index(f"Event accounting: {lines} lines") + 1
         counts = Counter(
@@ -91,16 +90,6 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
         )
         assert counts.total() == lines
     return counts
-
-
-def manifest_for(platform: str, name: str = "demo") -> RecordingManifest:
-    """A manifest of a recording whose files are not read."""
-    probe = VideoProbe.model_construct()  # type: ignore[call-arg]  # nobody reads its fields
-    files = [FileFingerprint(name=file, size=1, sha256="0" * 64) for file in ("a", "b", "c")]
-    meta = {"timestamp": "2025-03-04T15:18:16-05:00", "platform": platform}
-    return RecordingManifest(
-        id=name, name=name, fingerprint="", files=tuple(files), meta=meta, video=probe
-    )
 
 
 @contextmanager

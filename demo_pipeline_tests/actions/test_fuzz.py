@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-import pytest
-
 from demo_pipeline_tests.actions.fuzzing import BATCH, fuzz_lines, fuzz_log
 
 SEED = 20_000
@@ -11,7 +9,7 @@ LINES = 20_000
 LOGS = 50
 
 
-def test_damaged_lines_are_events_or_rejections() -> None:
+def test_damaged_lines_are_events_or_rejections():
     found: Counter[str] = sum((fuzz_lines(SEED, n) for n in range(LINES // BATCH)), Counter())
     assert found.total() == LINES
     every = {"invalid_json", "invalid_utf8", "wrong_type", "missing_field", "time_out_of_range"}
@@ -19,8 +17,7 @@ def test_damaged_lines_are_events_or_rejections() -> None:
     assert found["read"] > LINES // 20
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_the_accounting_of_a_damaged_log_adds_up() -> None:
+def test_the_accounting_of_a_damaged_log_adds_up():
     found: Counter[str] = sum((fuzz_log(SEED, n) for n in range(LOGS)), Counter())
     buckets = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
     assert all(found[bucket] for bucket in buckets), found

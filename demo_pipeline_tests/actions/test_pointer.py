@@ -5,7 +5,6 @@ import pytest
 from demo_pipeline_tests.actions.streams import (
     Line,
     actions,
-    chord,
     click,
     down,
     lift,
@@ -78,35 +77,35 @@ STORIES: list[tuple[str, list[Line | list[Line]], list[str]]] = [
 @pytest.mark.parametrize(
     ("lines", "expected"), [s[1:] for s in STORIES], ids=[s[0] for s in STORIES]
 )
-def test_presses(lines: list[Line | list[Line]], expected: list[str]) -> None:
+def test_presses(lines, expected):
     assert summaries(*lines) == expected
 
 
 @pytest.mark.parametrize(("reach", "expected"), [(5, "click"), (5.1, "drag"), (300, "drag")])
-def test_a_press_that_leaves_the_click_radius_is_a_drag(reach: float, expected: str) -> None:
+def test_a_press_that_leaves_the_click_radius_is_a_drag(reach, expected):
     [action] = actions(press(0, 10, 10), move(40, 10 + reach, 10), lift(90, 10 + reach, 10))
     assert action.action_type == expected
     assert (action.x, action.y) == (10, 10)
 
 
-def test_the_radius_is_a_setting() -> None:
+def test_the_radius_is_a_setting():
     lines = [press(0, 10, 10), move(40, 18, 10), lift(90, 18, 10)]
     assert summaries(*lines, click_radius_px=10.0) == ["click left 1"]
 
 
-def test_a_drag_out_and_back_is_a_drag() -> None:
+def test_a_drag_out_and_back_is_a_drag():
     [action] = actions(press(0, 10, 10), move(50, 90, 10), move(90, 10, 10), lift(120, 10, 10))
     assert action.action_type == "drag"
     assert (action.end_x, action.end_y) == (10, 10)
 
 
-def test_a_long_still_press_is_a_click_flagged_long() -> None:
+def test_a_long_still_press_is_a_click_flagged_long():
     [short, long] = actions(click(0, hold=500), click(2000, hold=501), pause_ms=60_000)
     assert (short.action_type, short.flags) == ("click", [])
     assert (long.action_type, long.flags) == ("click", ["long"])
 
 
-def test_a_drag_keeps_its_path_and_its_moves() -> None:
+def test_a_drag_keeps_its_path_and_its_moves():
     lines = [press(0, 0, 0), *(move(10 * n, 5 * n, n) for n in range(1, 21)), lift(300, 100, 20)]
     [action] = actions(*lines)
     assert (action.end_x, action.end_y, action.press_ms, action.end_ms) == (100, 20, 0, 300)
@@ -114,21 +113,21 @@ def test_a_drag_keeps_its_path_and_its_moves() -> None:
     assert action.events == list(range(1, 23))
 
 
-def test_a_long_path_is_sampled_with_both_ends() -> None:
+def test_a_long_path_is_sampled_with_both_ends():
     moves = [move(5 * n, n, 0) for n in range(1, 1001)]
     [action] = actions(press(0, 0, 0), *moves, lift(5100, 1000, 0))
     assert len(action.path) == 64
     assert (action.path[0]["x"], action.path[-1]["x"]) == (1, 1000)
 
 
-def test_moves_inside_a_click_belong_to_it_and_others_do_not() -> None:
+def test_moves_inside_a_click_belong_to_it_and_others_do_not():
     [action] = actions(
         move(0, 1, 1), press(10, 1, 1), move(20, 2, 1), lift(60, 2, 1), move(90, 5, 1)
     )
     assert action.events == [2, 3, 4]
 
 
-def test_two_buttons_at_once_share_no_event() -> None:
+def test_two_buttons_at_once_share_no_event():
     found = actions(
         press(0, 0, 0),
         press(50, 0, 0, "Right"),
@@ -142,7 +141,7 @@ def test_two_buttons_at_once_share_no_event() -> None:
     assert sorted(events) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_double_click_whose_second_press_is_dragged_is_one_drag() -> None:
+def test_a_double_click_whose_second_press_is_dragged_is_one_drag():
     dragged = [press(200, 11, 10), move(250, 40, 10), lift(300, 40, 10)]
     [action] = actions(click(0, 10, 10), dragged)
     assert (action.action_type, action.clicks) == ("drag", 2)
@@ -152,7 +151,7 @@ def test_a_double_click_whose_second_press_is_dragged_is_one_drag() -> None:
     assert [(one.action_type, one.clicks) for one in elsewhere] == [("click", 1), ("drag", None)]
 
 
-def test_a_press_without_a_release_is_a_flagged_click() -> None:
+def test_a_press_without_a_release_is_a_flagged_click():
     found = actions(press(0, 5, 5), move(400, 300, 5), click(900, 300, 5))
     assert [(a.action_type, a.x, a.flags) for a in found] == [
         ("click", 5, ["never_released"]),
@@ -160,24 +159,13 @@ def test_a_press_without_a_release_is_a_flagged_click() -> None:
     ]
 
 
-def test_a_press_at_the_end_of_the_log_is_a_click() -> None:
-    [action] = actions(move(0, 5, 5), press(50, 5, 5))
-    assert (action.action_type, action.flags) == ("click", ["never_released"])
-
-
-def test_a_release_without_a_press_is_accounted_for() -> None:
+def test_a_release_without_a_press_is_accounted_for():
     found, _ = read(lift(0, 5, 5), click(900))
     assert [a.action_type for a in found.actions] == ["click"]
     assert found.reasons == {1: "release_without_press"}
 
 
-def test_an_unknown_button_is_no_action() -> None:
-    found, _ = read(press(0, 5, 5, "X1"), lift(60, 5, 5, "X1"))
-    assert found.actions == []
-    assert found.reasons == {1: "other_button", 2: "other_button"}
-
-
-def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey() -> None:
+def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey():
     [action] = actions(
         press(0, 0, 0), move(50, 80, 0), tap(100, "ControlLeft", hold=200), lift(400, 80, 0)
     )
@@ -186,13 +174,13 @@ def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey() -> None:
     assert action.flags == ["modified_midway"]
 
 
-def test_a_drag_followed_closely_by_copy_is_both() -> None:
+def test_a_drag_followed_closely_by_copy_is_both():
     lines = [press(0, 0, 0), move(50, 80, 0), down(90, "ControlLeft"), lift(100, 80, 0),
              down(140, "KeyC"), up(200, "KeyC"), up(220, "ControlLeft")]  # fmt: skip
     assert summaries(*lines) == ["drag left", "ctrl+c"]
 
 
-def test_a_held_modifier_belongs_to_every_click_it_modified() -> None:
+def test_a_held_modifier_belongs_to_every_click_it_modified():
     found = actions(
         down(0, "ControlLeft"), click(100, 0, 0), click(900, 90, 0), up(1100, "ControlLeft")
     )
@@ -201,33 +189,28 @@ def test_a_held_modifier_belongs_to_every_click_it_modified() -> None:
     assert [(a.press_ms, a.end_ms) for a in found] == [(100, 180), (900, 980)]
 
 
-def test_no_position_anywhere_is_a_click_without_one() -> None:
+def test_no_position_anywhere_is_a_click_without_one():
     [action] = actions(press(0), lift(80))
     assert (action.action_type, action.x, action.y) == ("click", None, None)
-
-
-def test_absurdly_distant_points_do_no_harm() -> None:
-    [action] = actions(press(0, -9e6, -9e6), lift(80, 9e6, 9e6))
-    assert action.action_type == "drag"
 
 
 # --- the approach
 
 
-def test_the_pre_move_begins_with_the_unbroken_run_of_moves() -> None:
+def test_the_pre_move_begins_with_the_unbroken_run_of_moves():
     early, run = move(0, 0, 0), [move(1000 + 50 * n, 10 * n, 0) for n in range(5)]
     [action] = actions(early, *run, click(1400, 40, 0))
     assert action.pre_move_ms == 1000
 
 
-def test_a_rest_before_the_press_leaves_no_pre_move() -> None:
+def test_a_rest_before_the_press_leaves_no_pre_move():
     [action] = actions(move(0, 0, 0), click(300, 0, 0))
     assert action.pre_move_ms is None
     [action] = actions(move(0, 0, 0), click(299, 0, 0))
     assert action.pre_move_ms == 0
 
 
-def test_a_pre_move_never_begins_before_the_last_pointer_action() -> None:
+def test_a_pre_move_never_begins_before_the_last_pointer_action():
     first, second = actions(
         move(0, 0, 0),
         move(100, 20, 0),
@@ -240,15 +223,10 @@ def test_a_pre_move_never_begins_before_the_last_pointer_action() -> None:
     assert (first.pre_move_ms, second.pre_move_ms) == (0, 250)
 
 
-def test_keys_have_no_pre_move() -> None:
-    [action] = actions(move(0, 0, 0), chord(50, "ControlLeft", "KeyS"))
-    assert action.pre_move_ms is None
-
-
 # --- scrolls
 
 
-def test_a_burst_is_one_scroll_at_its_beginning() -> None:
+def test_a_burst_is_one_scroll_at_its_beginning():
     [action] = actions(move(0, 7, 9), *(wheel(100 + 80 * n, 120) for n in range(4)))
     assert (action.action_type, action.direction, action.amount) == ("scroll", "down", 4)
     assert (action.x, action.y, action.press_ms, action.end_ms) == (7, 9, 100, 340)
@@ -277,10 +255,5 @@ def test_a_burst_is_one_scroll_at_its_beginning() -> None:
         ),
     ],
 )
-def test_what_ends_a_scroll(lines: list[Line | list[Line]], expected: list[str]) -> None:
+def test_what_ends_a_scroll(lines, expected):
     assert summaries(*lines) == expected
-
-
-def test_a_wheel_event_with_delta_0_is_accounted_for() -> None:
-    found, _ = read(wheel(0, 0))
-    assert (found.actions, found.reasons) == ([], {1: "zero_delta"})

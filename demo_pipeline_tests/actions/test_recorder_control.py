@@ -47,11 +47,11 @@ def stop_of(*parts: Part) -> str:
         ((), False),
     ],
 )
-def test_the_forms_of_a_recorders_shortcut(keys: tuple[str, ...], is_stop: bool) -> None:
+def test_the_forms_of_a_recorders_shortcut(keys, is_stop):
     assert has_stop_form(keys) is is_stop
 
 
-def test_the_last_shortcut_or_click_of_a_log_may_be_its_stop() -> None:
+def test_the_last_shortcut_or_click_of_a_log_may_be_its_stop():
     last = chord(900, "ControlLeft", "ShiftLeft", "F9")
     assert stop_of(click(0), last) == "hotkey(ctrl+shift+f9)"
     assert stop_of(typed(0, "KeyA"), move(500, 50, 60), click(900)) == "click(50, 60)"
@@ -71,5 +71,5 @@ def test_the_last_shortcut_or_click_of_a_log_may_be_its_stop() -> None:
         pytest.param([], id="nothing"),
     ],
 )
-def test_what_no_recorder_is_stopped_with(parts: list[Part]) -> None:
+def test_what_no_recorder_is_stopped_with(parts):
     assert stop_of(*parts) == ""

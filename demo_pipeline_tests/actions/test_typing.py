@@ -78,11 +78,11 @@ TEXTS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
 
 
 @pytest.mark.parametrize(("lines", "expected"), [t[1:] for t in TEXTS], ids=[t[0] for t in TEXTS])
-def test_typing(lines: list[Line | list[Line]], expected: list[str]) -> None:
+def test_typing(lines, expected):
     assert summaries(*lines) == expected
 
 
-def test_typing_includes_all_its_key_events() -> None:
+def test_typing_includes_all_its_key_events():
     lines = [down(0, "ShiftLeft"), tap(50, C), up(130, "ShiftLeft"), tap(200, "Backspace")]
     [action] = actions(*lines, tap(400, O))
     assert action.events == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -90,7 +90,7 @@ def test_typing_includes_all_its_key_events() -> None:
     assert (action.keys, action.modifiers) == ([], [])
 
 
-def test_erased_text_is_accounted_for() -> None:
+def test_erased_text_is_accounted_for():
     found, _ = read(typed(0, C, "Backspace"))
     assert set(found.reasons.values()) == {"typed_and_erased"}
     assert sorted(found.reasons) == [1, 2, 3, 4]
@@ -119,18 +119,18 @@ def repeat(time: int, key: str, times: int, first: int = 500, then: int = 33) ->
         ([down(0, "ShiftLeft"), repeat(60, C, 3), up(900, "ShiftLeft")], ["type CCC"]),
     ],
 )
-def test_auto_repeat(lines: list[Line | list[Line]], expected: list[str]) -> None:
+def test_auto_repeat(lines, expected):
     assert summaries(*lines) == expected
 
 
-def test_a_held_special_key_is_flagged() -> None:
+def test_a_held_special_key_is_flagged():
     [action] = actions(repeat(0, "Return", 4))
     assert action.flags == ["held"]
     assert action.events == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux"])
-def test_a_held_modifier_with_auto_repeat_is_one_press(platform: str) -> None:
+def test_a_held_modifier_with_auto_repeat_is_one_press(platform):
     shift = [down(t, "ShiftLeft") for t in (0, 500, 533, 566)]
     lines = [*shift, typed(700, C, O), up(1200, "ShiftLeft"), tap(1400, U)]
     assert summaries(*lines, platform=platform) == ["type COu"]
@@ -141,17 +141,17 @@ def test_a_held_modifier_with_auto_repeat_is_one_press(platform: str) -> None:
 # --- keyboard state
 
 
-def test_caps_lock_changes_letters_and_nothing_else() -> None:
+def test_caps_lock_changes_letters_and_nothing_else():
     lines = [tap(0, "CapsLock"), typed(200, C, "Num1"), tap(600, "CapsLock"), tap(800, O)]
     assert summaries(*lines) == ["type C1o"]
 
 
-def test_shift_undoes_caps_lock() -> None:
+def test_shift_undoes_caps_lock():
     lines = [tap(0, "CapsLock"), down(200, "ShiftLeft"), tap(260, C), up(400, "ShiftLeft")]
     assert summaries(*lines, tap(500, O)) == ["type cO"]
 
 
-def test_caps_lock_as_macos_logs_it() -> None:
+def test_caps_lock_as_macos_logs_it():
     lines = [tap(0, C), down(200, "CapsLock"), typed(300, O, U), up(700, "CapsLock"), tap(900, C)]
     assert summaries(*lines, platform="macos") == ["type cOUc"]
 
@@ -159,29 +159,29 @@ def test_caps_lock_as_macos_logs_it() -> None:
 @pytest.mark.parametrize(
     ("hold", "expected"), [(60, "type AB"), (500, "type AB"), (501, "type ab"), (900, "type ab")]
 )
-def test_on_macos_two_distant_events_of_caps_lock_are_two_taps(hold: int, expected: str) -> None:
+def test_on_macos_two_distant_events_of_caps_lock_are_two_taps(hold, expected):
     lines = [tap(0, "CapsLock", hold=hold), click(200), typed(1000, "KeyA", "KeyB")]
     assert summaries(*lines, platform="macos") == ["click left 1", expected]
 
 
-def test_caps_lock_switched_on_for_nothing_inverts_nothing_later() -> None:
+def test_caps_lock_switched_on_for_nothing_inverts_nothing_later():
     later = [down(2000, "CapsLock"), typed(2100, C, O), up(2400, "CapsLock"), tap(2500, U)]
     lines = [tap(0, "CapsLock", hold=900), tap(1000, C), *later]
     assert summaries(*lines, platform="macos") == ["type cCOu"]
 
 
-def test_elsewhere_a_long_press_of_caps_lock_is_one_tap() -> None:
+def test_elsewhere_a_long_press_of_caps_lock_is_one_tap():
     assert summaries(tap(0, "CapsLock", hold=900), typed(1000, "KeyA")) == ["type A"]
 
 
-def test_locks_are_state_and_no_action() -> None:
+def test_locks_are_state_and_no_action():
     found, _ = read(tap(0, "NumLock"), tap(200, "ScrollLock"), tap(400, "CapsLock"))
     assert found.actions == []
     assert set(found.reasons.values()) == {"keyboard_state"}
     assert len(found.reasons) == 6
 
 
-def test_without_num_lock_the_keypad_navigates() -> None:
+def test_without_num_lock_the_keypad_navigates():
     assert summaries(tap(0, "NumLock"), typed(200, "Kp7", "Kp2", "KpPlus")) == [
         "home",
         "down",
@@ -192,17 +192,17 @@ def test_without_num_lock_the_keypad_navigates() -> None:
 # --- other layouts, dead keys, unknown keys
 
 
-def test_a_logged_character_takes_precedence_over_the_table() -> None:
+def test_a_logged_character_takes_precedence_over_the_table():
     lines = [tap(0, "KeyQ", char="a"), tap(200, "KeyA", char="é"), tap(400, "KeyB", char="ß")]
     assert summaries(*lines) == ["type aéß"]
 
 
-def test_logged_control_characters_are_not_text() -> None:
+def test_logged_control_characters_are_not_text():
     lines = [tap(0, "Return", char="\r"), tap(200, "Backspace", char="\b"), tap(400, "Tab", "\t")]
     assert summaries(*lines) == ["enter", "backspace", "tab"]
 
 
-def test_the_uk_layout() -> None:
+def test_the_uk_layout():
     shifted = chord(0, "ShiftLeft", "Num3")
     assert summaries(shifted) == ["type #"]
     assert summaries(shifted, keyboard_layout="uk") == ["type £"]
@@ -211,7 +211,7 @@ def test_the_uk_layout() -> None:
 @pytest.mark.parametrize(
     ("platform", "expected"), [("macos", 'type @"\\'), ("linux", 'type "@#'), ("", 'type "@\\')]
 )
-def test_the_uk_layout_is_that_of_the_platform(platform: str, expected: str) -> None:
+def test_the_uk_layout_is_that_of_the_platform(platform, expected):
     lines = [chord(0, "ShiftLeft", "Num2"), chord(300, "ShiftLeft", "Quote"), tap(600, "BackSlash")]
     assert summaries(*lines, platform=platform, keyboard_layout="uk") == [expected]
 
@@ -225,7 +225,7 @@ def test_the_uk_layout_is_that_of_the_platform(platform: str, expected: str) -> 
         ([chord(0, "AltGr", "KeyQ")], "macos"),
     ],
 )  # fmt: skip
-def test_altgr_is_no_hotkey(lines: list[Line | list[Line]], platform: str) -> None:
+def test_altgr_is_no_hotkey(lines, platform):
     found, _ = read(*lines, platform=platform)
     assert found.actions == []
     assert "unknown_character" in found.reasons.values()
@@ -234,26 +234,26 @@ def test_altgr_is_no_hotkey(lines: list[Line | list[Line]], platform: str) -> No
     assert "unknown_character" in action.flags
 
 
-def test_altgr_types_the_logged_character() -> None:
+def test_altgr_types_the_logged_character():
     lines = [down(0, "LeftCtrl"), down(1, "RightAlt"), down(60, "Q", "@"), up(120, "Q"),
              up(200, "LeftCtrl"), up(200, "RightAlt")]  # fmt: skip
     assert summaries(*lines, platform="windows") == ["type @"]
 
 
-def test_option_types_the_logged_character() -> None:
+def test_option_types_the_logged_character():
     lines = [down(0, "Alt"), down(60, "KeyS", "ß"), up(120, "KeyS"), up(200, "Alt")]
     assert summaries(*lines, platform="macos") == ["type ß"]
     assert summaries(*lines, platform="linux") == ["alt+s"]
 
 
-def test_an_unknown_key_is_never_text() -> None:
+def test_an_unknown_key_is_never_text():
     found, _ = read(tap(0, C), tap(200, "Unknown(95)"), tap(400, O))
     assert [action.text for action in found.actions] == ["c", "o"]
     assert found.unknown_keys == {"Unknown(95)"}
     assert found.reasons[3] == "unknown_key"
 
 
-def test_an_unknown_key_with_a_known_character_is_text() -> None:
+def test_an_unknown_key_with_a_known_character_is_text():
     assert summaries(tap(0, "RawKey(86)", char="<")) == ["type <"]
 
 
@@ -280,14 +280,14 @@ SHIFT = "Shift"  # what Windows recorders call either of the two
     ],
     ids=["rolled over", "both at once", "letters under both", "one after the other"],
 )  # fmt: skip
-def test_two_shift_keys_of_one_name(lines: list[Line | list[Line]], expected: str) -> None:
+def test_two_shift_keys_of_one_name(lines, expected):
     found, repairs = read(*lines, platform="windows")
     assert [summary_of(action) for action in found.actions] == [expected]
     assert repairs.dropped == {}
     assert "release_without_press" not in found.reasons.values()
 
 
-def test_typing_is_parted_after_a_rest_behind_a_few_characters() -> None:
+def test_typing_is_parted_after_a_rest_behind_a_few_characters():
     """There another screen may have come, as that of the shell after a pager's q."""
     parted = parts(typed(0, "KeyQ"), typed(500, C, O))
     assert [(action.text, action.flags) for action in parted] == [("q", []), ("co", ["continued"])]

@@ -55,9 +55,7 @@ def documents(workspace: Workspace, name: str = "demo") -> list[Any]:
     return found
 
 
-def test_a_second_run_makes_no_call_and_the_first_made_the_estimated_ones(
-    workspace: Workspace,
-) -> None:
+def test_a_second_run_makes_no_call_and_the_first_made_the_estimated_ones(workspace):
     with fake_server(good) as server:
         asked = estimate(workspace.store, ["demo"], providers(server.url))
         assert (asked.demonstrations, asked.requests, asked.pictures) == (1, CALLS, 3 + 2 + 2 + 1)
@@ -79,9 +77,7 @@ def test_a_second_run_makes_no_call_and_the_first_made_the_estimated_ones(
     assert said[None]["subtask"].value[0]["last"] == 2
 
 
-def test_a_question_shows_before_place_and_after_and_says_what_was_done(
-    workspace: Workspace,
-) -> None:
+def test_a_question_shows_before_place_and_after_and_says_what_was_done(workspace):
     with fake_server(good) as server:
         annotate_all(workspace.store, ["demo"], providers(server.url, at_once=1))
         first, second, *_, grade = server.bodies[: len(server.bodies) - 2]
@@ -136,9 +132,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("answer", HOSTILE)
-def test_an_answer_that_does_not_fit_is_refused_and_asked_for_once_more(
-    workspace: Workspace, answer: str
-) -> None:
+def test_an_answer_that_does_not_fit_is_refused_and_asked_for_once_more(workspace, answer):
     told, reason = HOSTILE[answer]
     told_again: list[str] = []
 
@@ -156,7 +150,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_asked_for_once_more(
     assert notes(workspace)[0]["thought"].value == STEP["thought"]
 
 
-def test_an_answer_refused_twice_is_staged_and_not_asked_for_again(workspace: Workspace) -> None:
+def test_an_answer_refused_twice_is_staged_and_not_asked_for_again(workspace):
     with fake_server(lambda *_: chat("no JSON \x1b[31m<image>")) as server:
         counts = annotate_all(workspace.store, ["demo"], providers(server.url)[:1])
         assert (counts.gave_up, counts.refused) == (3, {"not_json": 6})
@@ -166,7 +160,7 @@ def test_an_answer_refused_twice_is_staged_and_not_asked_for_again(workspace: Wo
     assert {one.answer for one in documents(workspace)} == {"no JSON \\u001b[31m<image>"}
 
 
-def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace: Workspace) -> None:
+def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace):
     bad = "I see <image> and </think><tool_call>{}</tool_call> <|im_end|>\x00 <b>bold</b>"
     answer = STEP | dict.fromkeys(("thought", "caption", "observation", "reflection"), bad)
     with fake_server(lambda *_: chat(f"```json\n{json.dumps(answer)}\n```")) as server:
@@ -177,9 +171,7 @@ def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace: Work
 
 
 @pytest.mark.parametrize("status", [500, 429, 400, 0])
-def test_no_answer_is_no_annotation_and_the_next_run_asks_again(
-    workspace: Workspace, status: int
-) -> None:
+def test_no_answer_is_no_annotation_and_the_next_run_asks_again(workspace, status):
     def fails(body: dict[str, Any], number: int) -> tuple[int, Any]:
         return good(body) if number == 0 else (status or 200, {"error": TYPED} if status else None)
 
@@ -205,7 +197,7 @@ annotate_all(open_store(sys.argv[1]), ["demo"], providers(sys.argv[2], at_once=1
 """
 
 
-def test_a_killed_run_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_was(workspace, tmp_path):
     with fake_server(good) as server:
         arguments = [sys.executable, "-c", KILLED, str(tmp_path / "store"), server.url]
         assert subprocess.run(arguments, check=False).returncode == 9
@@ -218,8 +210,8 @@ def test_a_killed_run_goes_on_where_it_was(workspace: Workspace, tmp_path: Path)
 
 
 def test_neither_the_key_nor_typed_text_is_logged_or_kept_beside_the_answers(
-    workspace: Workspace, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    workspace, tmp_path, caplog
+):
     caplog.set_level(logging.DEBUG)
     behaviours: list[Behaviour] = [good, lambda *_: (500, {"error": KEY + TYPED})]
     for behave in behaviours:
@@ -234,15 +226,13 @@ def test_neither_the_key_nor_typed_text_is_logged_or_kept_beside_the_answers(
     assert not any(TYPED in text or KEY in text for text in map(Path.read_text, kept))
 
 
-def test_another_text_or_schema_of_a_prompt_is_another_prompt() -> None:
+def test_another_text_or_schema_of_a_prompt_is_another_prompt():
     assert len({one.id for one in PROMPTS}) == len(PROMPTS)
     assert replace(PROMPTS[0], text="another").id != PROMPTS[0].id
     assert replace(PROMPTS[0], answer=PROMPTS[1].answer).id != PROMPTS[0].id
 
 
-def test_a_document_that_was_changed_is_named_and_not_used(
-    workspace: Workspace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_document_that_was_changed_is_named_and_not_used(workspace, caplog):
     with fake_server(good) as server:
         annotate_all(workspace.store, ["demo"], providers(server.url))
     changed, *others = document_keys(workspace.store, "demo")

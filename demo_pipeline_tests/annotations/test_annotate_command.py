@@ -28,7 +28,7 @@ def call(*arguments: object) -> Result:
 
 
 @pytest.mark.usefixtures("root")
-def test_it_says_what_it_will_cost_asks_and_asks_nothing_again() -> None:
+def test_it_says_what_it_will_cost_asks_and_asks_nothing_again():
     with fake_server(good) as server:
         given = ("--provider", "openai", "--endpoint", server.url, "--model", "stub")
         planned = call(*given, "one", "--kind", "thought", "--dry-run", "--limit", "2")
@@ -48,7 +48,7 @@ def test_it_says_what_it_will_cost_asks_and_asks_nothing_again() -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_another_host_is_sent_nothing_without_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_host_is_sent_nothing_without_yes(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     given = ("--provider", "openai", "--endpoint", "https://models.invalid/v1", "--model", "x")
     done = call(*given)
@@ -73,14 +73,14 @@ def test_another_host_is_sent_nothing_without_yes(monkeypatch: pytest.MonkeyPatc
     ],
 )
 @pytest.mark.usefixtures("root")
-def test_what_is_missing_is_said(given: tuple[str, ...], said: str) -> None:
+def test_what_is_missing_is_said(given, said):
     done = call(*given)
     assert done.exit_code == 2
     assert said in done.output
 
 
 @pytest.mark.usefixtures("root")
-def test_refusals_failures_and_unknown_demonstrations_are_counted() -> None:
+def test_refusals_failures_and_unknown_demonstrations_are_counted():
     def bad(_body: dict[str, Any], number: int) -> tuple[int, Any]:
         return chat("no") if number < 4 else (400, {"error": TYPED})
 
@@ -96,14 +96,14 @@ def test_refusals_failures_and_unknown_demonstrations_are_counted() -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a_reason_is_counted_once_over_steps_and_wholes() -> None:
+def test_a_reason_is_counted_once_over_steps_and_wholes():
     with fake_server(lambda *_: (400, {})) as server:
         given = ("--provider", "openai", "--endpoint", server.url, "--model", "stub")
         done = call(*given, "one")
     assert done.output.count("answers: status 400") == 1
 
 
-def test_lines_and_rules_need_no_server(root: Path) -> None:
+def test_lines_and_rules_need_no_server(root):
     line = {"demonstration": "one", "step": 0, "kind": "thought", "value": "Go."}
     line |= {"source": "human", "author": "ann"}
     lines = [line, line | {"value": 3}, line | {"demonstration": "gone"}]
@@ -117,7 +117,7 @@ def test_lines_and_rules_need_no_server(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a_key_that_the_server_refuses_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_the_server_refuses_ends_the_run(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with fake_server(lambda *_: (401, {"error": KEY})) as server:
         done = call("--provider", "openai", "--endpoint", server.url, "--model", "stub")

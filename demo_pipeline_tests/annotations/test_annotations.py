@@ -1,6 +1,5 @@
 """Which annotations count, and what of a hostile text is left."""
 
-import random
 from collections import defaultdict
 from typing import Any
 
@@ -55,9 +54,7 @@ annotations = st.builds(
 
 
 @given(st.lists(annotations, max_size=25), st.randoms())
-def test_human_counts_over_model_over_rule_and_disagreement_is_kept(
-    said: list[Annotation], order: random.Random
-) -> None:
+def test_human_counts_over_model_over_rule_and_disagreement_is_kept(said, order):
     found = judged_rows("demo", said, DIGESTS)
     assert {of_row(row) for row in found} == set(said)
     assert len(found) == len(set(said))  # nothing is lost
@@ -87,7 +84,7 @@ def of_row(row: dict[str, Any]) -> Annotation:
 
 
 @given(st.text(max_size=300))
-def test_no_text_keeps_markup_or_characters_that_nobody_sees(text: str) -> None:
+def test_no_text_keeps_markup_or_characters_that_nobody_sees(text):
     if not text.strip():
         with pytest.raises(RefusedValueError, match="empty"):
             clean_text(text)
@@ -113,7 +110,7 @@ def test_no_text_keeps_markup_or_characters_that_nobody_sees(text: str) -> None:
         ("a < b and c > d", "a < b and c > d"),
     ],
 )
-def test_a_hostile_text_is_escaped(text: str, left: str) -> None:
+def test_a_hostile_text_is_escaped(text, left):
     assert clean_text(text)[0] == left
 
 
@@ -141,9 +138,7 @@ def test_a_hostile_text_is_escaped(text: str, left: str) -> None:
         ("mood", "good", 0, "wrong_kind"),
     ],
 )
-def test_a_value_that_its_kind_cannot_have_is_refused(
-    kind: str, value: Any, step: int | None, reason: str
-) -> None:
+def test_a_value_that_its_kind_cannot_have_is_refused(kind, value, step, reason):
     with pytest.raises(RefusedValueError) as error:
         checked_annotation(kind, value, step)
     assert error.value.reason == reason

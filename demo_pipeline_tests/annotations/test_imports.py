@@ -52,9 +52,7 @@ def imported(
     return annotate_all(workspace.store, ["demo"], [provider]), provider
 
 
-def test_lines_are_imported_once_and_humans_count_over_models(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_lines_are_imported_once_and_humans_count_over_models(workspace, tmp_path):
     lines = [
         LINE,
         LINE | {"kind": "step_correct", "value": False},
@@ -90,9 +88,7 @@ def test_lines_are_imported_once_and_humans_count_over_models(
         ({"demonstration": 4}, "not_json"),
     ],
 )
-def test_a_bad_line_is_named_and_costs_no_other(
-    workspace: Workspace, tmp_path: Path, line: dict[str, Any], code: str
-) -> None:
+def test_a_bad_line_is_named_and_costs_no_other(workspace, tmp_path, line, code):
     counts, provider = imported(workspace, tmp_path / "in.jsonl", [LINE | line, LINE])
     assert counts.written == 1
     (problem,) = provider.problems
@@ -100,7 +96,7 @@ def test_a_bad_line_is_named_and_costs_no_other(
     assert TYPED not in str(problem)
 
 
-def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace: Workspace) -> None:
+def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace):
     rules = rule_provider(lambda _: [1, 77])
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 4
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 0
@@ -151,9 +147,7 @@ def opencua(workspace: Workspace, tmp_path: Path, task: dict[str, Any]) -> FileP
     return provider
 
 
-def test_what_opencuas_generator_wrote_is_imported_without_loss(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_what_opencuas_generator_wrote_is_imported_without_loss(workspace, tmp_path):
     task = generated(tmp_path)
     assert opencua(workspace, tmp_path, task).problems == []
     said = notes(workspace)
@@ -179,9 +173,7 @@ def test_what_opencuas_generator_wrote_is_imported_without_loss(
 
 
 @pytest.mark.parametrize("what", ["code", "image", "instruction", "steps"])
-def test_a_task_that_is_of_other_steps_is_refused(
-    workspace: Workspace, tmp_path: Path, what: str
-) -> None:
+def test_a_task_that_is_of_other_steps_is_refused(workspace, tmp_path, what):
     task = generated(tmp_path)
     if what == "code":
         task["traj"][1]["value"]["code"] = "pyautogui.write(message='other')"

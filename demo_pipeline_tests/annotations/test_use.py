@@ -102,7 +102,7 @@ def chats(files: dict[str, bytes], name: str = "demo0") -> list[dict[str, Any]]:
     return [line for line in lines if line.get("trajectory_id", line.get("task_id")) == name]
 
 
-def test_without_annotations_not_a_byte_of_a_dataset_changes(root: Path) -> None:
+def test_without_annotations_not_a_byte_of_a_dataset_changes(root):
     workspace = opened(root)
     before = datasets(workspace)
     say(workspace, of_step(0, "thought", "I look."), of_step(None, "alignment", 3))
@@ -119,7 +119,7 @@ def test_without_annotations_not_a_byte_of_a_dataset_changes(root: Path) -> None
             assert read(annotated[form], f"demo{number}") == read(before[form], f"demo{number}")
 
 
-def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root: Path) -> None:
+def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root):
     workspace = opened(root)
     say(
         workspace,
@@ -197,7 +197,7 @@ def lite(files: dict[str, bytes]) -> dict[str, Any]:
     return next(row for row in tables if json.loads(row["metadata"])["others"]["id"] == "demo0")
 
 
-def test_what_a_person_says_counts_and_disagreement_is_kept_and_counted(root: Path) -> None:
+def test_what_a_person_says_counts_and_disagreement_is_kept_and_counted(root):
     workspace = opened(root, "sft")
     say(workspace, of_step(1, "step_correct", True), of_step(1, "thought", "By a model."))
     version = workspace.store.current("trajectories/demo0")
@@ -221,7 +221,7 @@ def test_what_a_person_says_counts_and_disagreement_is_kept_and_counted(root: Pa
 
 
 @pytest.mark.parametrize("source", ["model", "rule"])
-def test_bad_masks_exactly_that_row(root: Path, source: str) -> None:
+def test_bad_masks_exactly_that_row(root, source):
     workspace = opened(root, "sft", "messages", "step_labels", exclude_steps="incorrect")
     for number in range(3):
         rebuild(workspace, f"demo{number}")
@@ -253,14 +253,14 @@ def labels(root: Path) -> list[bool]:
     return next(row["labels"] for row in rows if row["trajectory_id"] == "demo0")
 
 
-def test_verdicts_alone_leave_out_no_row(root: Path) -> None:
+def test_verdicts_alone_leave_out_no_row(root):
     workspace = opened(root, "sft")
     say(workspace, of_step(1, "step_correct", False))
     rebuild(workspace)
     assert len(samples(datasets(workspace)["sft"])) == 3
 
 
-def test_a_changed_step_makes_exactly_its_annotations_stale(root: Path) -> None:
+def test_a_changed_step_makes_exactly_its_annotations_stale(root):
     workspace = opened(root, "sft")
     say(
         workspace,
@@ -296,7 +296,7 @@ def change_step(root: Path, workspace: Workspace, step: int) -> None:
     commit_trajectory(workspace, made)
 
 
-def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root: Path) -> None:
+def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root):
     workspace = opened(root)
     say(workspace, *(of_step(step, "thought", f"Thought {step}.") for step in range(3)))
     version = workspace.store.current("trajectories/demo0")
@@ -309,7 +309,7 @@ def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root: Path) 
     assert [row["step_index"] for row in rebuild(workspace) if row["stale"]] == [0]
 
 
-def test_hostile_words_break_no_export(root: Path) -> None:
+def test_hostile_words_break_no_export(root):
     workspace = opened(root, "sft", "messages", "agentnet", action_line=True)
     steps = [
         of_step(step, kind, HOSTILE)
@@ -346,7 +346,7 @@ def texts_of(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def test_a_grade_selects_demonstrations(root: Path) -> None:
+def test_a_grade_selects_demonstrations(root):
     workspace = opened(root, "sft", min_alignment=7)
     for number, grade in enumerate((9, 5)):
         say(workspace, of_step(None, "alignment", grade) | {"demonstration": f"demo{number}"})
@@ -358,7 +358,7 @@ def test_a_grade_selects_demonstrations(root: Path) -> None:
     assert (summary["trajectories"], left_out["low_alignment"], left_out["ungraded"]) == (1, 1, 1)
 
 
-def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path: Path) -> None:
+def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path):
     """Demonstrations of many tasks, each worded as the next one's instruction."""
     workspace = opened(tmp_path, "sft", train_ratio=0.4, val_ratio=0.3, test_ratio=0.3)
     names = [f"demo{number}" for number in range(8)]
@@ -399,7 +399,7 @@ def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:
     return {name: next(iter(splits)) for name, splits in found.items()}
 
 
-def test_scores_are_of_the_steps_that_annotations_leave(root: Path) -> None:
+def test_scores_are_of_the_steps_that_annotations_leave(root):
     workspace = opened(root, exclude_steps="incorrect")
     folder = root / "store/evaluations/right"
     folder.mkdir(parents=True)
@@ -413,7 +413,7 @@ def test_scores_are_of_the_steps_that_annotations_leave(root: Path) -> None:
     assert [one.summary["steps"] for one in results] == [12, 12, 11]
 
 
-def test_what_is_annotated_is_in_no_summary(root: Path) -> None:
+def test_what_is_annotated_is_in_no_summary(root):
     workspace = opened(root)
     say(workspace, of_step(1, "thought", f"I type {TYPED}."), of_step(1, "caption", TYPED))
     rebuild(workspace)

@@ -36,18 +36,18 @@ def edit(path: Path, change: Any) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def test_an_export_has_no_problem(root: Path) -> None:
+def test_an_export_has_no_problem(root):
     assert validate_sft_folder(root) == []
 
 
-def test_a_split_that_was_changed_is_found(root: Path) -> None:
+def test_a_split_that_was_changed_is_found(root):
     edit(root / "val.jsonl", lambda lines: lines[1]["output"].update(reasoning="Because"))
     kinds = [code for code, _ in found(root)]
     assert kinds == ["split_union", "reasoning_differs", "split_union", "table_differs"]
     assert found(root)[0] == ("split_union", "val.jsonl:2")
 
 
-def test_a_sample_in_two_splits_or_in_none_is_found(root: Path) -> None:
+def test_a_sample_in_two_splits_or_in_none_is_found(root):
     first = read_lines(root / "train.jsonl")[0]
     edit(root / "test.jsonl", lambda lines: lines.append(first))
     assert ("split_overlap", "test.jsonl:4") in found(root)
@@ -57,7 +57,7 @@ def test_a_sample_in_two_splits_or_in_none_is_found(root: Path) -> None:
     assert all(where.startswith("samples.jsonl:") for where in places)
 
 
-def test_missing_and_broken_files_are_found(root: Path) -> None:
+def test_missing_and_broken_files_are_found(root):
     (root / "val.parquet").unlink()
     (root / "test.parquet").write_bytes(b"PAR1")
     assert found(root) == [
@@ -68,7 +68,7 @@ def test_missing_and_broken_files_are_found(root: Path) -> None:
     assert ("missing_file", "test.jsonl") in found(root)
 
 
-def test_lines_alone_are_enough(root: Path) -> None:
+def test_lines_alone_are_enough(root):
     for path in root.glob("*.parquet"):
         path.unlink()
     assert found(root) == []

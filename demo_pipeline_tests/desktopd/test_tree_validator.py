@@ -39,7 +39,7 @@ ANYTHING = st.one_of(
 KEYS = [*sorted(GOOD), "other"]
 
 
-def test_a_fault_names_the_number_of_its_node() -> None:
+def test_a_fault_names_the_number_of_its_node():
     root = GOOD | {"id": "node_0", "role": "desktop", "children": [GOOD | {"role": "knob"}]}
     tree = {"timestamp": "2026-01-01T00:00:00Z", "screen": {"width": 1920, "height": 1080}}
     nodes, problems = check_tree({**tree, "root": root}, "ui_tree.json")
@@ -79,9 +79,7 @@ def plain(nodes: Nodes) -> dict[str, Any]:
     ),
     st.integers(-9, 2000),
 )
-def test_the_fast_path_and_the_models_agree(
-    changes: list[dict[str, Any]], around: dict[str, Any], x: int
-) -> None:
+def test_the_fast_path_and_the_models_agree(changes, around, x):
     bounds = {"x": x, "y": 4, "width": 5, "height": 2}
     far = GOOD | {"id": "node_99", "bounds": bounds, "states": ["visible"]}
     document = tree_of(
@@ -114,7 +112,7 @@ TREE = json_bytes(tree_of(GOOD | {"name": "Grün"}, GOOD | {"id": "node_3", "sta
         max_size=2,
     )
 )
-def test_a_damaged_file_has_the_same_problems_on_both_paths(edits: list[tuple[int, bytes]]) -> None:
+def test_a_damaged_file_has_the_same_problems_on_both_paths(edits):
     data = TREE
     for position, replacement in edits:
         data = data[:position] + replacement + data[position + 1 :]
@@ -125,7 +123,7 @@ def test_a_damaged_file_has_the_same_problems_on_both_paths(edits: list[tuple[in
         assert (plain(nodes), problems) == (plain(expected[0]), expected[1])
 
 
-def test_ids_need_not_count_the_nodes_but_each_is_another() -> None:
+def test_ids_need_not_count_the_nodes_but_each_is_another():
     for ids, sound in (
         (("node_2", "node_1"), True),
         (("node_7000", "node_x"), False),
@@ -140,7 +138,7 @@ def test_ids_need_not_count_the_nodes_but_each_is_another() -> None:
             assert (list(tree.nodes), len(tree.nodes)) == (["node_0", *ids], 3)
 
 
-def test_more_nodes_than_most_trees_have_are_numbered() -> None:
+def test_more_nodes_than_most_trees_have_are_numbered():
     assert numbered_ids(0) == []
     assert numbered_ids(9000) == [f"node_{number}" for number in range(9000)]
 
@@ -157,9 +155,7 @@ def test_more_nodes_than_most_trees_have_are_numbered() -> None:
         ((0, 1080, 0, 5), False),
     ],
 )
-def test_only_what_has_no_pixel_on_the_screen_is_outside(
-    box: tuple[int, ...], *, outside: bool
-) -> None:
+def test_only_what_has_no_pixel_on_the_screen_is_outside(box, *, outside):
     bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))
     for states, expected in ((["visible"], outside), (["hidden"], False), ([], False)):
         data = json_bytes(tree_of(GOOD | {"bounds": bounds, "states": states}))
@@ -168,8 +164,7 @@ def test_only_what_has_no_pixel_on_the_screen_is_outside(
         assert found == ["node_outside"] * expected
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_usual_tree_is_read_fast_and_a_deep_one_is_read() -> None:
+def test_a_usual_tree_is_read_fast_and_a_deep_one_is_read():
     assert decode_tree(json_bytes(tree_of(GOOD))) is not None
     inner = GOOD | {"id": "node_3000"}
     for number in range(2999, 0, -1):

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.evaluation.agentnetbench_files import (
-    build_agentnetbench,
-    validate_agentnetbench,
-)
+from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench, validate_agentnetbench
 from demo_pipeline.evaluation.rules import BenchAction, score_bench
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, snapshot
@@ -35,7 +32,7 @@ def value(action: dict) -> object:
     return next(iter(params.values()), None)
 
 
-def test_every_step_has_its_picture_and_true_actions(out: Path) -> None:
+def test_every_step_has_its_picture_and_true_actions(out):
     assert validate_agentnetbench(out) == []
     first = steps(out)[0]
     assert first["ground_truth_actions"] == [
@@ -51,7 +48,7 @@ def test_every_step_has_its_picture_and_true_actions(out: Path) -> None:
     assert names[10:] == [["write"], ["hotkey"], ["wait"], ["terminate"]]
 
 
-def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out: Path) -> None:
+def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out):
     scores = {}
     for step in steps(out):
         truth = [BenchAction(part["type"], value(part)) for part in step["ground_truth_actions"]]
@@ -60,7 +57,7 @@ def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out: Path)
     assert {score for score in scores.values() if score} == {1}
 
 
-def test_only_the_test_split_is_written_and_always_the_same(tmp_path: Path) -> None:
+def test_only_the_test_split_is_written_and_always_the_same(tmp_path):
     made = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=str(n)) for n in range(6)]
     halves = DatasetSettings(train_ratio=0.5, val_ratio=0, test_ratio=0.5)
     summary = build_agentnetbench(made, tmp_path / "a", halves)

@@ -48,11 +48,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_with_what_the_script_reads_is_valid(root: Path) -> None:
+def test_a_folder_with_what_the_script_reads_is_valid(root):
     assert validate_agentnetbench(root) == []
 
 
-def test_an_empty_split_is_valid_and_no_folder_is_not(tmp_path: Path) -> None:
+def test_an_empty_split_is_valid_and_no_folder_is_not(tmp_path):
     for name in ("tasks", "images"):
         (tmp_path / "empty" / name).mkdir(parents=True)
     assert validate_agentnetbench(tmp_path / "empty") == []
@@ -100,9 +100,7 @@ CHANGES: list[tuple[Callable[[Document], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES, ids=range(len(CHANGES)))
-def test_what_is_wrong_in_a_task_is_named(
-    root: Path, change: Callable[[Document], object], message: str
-) -> None:
+def test_what_is_wrong_in_a_task_is_named(root, change, message):
     task = good()
     change(task)
     (root / "tasks/demo.json").write_text(json.dumps(task, indent=2))
@@ -113,7 +111,7 @@ def test_what_is_wrong_in_a_task_is_named(
     assert TYPED not in str(found[0])
 
 
-def test_a_rejected_field_has_its_line(root: Path) -> None:
+def test_a_rejected_field_has_its_line(root):
     task = good()
     place(7)(task)
     text = json.dumps(task, indent=2)
@@ -123,12 +121,12 @@ def test_a_rejected_field_has_its_line(root: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"task_id": NaN}', "\xff"])
-def test_a_file_that_is_no_task_is_named(root: Path, text: str) -> None:
+def test_a_file_that_is_no_task_is_named(root, text):
     (root / "tasks/demo.json").write_bytes(text.encode("latin-1"))
     (problem,) = validate_agentnetbench(root)
     assert problem.file == "tasks/demo.json"
 
 
-def test_an_image_that_is_damaged_is_named(root: Path) -> None:
+def test_an_image_that_is_damaged_is_named(root):
     (root / "images/3.png").write_bytes(b"x")
     assert [problem.code for problem in validate_agentnetbench(root)] == ["image"]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import pytest
 
 from demo_pipeline.evaluation.scoring import failures_sheet
 from demo_pipeline.exports.answers import Answer, ForeignAction
@@ -24,7 +23,6 @@ def made(tmp_path: Path):
     return made_step(answer("click", x=5, y=5), screenshot=path, box=(1.0, 1.0, 9.0, 9.0))
 
 
-@pytest.mark.no_cover  # other tests run the same lines
 def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
     step = made(tmp_path)
     answers = [*EVERY_ACTION, Answer((ForeignAction("x"),)), Answer(()), None]

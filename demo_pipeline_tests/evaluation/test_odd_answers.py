@@ -10,7 +10,7 @@ from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.scoring import score_steps
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step, predicted
+from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, made_step, predicted
 
 BOX = (400.0, 200.0, 200.0, 150.0)
 AT = {"coordinate": [500, 540]}
@@ -64,20 +64,3 @@ def test_an_answer_never_ends_a_run(form):
         )
     assert len(kept) == len(steps) * len(PRESETS)
     assert all(row["score"] is None or 0 <= row["score"] <= 1 for row in kept)
-
-
-@pytest.mark.parametrize(
-    ("right", "code", "score"),
-    [
-        (answer("scroll", x=500, y=540, direction="up", amount=3), CODES[0], 0.5),
-        (answer("scroll", x=100, y=100, direction="up", amount=3), CODES[0], 0),
-        (answer("drag", start_x=500, start_y=540, end_x=10, end_y=9), CODES[0], 0.5),
-        (answer("click", x=500, y=300), CODES[0], 0),
-        (answer("double_click", x=500, y=300), CODES[3], 1),
-    ],
-)
-def test_agentnetbench_scores_a_call_by_its_name_and_place(right, code, score):
-    step = made_step(right)
-    given = ANSWER_FORMS["opencua"].decoder(DatasetSettings())(code, step.size)
-    for name in ("agentnetbench", "agentnetbench_revised"):
-        assert PRESETS[name](step, given) == pytest.approx(score, abs=1e-9)

@@ -104,13 +104,6 @@ def test_a_request_that_failed_and_was_sent_again_counts_by_its_answer(tmp_path)
             assert outcome(found, 1) == "unusable: the request failed"
 
 
-def test_an_answer_of_ten_megabytes_is_too_long(tmp_path):
-    with read(tmp_path, plain(0, "x" * (LONGEST_ANSWER + 1)), plain(1, "y" * 10**7)) as found:
-        assert outcome(found, 0) == "unusable: too long"
-        assert outcome(found, 1) == "unusable: missing"
-        assert found.unusable == {"too long": 1}
-
-
 def test_what_nobody_asked_for_is_known(tmp_path):
     lines = [plain(0, "a"), plain(99, "b"), batch(98, {"content": ""}, status=500)]
     with read(tmp_path, *lines, plain(97, "x" * (LONGEST_ANSWER + 1))) as found:

@@ -13,7 +13,7 @@ from demo_pipeline.evaluation.rules import (
     score_step_strict,
 )
 from demo_pipeline.evaluation.true_steps import action_kind
-from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
+from demo_pipeline.exports.answers import Answer, ForeignAction
 from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step
 
 NOTHING = Answer(())
@@ -158,11 +158,3 @@ def test_the_edit_distance_is_that_of_the_table():
         left, right = ("".join(chance.choices("abc\u00e9", k=chance.randint(0, 9))) for _ in "12")
         assert edit_distance(left, right) == plain_distance(left, right)
     assert edit_distance("x" * 1000, "y" * 200_000) == 200_000
-
-
-def test_kinds_of_clicks_are_told_apart():
-    kinds = [name_of(right) for right in EVERY_ACTION]
-    assert len(set(kinds)) == len(kinds) - 1  # hotkey twice
-    right = answer("click", x=1, y=1, button="right").actions[0]
-    assert isinstance(right, AnsweredAction)
-    assert action_kind(right) == "right_click"

@@ -9,11 +9,7 @@ import pytest
 
 from demo_pipeline.annotations.chat_server import Endpoint
 from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.requests import (
-    answered_ids,
-    count_requests,
-    send_requests,
-)
+from demo_pipeline.evaluation.requests import answered_ids, count_requests, send_requests
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.evaluation.fake_server import echo, fake_server
 
@@ -170,16 +166,6 @@ def test_a_port_where_nobody_listens_is_named_soon(tmp_path):
     assert sum(pauses) < 10
 
 
-def test_an_answer_of_brackets_costs_no_time(tmp_path):
-    requests, results = write(tmp_path, ask(0))
-    with fake_server(lambda *_: (200, b"[" * 10**7)) as server:
-        start = time.process_time()
-        host = endpoint(server.url, attempts=1)[0]
-        assert send_requests(requests, results, host, "qwen") == (0, 1)
-        assert time.process_time() - start < 5
-    assert json.loads(results.read_text())["error"]["message"] == "not JSON"
-
-
 @pytest.mark.parametrize("body", [{"error": {"message": TYPED}}, {"choices": []}, [], "x"])
 def test_what_is_no_chat_is_no_answer_and_is_sent_again_by_the_next_run(tmp_path, body):
     requests, results = write(tmp_path, ask(0))
@@ -210,18 +196,6 @@ def test_a_server_that_refuses_everything_ends_the_run(tmp_path, status):
         assert len(server.bodies) <= 4
     assert TYPED not in str(caught.value)
     assert "k-e-y" not in str(caught.value) + repr(endpoint(server.url, key="k-e-y")[0])
-
-
-def test_no_more_requests_than_allowed_are_under_way(tmp_path):
-    requests, results = write(tmp_path, *(ask(n) for n in range(12)))
-
-    def slow(body, number):
-        time.sleep(0.02)
-        return echo(body, number)
-
-    with fake_server(slow) as server:
-        send_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=3)
-    assert server.most_at_once == 3
 
 
 def test_pictures_beside_the_requests_are_sent_inside_and_no_other_file(tmp_path):

@@ -94,7 +94,6 @@ def held(call):
         tracemalloc.stop()
 
 
-@pytest.mark.no_cover  # other tests run the same lines
 def test_scores_of_more_steps_need_no_more_memory(tmp_path):
     rows(tmp_path, 7)  # imports
     few, many = (held(lambda steps=steps: rows(tmp_path, steps)) for steps in (6_000, 24_000))

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from demo_pipeline.evaluation.scoring import (
@@ -11,9 +10,7 @@ from demo_pipeline.evaluation.scoring import (
     GUESSED_KINDS,
     PREDICTIONS,
     guessed_kind,
-    interval,
     score_steps,
-    task_draws,
 )
 from demo_pipeline.evaluation.true_steps import action_kind
 from demo_pipeline.exports.answers import Answer, AnswerFormatError, ForeignAction
@@ -110,15 +107,6 @@ def test_intervals_are_over_tasks_and_the_same_every_time():
     assert score(one_task, rows).row("strict")["low"] is None
 
 
-def test_whole_tasks_are_drawn():
-    """Ten tasks of one outcome each are as uncertain as ten draws, however many steps they have."""
-    right, every = np.array([1.0] * 5 + [0.0] * 5), np.arange(10)
-    few = interval(task_draws(10), every, right, np.ones(10, np.int64))
-    many = interval(task_draws(10), every, right * 100, np.full(10, 100))
-    assert few == many
-    assert few == pytest.approx((0.2, 0.8))
-
-
 def test_baselines_answer_what_they_say():
     before, step = made_step(answer("type", text="x")), made_step(CLICK, 1, box=BOX)
     answers = {name: baseline(step, before) for name, baseline in BASELINES.items()}
@@ -130,15 +118,6 @@ def test_baselines_answer_what_they_say():
     drag = made_step(answer("drag", start_x=1, start_y=2, end_x=3, end_y=4), box=BOX)
     moved = BASELINES["true, at target"](drag, None)
     assert moved == answer("drag", start_x=500, start_y=275, end_x=3, end_y=4)
-
-
-def test_the_last_action_is_repeated_within_a_trajectory_only():
-    steps = [
-        made_step(answer("type", text="x"), 0, "a"),
-        made_step(answer("type", text="x"), 0, "b"),
-    ]
-    steps.append(made_step(answer("type", text="x"), 1, "b"))
-    assert score(steps, []).row("strict", "last action")["score"] == 1 / 3
 
 
 def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():

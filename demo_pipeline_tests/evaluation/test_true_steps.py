@@ -1,7 +1,5 @@
 """The steps that a model is asked about, of made trajectories."""
 
-from pathlib import Path
-
 import pytest
 
 from demo_pipeline.datasets.splits import Split, plan_export
@@ -13,9 +11,7 @@ from demo_pipeline_tests.datasets.builders import make_trajectory
 
 
 @pytest.mark.parametrize("form", ANSWER_FORMS)
-def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(
-    tmp_path: Path, form: str
-) -> None:
+def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(tmp_path, form):
     settings, records = DatasetSettings(), list[StepRecord]()
     made = make_trajectory(tmp_path, actions=[("hotkey", {"keys": ["CtrlLeft", "Return"]})])
     each_true_step(plan_export([made], settings), settings, list(Split), records.append)

@@ -1,13 +1,11 @@
 """Readers see the old file or the new file, and a failed write leaves no draft."""
 
-from pathlib import Path
-
 import pytest
 
 from demo_pipeline.files.atomic_write import atomic_file
 
 
-def test_the_file_is_replaced_at_the_end_and_not_before(tmp_path: Path) -> None:
+def test_the_file_is_replaced_at_the_end_and_not_before(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"old")
     with atomic_file(path) as file:
@@ -17,7 +15,7 @@ def test_the_file_is_replaced_at_the_end_and_not_before(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_error_keeps_the_old_file_and_leaves_no_draft(tmp_path: Path) -> None:
+def test_an_error_keeps_the_old_file_and_leaves_no_draft(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"old")
     with pytest.raises(ZeroDivisionError), atomic_file(path) as file:

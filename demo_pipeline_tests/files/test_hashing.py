@@ -24,14 +24,14 @@ def digest_of(data: bytes) -> FileDigest:
     return FileDigest(len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_a_file_that_rests_is_read_once(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_rests_is_read_once(old, monkeypatch):
     assert file_digest(old) == digest_of(b"first")
     monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("was read again"))
     assert file_digest(old) == digest_of(b"first")
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_other_bytes_of_the_same_length_and_date_are_noticed(old: Path, *, in_place: bool) -> None:
+def test_other_bytes_of_the_same_length_and_date_are_noticed(old, *, in_place):
     status = old.stat()
     assert file_digest(old) == digest_of(b"first")
     time.sleep(0.02)  # more than a tick of the file system's clock
@@ -42,9 +42,7 @@ def test_other_bytes_of_the_same_length_and_date_are_noticed(old: Path, *, in_pl
     assert file_digest(old) == digest_of(b"other")
 
 
-def test_what_was_written_just_now_is_read_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_written_just_now_is_read_each_time(tmp_path, monkeypatch):
     path = tmp_path / "recording.mp4"
     path.write_bytes(b"first")
     # Every write within one tick of a coarse clock: only the bytes differ.

@@ -1,7 +1,5 @@
 """Kind and size of an image, from its container alone."""
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ PNG = PngWriter().encode(PICTURE)
 JPEG = cv2.imencode(".jpg", PICTURE)[1].tobytes()
 
 
-def test_the_size_is_read_from_the_header_alone(tmp_path: Path) -> None:
+def test_the_size_is_read_from_the_header_alone(tmp_path):
     path = tmp_path / "one.png"
     path.write_bytes(PNG)
     assert png_size(path) == (30, 20)
@@ -38,7 +36,7 @@ def test_the_size_is_read_from_the_header_alone(tmp_path: Path) -> None:
         (PNG[:16] + bytes(4) + PNG[20:], "PNG without width or height"),
     ],
 )
-def test_a_file_that_is_not_a_png_has_no_size(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_a_file_that_is_not_a_png_has_no_size(tmp_path, data, reason):
     path = tmp_path / "one.png"
     path.write_bytes(data)
     with pytest.raises(ValueError, match=reason):
@@ -47,7 +45,7 @@ def test_a_file_that_is_not_a_png_has_no_size(tmp_path: Path, data: bytes, reaso
         png_size(tmp_path / "none.png")
 
 
-def test_kind_and_size_of_whole_pictures() -> None:
+def test_kind_and_size_of_whole_pictures():
     assert probe_image(PNG) == ImageInfo("png", 30, 20)
     assert probe_image(JPEG) == ImageInfo("jpeg", 30, 20)
 
@@ -64,6 +62,6 @@ def test_kind_and_size_of_whole_pictures() -> None:
         (b"\xff\xd8\xff\xd9" + bytes(9), "JPEG without a frame header"),
     ],
 )
-def test_the_reason_says_what_is_wrong(data: bytes, reason: str) -> None:
+def test_the_reason_says_what_is_wrong(data, reason):
     with pytest.raises(ValueError, match=reason):
         probe_image(data)

@@ -17,7 +17,7 @@ PICTURES = 16_000
 @given(
     width=st.integers(1, 70), height=st.integers(1, 70), seed=st.integers(0, 9), flat=st.booleans()
 )
-def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bool) -> None:
+def test_pixels_come_back_identical(width, height, seed, flat):
     rgb = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
     if flat:
         rgb[:] = rgb[0, 0]
@@ -28,7 +28,7 @@ def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bo
     assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
 
 
-def test_the_bytes_do_not_depend_on_where_the_encoder_lies_in_memory() -> None:
+def test_the_bytes_do_not_depend_on_where_the_encoder_lies_in_memory():
     """ISA-L takes its address for pixels: one picture in some thousands differed between runs.
 
     Repeat it for a longer search; without the remedy 12 of 12 runs found such pictures.
@@ -44,12 +44,12 @@ def test_the_bytes_do_not_depend_on_where_the_encoder_lies_in_memory() -> None:
     assert [number for number in range(PICTURES) if here[number] != there[number]] == []
 
 
-def test_a_view_with_another_memory_layout_gives_the_same_file() -> None:
+def test_a_view_with_another_memory_layout_gives_the_same_file():
     rgb = np.arange(60 * 40 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 40, 3)
     turned = np.rot90(rgb)
     assert WRITER.encode(turned) == WRITER.encode(turned.copy())
 
 
-def test_only_colour_pictures_are_encoded() -> None:
+def test_only_colour_pictures_are_encoded():
     with pytest.raises(ValueError, match="3 channels"):
         WRITER.encode(np.zeros((4, 4, 4), np.uint8))

@@ -56,14 +56,14 @@ def _printed(code: str, *arguments: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and glibc is what is set")
-def test_large_blocks_between_small_ones_go_back_to_the_system() -> None:
+def test_large_blocks_between_small_ones_go_back_to_the_system():
     assert int(_printed(_BLOCKS, "saved")) < 10 < int(_printed(_BLOCKS, "as it comes"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and glibc is what is asked")
-def test_free_memory_between_blocks_goes_back_to_the_system() -> None:
+def test_free_memory_between_blocks_goes_back_to_the_system():
     assert int(_printed(_FREE)) > 20
 
 
-def test_arrow_keeps_no_freed_memory_in_what_dagster_loads() -> None:
+def test_arrow_keeps_no_freed_memory_in_what_dagster_loads():
     assert _printed(_ARROW) == "system"

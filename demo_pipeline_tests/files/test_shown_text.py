@@ -35,7 +35,7 @@ def tokens(text: str) -> Iterator[Token]:
 @example("__init__ snake_case _x_")
 @example("&lt;b&gt; &amp; &#60;")
 @given(st.text(st.sampled_from(_SIGNS) | st.characters(), max_size=30))
-def test_markdown_shows_exactly_the_text(text: str) -> None:
+def test_markdown_shows_exactly_the_text(text):
     found = list(tokens(markdown_text(text)))
     assert {token.type for token in found} <= PLAIN
     shown = "".join(token.content for token in found if token.type.startswith("text"))
@@ -43,7 +43,7 @@ def test_markdown_shows_exactly_the_text(text: str) -> None:
 
 
 @given(st.text(st.sampled_from(_SIGNS), max_size=20))
-def test_a_cell_of_a_table_shows_exactly_the_text(text: str) -> None:
+def test_a_cell_of_a_table_shows_exactly_the_text(text):
     found = list(tokens(markdown_table(("a", "b"), [(markdown_text(text), 1)])))
     assert sum(token.type == "td_open" for token in found) == 2
     cells = [token for token in found if token.type == "inline"]
@@ -61,16 +61,16 @@ def test_a_cell_of_a_table_shows_exactly_the_text(text: str) -> None:
         ("né 日本 👩\u200d💻 C:\\x", "né 日本 👩\u200d💻 C:\\x"),
     ],
 )
-def test_a_line_has_no_control_characters(text: str, line: str) -> None:
+def test_a_line_has_no_control_characters(text, line):
     assert plain_line(text) == line
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_a_json_text_stays_the_same(text: str) -> None:
+def test_a_json_text_stays_the_same(text):
     written = json.dumps({text: text}, indent=2, ensure_ascii=False)
     assert json.loads(plain_characters(written)) == {text: text}
 
 
-def test_one_thing_is_counted_in_the_singular() -> None:
+def test_one_thing_is_counted_in_the_singular():
     words = [counted(number, things) for number in (1, 2) for things in ("steps", "trajectories")]
     assert words == ["1 step", "1 trajectory", "2 steps", "2 trajectories"]

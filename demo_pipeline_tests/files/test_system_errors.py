@@ -25,7 +25,7 @@ from demo_pipeline.files.system_errors import (
         (TimeoutError(), "the connection failed"),
     ],
 )
-def test_trouble_of_the_machine_is_told_in_plain_words(error: Exception, words: str) -> None:
+def test_trouble_of_the_machine_is_told_in_plain_words(error, words):
     assert system_trouble(error) == words
 
 
@@ -38,24 +38,22 @@ def test_trouble_of_the_machine_is_told_in_plain_words(error: Exception, words: 
         av.error.InvalidDataError(1, "a broken video"),
     ],
 )
-def test_what_a_file_may_cause_is_no_trouble_of_the_machine(error: Exception) -> None:
+def test_what_a_file_may_cause_is_no_trouble_of_the_machine(error):
     assert system_trouble(error) is None
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENOENT])
-def test_permissions_and_kinds_stay_the_files_own_problem(number: int) -> None:
+def test_permissions_and_kinds_stay_the_files_own_problem(number):
     raise_system_trouble(OSError(number, "x"))
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE])
-def test_the_disks_trouble_is_raised_again(number: int) -> None:
+def test_the_disks_trouble_is_raised_again(number):
     with pytest.raises(OSError, match="x"):
         raise_system_trouble(OSError(number, "x"))
 
 
-def test_a_video_that_ffmpeg_cannot_read_is_at_fault_when_the_disk_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_video_that_ffmpeg_cannot_read_is_at_fault_when_the_disk_can(tmp_path, monkeypatch):
     video = tmp_path / "recording.mp4"
     video.write_bytes(b"not a video")
     raise_disk_trouble(av.error.OSError(errno.EIO, "x"), video)

@@ -12,7 +12,7 @@ from demo_pipeline.importers.source_recording import wheel
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline_tests.importers import source_forms
-from demo_pipeline_tests.importers.conftest import Import, run_import
+from demo_pipeline_tests.importers.conftest import run_import
 from demo_pipeline_tests.importers.source_forms import began, film_times, log_of
 
 POINTER = {"mousemove", "mousedown", "mouseup", "mousewheel"}
@@ -45,9 +45,7 @@ def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("tool", WHOLE)
-def test_a_recording_is_the_same_from_every_tool(
-    form: Path, tmp_path: Path, bring: Import, tool: str
-) -> None:
+def test_a_recording_is_the_same_from_every_tool(form, tmp_path, bring, tool):
     source = WHOLE[tool](form, tmp_path / "source")
     imported = bring(source, "--task", "Tick the box", "--status", "completed")
     mine, theirs = list(input_of(imported)), list(input_of(form))
@@ -66,9 +64,7 @@ def test_a_recording_is_the_same_from_every_tool(
     assert manifest.warnings == ()
 
 
-def test_where_a_tool_knows_the_first_picture_the_log_says_it(
-    form: Path, tmp_path: Path, bring: Import
-) -> None:
+def test_where_a_tool_knows_the_first_picture_the_log_says_it(form, tmp_path, bring):
     for tool in ("owamcap", "openadapt"):
         imported = bring(WHOLE[tool](form, tmp_path / tool))
         first = log_of(imported)[0]
@@ -76,12 +72,12 @@ def test_where_a_tool_knows_the_first_picture_the_log_says_it(
         assert f"start: {began(form) / 1000:.3f}" in first["data"]["output"]
 
 
-def test_the_film_of_a_display_is_not_moved(form: Path, tmp_path: Path, bring: Import) -> None:
+def test_the_film_of_a_display_is_not_moved(form, tmp_path, bring):
     source = source_forms.owamcap(form, tmp_path / "source", window=False)
     assert [line[2] for line in input_of(bring(source))] == [line[2] for line in input_of(form)]
 
 
-def test_a_film_that_may_be_of_a_second_display_gets_no_places(form: Path, tmp_path: Path) -> None:
+def test_a_film_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source", window=False, corner=(640, 0))
     result = run_import(clip, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
@@ -95,16 +91,14 @@ def test_a_film_that_may_be_of_a_second_display_gets_no_places(form: Path, tmp_p
     ]
 
 
-def test_pictures_have_the_times_at_which_they_were_taken(
-    form: Path, tmp_path: Path, bring: Import
-) -> None:
+def test_pictures_have_the_times_at_which_they_were_taken(form, tmp_path, bring):
     source = source_forms.owamcap(form, tmp_path / "source", late=True)
     right = film_times(form / "recording.mp4")
     assert film_times(source.with_suffix(".mkv")) != pytest.approx(right, abs=0.002)
     assert film_times(bring(source) / "recording.mp4") == pytest.approx(right, abs=0.002)
 
 
-def test_trees_of_agentnet_keep_roles_and_boxes(form: Path, tmp_path: Path, bring: Import) -> None:
+def test_trees_of_agentnet_keep_roles_and_boxes(form, tmp_path, bring):
     imported = bring(source_forms.agentnet(form, tmp_path / "source"))
     [scan] = [line for line in log_of(imported) if line["event"] == "axtree"]
     [window] = scan["data"]["tree"]
@@ -116,9 +110,7 @@ def test_trees_of_agentnet_keep_roles_and_boxes(form: Path, tmp_path: Path, brin
     assert window["children"][0]["name"] == "OK"
 
 
-def test_segments_of_crowd_cast_follow_each_other(
-    form: Path, tmp_path: Path, bring: Import
-) -> None:
+def test_segments_of_crowd_cast_follow_each_other(form, tmp_path, bring):
     imported = bring(source_forms.crowd_cast(form, tmp_path / "source"), "--task", "Tick the box")
     lines = log_of(imported)
     manifest = examine(imported, imported.name)
@@ -135,9 +127,7 @@ def test_segments_of_crowd_cast_follow_each_other(
     assert any("place of every press" in text for text in source["not_carried_over"])
 
 
-def test_duck_track_leaves_out_pauses_which_are_not_filmed(
-    form: Path, tmp_path: Path, bring: Import
-) -> None:
+def test_duck_track_leaves_out_pauses_which_are_not_filmed(form, tmp_path, bring):
     source = source_forms.agentnet(form, tmp_path / "source")
     events = [json.loads(line) for line in (source / "events.jsonl").read_text().splitlines()]
     half = len(events) // 2
@@ -166,12 +156,12 @@ def test_duck_track_leaves_out_pauses_which_are_not_filmed(
         (None, "macos", "Unknown(0)", None),
     ],
 )
-def test_names_of_pynput(name: Any, platform: str, key: str, char: str | None) -> None:
+def test_names_of_pynput(name, platform, key, char):
     found = pynput_key(name, platform)
     assert (found["key"], found.get("actual_char")) == (key, char)
 
 
-def test_every_virtual_key_with_a_name_is_a_known_key() -> None:
+def test_every_virtual_key_with_a_name_is_a_known_key():
     names = {virtual_key(code) for code in range(256)}
     unknown = {name for name in names if not lookup(name, "windows").known}
     others = {name for name in unknown if not name.startswith("Unknown(")}
@@ -179,7 +169,7 @@ def test_every_virtual_key_with_a_name_is_a_known_key() -> None:
     assert {"A", "Zero", "Numpad9", "F24", "LeftCtrl", "ForwardSlash"} <= names
 
 
-def test_the_wheel_is_in_the_documented_unit_and_on_macos_in_pixels() -> None:
+def test_the_wheel_is_in_the_documented_unit_and_on_macos_in_pixels():
     assert wheel(1, "windows") == {"delta": -120}  # up
     assert wheel(-2, "linux") == {"delta": 240}
     assert wheel(-3, "macos") == {"delta": -30}

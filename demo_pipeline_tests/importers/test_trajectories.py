@@ -12,7 +12,7 @@ from demo_pipeline.runs.stage_runs import imported_trajectory
 from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline_tests.importers.conftest import run_command, run_import
 from demo_pipeline_tests.named_stages import SFT_STAGE
-from demo_pipeline_tests.sample_workspace import open_workspace
+from demo_pipeline_tests.sample_workspace import live_in, open_workspace
 
 
 @pytest.fixture
@@ -27,12 +27,11 @@ def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (folder / "result.json").write_text(json.dumps(result))
     for name in ("uploads", "store", "tasks"):
         (tmp_path / name).mkdir()
-        variable = "OSWORLD_TASKS" if name == "tasks" else name.upper()
-        monkeypatch.setenv(f"DEMO_PIPELINE_{variable}", str(tmp_path / name))
+    live_in(tmp_path, monkeypatch)
     return folder
 
 
-def test_it_is_published_and_a_dataset_has_it(foreign: Path, tmp_path: Path) -> None:
+def test_it_is_published_and_a_dataset_has_it(foreign, tmp_path):
     (foreign / "import.json").write_text('{"platform": "linux"}')
     result = run_import(foreign.parents[1])
     assert result.exit_code == 0, result.output
@@ -60,9 +59,7 @@ def test_it_is_published_and_a_dataset_has_it(foreign: Path, tmp_path: Path) -> 
     assert made.summary["samples"] == len(ours.steps)
 
 
-def test_again_it_is_there_and_a_recording_of_its_name_stays(
-    foreign: Path, made_root: Path, tmp_path: Path
-) -> None:
+def test_again_it_is_there_and_a_recording_of_its_name_stays(foreign, made_root, tmp_path):
     assert run_import(foreign).exit_code == 0
     assert run_import(foreign).stdout.strip().endswith("1 already there")
     shutil.rmtree(tmp_path / "store")
@@ -73,7 +70,7 @@ def test_again_it_is_there_and_a_recording_of_its_name_stays(
     assert "the store has a demonstration of the id first, made from a recording" in result.stderr
 
 
-def test_run_renews_what_follows_from_it(foreign: Path, tmp_path: Path) -> None:
+def test_run_renews_what_follows_from_it(foreign, tmp_path):
     (foreign / "import.json").write_text('{"platform": "linux"}')
     run_import(foreign)
     store = open_workspace(tmp_path).store
@@ -92,16 +89,14 @@ def test_run_renews_what_follows_from_it(foreign: Path, tmp_path: Path) -> None:
     assert run_command("run", "traj_form_001", "--force").exit_code == 0
 
 
-def test_inspect_says_that_there_is_no_recording(foreign: Path) -> None:
+def test_inspect_says_that_there_is_no_recording(foreign):
     run_import(foreign)
     shown = run_command("inspect", "traj_form_001").stdout
     assert "no recording: the trajectory was imported" in shown
     assert "steps/000/screenshot.png" in shown
 
 
-def test_one_that_does_not_fit_the_format_is_named_and_not_published(
-    foreign: Path, tmp_path: Path
-) -> None:
+def test_one_that_does_not_fit_the_format_is_named_and_not_published(foreign, tmp_path):
     (foreign / "steps" / "000" / "screenshot.png").write_bytes(b"no picture")
     result = run_import(foreign)
     assert result.exit_code == 1

@@ -55,7 +55,7 @@ def meta(quest: dict[str, Any] | None = None, **values: Any) -> Meta:
         (meta(id=UID), "id"),
     ],
 )
-def test_an_id_in_the_quest_or_in_meta_json_matches(demonstration: Meta, field: str) -> None:
+def test_an_id_in_the_quest_or_in_meta_json_matches(demonstration, field):
     assert INDEX.match(demonstration) == TaskMatch(UID, "id", field, "ordinary", 1)
 
 
@@ -69,17 +69,17 @@ def test_an_id_in_the_quest_or_in_meta_json_matches(demonstration: Meta, field: 
         {"content": f"Open {UID}"},
     ],
 )
-def test_texts_that_are_not_exactly_an_id_do_not_match(quest: dict[str, Any]) -> None:
+def test_texts_that_are_not_exactly_an_id_do_not_match(quest):
     assert INDEX.match(meta(quest)) == NO_MATCH
 
 
-def test_the_same_instruction_matches_whatever_its_typography() -> None:
+def test_the_same_instruction_matches_whatever_its_typography():
     expected = TaskMatch(UID, "instruction", "quest.content", "ordinary", 1)
     assert INDEX.match(meta({"content": "open the  <app>Mail</app>"})) == expected
     assert INDEX.match(meta(title="OPEN THE MAIL!")).field == "title"
 
 
-def test_of_several_tasks_the_first_ordinary_one_is_taken_and_all_are_counted() -> None:
+def test_of_several_tasks_the_first_ordinary_one_is_taken_and_all_are_counted():
     expected = TaskMatch("a-sort", "instruction", "quest.content", "ordinary", 3)
     assert INDEX.match(meta({"content": SORT})) == expected
 
@@ -87,16 +87,16 @@ def test_of_several_tasks_the_first_ordinary_one_is_taken_and_all_are_counted() 
 @pytest.mark.parametrize(
     "demonstration", [meta({"content": "..."}), meta({"content": "!"}), meta(title="")]
 )
-def test_blank_instructions_never_match(demonstration: Meta) -> None:
+def test_blank_instructions_never_match(demonstration):
     assert INDEX.match(demonstration) == NO_MATCH
 
 
-def test_a_missing_catalog_is_a_problem() -> None:
+def test_a_missing_catalog_is_a_problem():
     assert [p.code for p in require_catalog(NO_CATALOG)] == ["no_catalog"]
     assert require_catalog(NO_MATCH) == []
 
 
-def test_the_fingerprint_depends_only_on_the_own_match() -> None:
+def test_the_fingerprint_depends_only_on_the_own_match():
     demonstration = meta({"content": "Open the mail."})
     here = INDEX.match(demonstration)
     fewer = TaskIndex([row(UID, "Open the mail.")]).match(demonstration)
@@ -114,7 +114,7 @@ def test_the_fingerprint_depends_only_on_the_own_match() -> None:
 
 
 @given(st.permutations(range(5)), st.sampled_from([SORT, "Open the mail.", "Nothing."]))
-def test_the_order_of_the_rows_makes_no_difference(order: list[int], instruction: str) -> None:
+def test_the_order_of_the_rows_makes_no_difference(order, instruction):
     rows = [
         row("risky", SORT, "risk", "a.json"),
         row("b-sort", SORT, file="c.json"),

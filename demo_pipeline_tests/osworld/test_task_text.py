@@ -26,15 +26,13 @@ def assigned(quest: Any = None, **meta: Any) -> Assignment:
         (["content", "title"], "title", "My recording"),
     ],
 )
-def test_the_first_field_that_is_not_blank_is_the_instruction(
-    blank: list[str], source: str, instruction: str
-) -> None:
+def test_the_first_field_that_is_not_blank_is_the_instruction(blank, source, instruction):
     quest = {**QUEST, **dict.fromkeys(blank, " \n\t ")}
     found = assigned(quest, title="My recording", description="About it")
     assert (found.source, found.instruction) == (source, instruction)
 
 
-def test_the_description_is_the_last_resort() -> None:
+def test_the_description_is_the_last_resort():
     found = assigned(None, title="", description="Just\n  trying")
     assert (found.source, found.instruction) == ("description", "Just\n  trying")
     assert found.application == "unknown"
@@ -56,18 +54,18 @@ def test_the_description_is_the_last_resort() -> None:
         ("<app></app>", ""),
     ],
 )
-def test_tags_go_and_lines_with_their_indentation_stay(text: str, expected: str) -> None:
+def test_tags_go_and_lines_with_their_indentation_stay(text, expected):
     assert told_text(text) == expected
     assert one_line(text) == " ".join(expected.split())
     assert slug(text) == slug(one_line(text)) or "app" in text
 
 
-def test_a_tag_alone_is_blank() -> None:
+def test_a_tag_alone_is_blank():
     found = assigned({**QUEST, "content": "<app></app>"})
     assert found.source == "quest.title"
 
 
-def test_without_an_instruction_the_demonstration_is_refused() -> None:
+def test_without_an_instruction_the_demonstration_is_refused():
     with pytest.raises(DemonstrationError) as caught:
         assigned({"title": " ", "content": ""}, title="", description=" ")
     (problem,) = caught.value.problems
@@ -75,7 +73,7 @@ def test_without_an_instruction_the_demonstration_is_refused() -> None:
     assert problem.remedy
 
 
-def test_the_task_is_the_application_and_the_quests_title() -> None:
+def test_the_task_is_the_application_and_the_quests_title():
     found = assigned(QUEST)
     assert found.application == "chrome"
     assert found.task_id == found.split_group == "chrome_order_a_notebook"
@@ -83,11 +81,11 @@ def test_the_task_is_the_application_and_the_quests_title() -> None:
     assert again.split_group == found.split_group
 
 
-def test_without_a_quest_it_is_the_platform_and_the_instruction() -> None:
+def test_without_a_quest_it_is_the_platform_and_the_instruction():
     assert assigned(None, title="Rename a file").task_id == "linux_rename_a_file"
 
 
-def test_slugs_of_texts_in_other_scripts_stay_distinct() -> None:
+def test_slugs_of_texts_in_other_scripts_stay_distinct():
     assert slug("Chrome  Order: a Notebook!") == "chrome_order_a_notebook"
     assert slug("Заметки") != slug("Почта")
     assert slug("Café") != slug("Cafe")
@@ -97,7 +95,7 @@ def test_slugs_of_texts_in_other_scripts_stay_distinct() -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=300))
-def test_a_slug_is_a_short_ascii_name(text: str) -> None:
+def test_a_slug_is_a_short_ascii_name(text):
     found = slug(text)
     assert 0 < len(found) <= 90
     assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")

@@ -42,7 +42,7 @@ def stepped(at: int, step_ms: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
-def test_a_step_before_any_line_changes_no_action(step_ms: int) -> None:
+def test_a_step_before_any_line_changes_no_action(step_ms):
     """A step back that is shorter than the rest it falls into leaves no trace, and no harm."""
     for at in range(1, len(WORK)):
         steps, actions = read(stepped(at, step_ms))
@@ -52,7 +52,7 @@ def test_a_step_before_any_line_changes_no_action(step_ms: int) -> None:
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
-def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms: int) -> None:
+def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms):
     """Each line is there twice, but for the keys."""
     lines = [line for line in WORK for _ in range(2 if "key" not in line["data"] else 1)]
     for at in range(1, 2 * REST, 2):
@@ -62,14 +62,14 @@ def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms: i
         assert actions == ["click", "drag", "type"], at
 
 
-def test_a_step_is_told_with_its_line() -> None:
+def test_a_step_is_told_with_its_line():
     steps, _ = read(stepped(20, -3_600_000))
     [problem] = clock_step_problems(steps)
     assert problem.line == 21
     assert "set back by about 3600.0 s" in problem.message
 
 
-def test_a_clock_that_is_set_back_again_goes_on_as_before() -> None:
+def test_a_clock_that_is_set_back_again_goes_on_as_before():
     lines = [
         {**line, "time": line["time"] + 2_400_000 * (14 <= n < 24)} for n, line in enumerate(WORK)
     ]
@@ -88,5 +88,5 @@ LATE: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", LATE)
-def test_what_is_no_step(kind: str) -> None:
+def test_what_is_no_step(kind):
     assert read(LATE[kind])[0] == []

@@ -193,7 +193,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_example_is_an_event(log: Path) -> None:
+def test_every_example_is_an_event(log):
     summary = build_events(log, log.parent)
     assert (summary["events"], summary["rejected_lines"]) == (len(EXAMPLES), 0)
     rows = read_events(log.parent).to_pylist()
@@ -218,7 +218,7 @@ def test_every_example_is_an_event(log: Path) -> None:
     assert (scan["event_index"], scan["time_ms"], scan["duration_ms"]) == (2, 1741119497902, 5645)
 
 
-def test_the_examples_give_the_documented_actions(log: Path) -> None:
+def test_the_examples_give_the_documented_actions(log):
     build_events(log, log.parent)
     summary = build_actions(log.parent, log.parent, "windows", ActionSettings())
     click, scroll, text = read_actions(log.parent)
@@ -231,7 +231,7 @@ def test_the_examples_give_the_documented_actions(log: Path) -> None:
     assert check_event_accounting(log.parent, log.parent) == []
 
 
-def test_the_metadata_is_read_with_its_comments(tmp_path: Path) -> None:
+def test_the_metadata_is_read_with_its_comments(tmp_path):
     upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(META)
@@ -247,7 +247,7 @@ def test_the_metadata_is_read_with_its_comments(tmp_path: Path) -> None:
     assert "under $500." in meta.quest.content
 
 
-def test_the_metadata_without_comments_is_read_without_a_warning(tmp_path: Path) -> None:
+def test_the_metadata_without_comments_is_read_without_a_warning(tmp_path):
     upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(re.sub(r" // .*", "", META))

@@ -35,57 +35,10 @@ def logged(event: str, time: Any = 1_700_000_000_000, **data: Any) -> bytes:
     return json.dumps({"event": event, "data": data, "time": time}).encode()
 
 
-# --- the documented form
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"event":"mousemove","data":{"x":123,"y":456},"time":1234567890}', {"x": 123, "y": 456}),
-        (
-            '{"event":"mousedown","data":{"x":123,"y":456,"button":"Left"},"time":1234567890}',
-            {"x": 123, "y": 456, "button": "Left"},
-        ),
-        (
-            '{"event":"mouseup","data":{"x":123,"y":456,"button":"Left"},"time":1234567890}',
-            {"x": 123, "y": 456, "button": "Left"},
-        ),
-        ('{"event":"mousewheel","data":{"delta":-120},"time":1234567890}', {"delta": -120}),
-        ('{"event":"keydown","data":{"key":"A"},"time":1234567890}', {"key": "A"}),
-        ('{"event":"keyup","data":{"key":"A"},"time":1234567890}', {"key": "A"}),
-    ],
-)
-def test_documented_events(text: str, expected: dict[str, Any]) -> None:
-    item = one(text.encode())
-    assert item.event == json.loads(text)["event"]
-    assert item.time_ms == 1234567890
-    columns = ("x", "y", "button", "delta", "key")
-    assert {name: value for name in columns if (value := getattr(item, name)) is not None} == (
-        expected
-    )
-
-
-def test_the_documented_scan() -> None:
-    scan = {
-        "duration": 5645,
-        "focused_element": {"bbox": {"height": 600, "width": 800, "x": 722, "y": 335}},
-        "queries": {"cursor": {"element": {}, "position": {"x": 1270, "y": 688}}},
-        "tree": [],
-    }
-    item = one(logged("axtree", 1741119497902, **scan))
-    assert (item.event, item.time_ms, item.duration_ms) == ("axtree", 1741119497902, 5645)
-    assert (item.x, item.payload) == (None, None)
-
-
-def test_a_document_over_several_lines_is_rejected_line_by_line() -> None:
-    log = b'{\n  "event": "keyup",\n  "data": {"key": "A"},\n  "time": 5\n}\n'
-    assert [type(item) for item in parse(log)] == [Rejected] * 5
-
-
 # --- lines and offsets
 
 
-def test_lines_are_numbered_and_placed() -> None:
+def test_lines_are_numbered_and_placed():
     log = MOVE + b"\n\nno json\n" + MOVE + b"\r\n" + MOVE[:20]
     numbers = [
         (i.event_index, i.byte_offset, i.byte_length) for i in parse(log) if isinstance(i, Event)
@@ -106,29 +59,25 @@ def test_lines_are_numbered_and_placed() -> None:
         assert log[start : start + length] in {MOVE, b"", b"no json", MOVE[:20]}
 
 
-def test_a_byte_order_mark_is_not_part_of_a_line() -> None:
+def test_a_byte_order_mark_is_not_part_of_a_line():
     item = one(b"\xef\xbb\xbf" + MOVE + b"\r\n")
     assert (item.byte_offset, item.byte_length) == (3, len(MOVE))
 
 
-def test_a_byte_order_mark_further_down_is_rejected() -> None:
-    assert [type(i) for i in parse(MOVE + b"\n\xef\xbb\xbf" + MOVE)] == [Event, Rejected]
-
-
-def test_the_last_line_needs_no_end() -> None:
+def test_the_last_line_needs_no_end():
     assert len(parse(MOVE + b"\n" + MOVE)) == 2
     assert len(parse(MOVE + b"\n" + MOVE + b"\n")) == 2
     assert parse(b"") == []
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_the_longest_line_allowed(end: bytes) -> None:
+def test_the_longest_line_allowed(end):
     assert one(MOVE + end, max_line_bytes=len(MOVE)).x == 1
     long = refused(MOVE + end, max_line_bytes=len(MOVE) - 1)
     assert (long.code, long.byte_offset, long.byte_length) == ("line_too_long", 0, len(MOVE))
 
 
-def test_a_line_far_too_long_costs_only_itself() -> None:
+def test_a_line_far_too_long_costs_only_itself():
     log = MOVE + b"\n" + b"x" * 3_000_000 + b"\r\n" + MOVE + b"\n"
     first, long, last = parse(log, max_line_bytes=100)
     assert isinstance(first, Event)
@@ -138,53 +87,33 @@ def test_a_line_far_too_long_costs_only_itself() -> None:
     assert (last.event_index, last.byte_offset) == (3, len(MOVE) + 3_000_003)
 
 
-def test_a_scan_of_many_megabytes_is_read() -> None:
-    item = one(logged("axtree", duration=7, tree=[{"name": "n" * 1000}] * 5000))
-    assert item.duration_ms == 7
-    assert item.byte_length > 5_000_000
-
-
 # --- what deviates and is accepted
 
 
 @pytest.mark.parametrize("event", ["mousedown", "mouseup"])
-def test_buttons_without_a_position(event: str) -> None:
+def test_buttons_without_a_position(event):
     item = one(logged(event, button="Left"))
     assert (item.button, item.x, item.y) == ("Left", None, None)
 
 
-def test_half_a_position_is_no_position() -> None:
+def test_half_a_position_is_no_position():
     item = one(logged("mousedown", button="Left", x=5))
     assert (item.x, item.y) == (None, None)
 
 
-def test_fractional_and_negative_points() -> None:
+def test_fractional_and_negative_points():
     item = one(b'{"event":"mousemove","data":{"x":1.0,"y":-20.5},"time":5.0}')
     assert (item.x, item.y, item.time_ms) == (1.0, -20.5, 5)
 
 
-def test_unknown_fields_are_ignored() -> None:
+def test_unknown_fields_are_ignored():
     text = b'{"v":2,"event":"keydown","data":{"key":"A","scan":[1,{}],"actual_char":"a"},"time":5}'
     item = one(text)
     assert (item.key, item.actual_char) == ("A", "a")
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        "mousedelta",
-        "joystickdown",
-        "joystickup",
-        "joystickaxis",
-        "ffmpeg_stderr",
-        "ffmpeg_stdout",
-        "axtree_interaction",
-        "axtree_pre_recording",
-        "axtree_post_recording",
-        "tomorrow",
-    ],
-)
-def test_undocumented_events_keep_their_payload(event: str) -> None:
+@pytest.mark.parametrize("event", ["mousedelta", "ffmpeg_stderr", "tomorrow"])
+def test_undocumented_events_keep_their_payload(event):
     data = {"x": "left", "delta": [1, 2], "text": 'start: 1700000000.5 "é"', "nest": {"a": None}}
     item = one(logged(event, **data))
     assert item.event == event
@@ -193,14 +122,10 @@ def test_undocumented_events_keep_their_payload(event: str) -> None:
     assert (item.x, item.delta) == (None, None)
 
 
-def test_an_undocumented_event_without_data() -> None:
-    assert one(b'{"event":"ping","time":5}').payload == "null"
-
-
 @pytest.mark.parametrize(
     ("data", "duration"), [({"tree": {}}, None), ({"duration": -4}, None), ({"duration": 2.6}, 3)]
 )
-def test_scans_with_odd_durations(data: dict[str, Any], duration: int | None) -> None:
+def test_scans_with_odd_durations(data, duration):
     assert one(logged("axtree", **data)).duration_ms == duration
 
 
@@ -211,17 +136,17 @@ def nested(levels: int, event: str = "axtree") -> bytes:
 
 
 @pytest.mark.parametrize("levels", [1, 400, 900])
-def test_deep_trees(levels: int) -> None:
+def test_deep_trees(levels):
     assert one(nested(levels)).duration_ms == 9
 
 
-def test_deep_payloads_of_undocumented_events() -> None:
+def test_deep_payloads_of_undocumented_events():
     item = one(nested(400, "axtree_interaction"))
     assert item.payload is not None
     assert item.payload.count("children") == 400
 
 
-def test_endless_nesting_is_rejected_and_the_rest_is_read() -> None:
+def test_endless_nesting_is_rejected_and_the_rest_is_read():
     log = nested(200_000) + b"\n" + b'{"event":"axtree","time":5,"data":' + b"[" * 500_000 + b"\n"
     first, second, last = parse(log + MOVE)
     assert isinstance(first, Rejected)
@@ -266,17 +191,10 @@ def test_endless_nesting_is_rejected_and_the_rest_is_read() -> None:
         (b"\x00\x00\x00", "invalid_json"),
     ],
 )
-def test_rejections_name_their_reason(line: bytes, code: str) -> None:
+def test_rejections_name_their_reason(line, code):
     item = refused(line)
     assert (item.code, item.line, item.byte_offset, item.byte_length) == (code, 1, 0, len(line))
     assert item.message
-
-
-def test_an_invalid_escape_is_rejected() -> None:
-    assert refused(b'{"event":"keydown","data":{"key":"a\\ud800"},"time":5}').code in {
-        "invalid_json",
-        "invalid_text",
-    }
 
 
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\uD83D", "\ud83d".encode(errors="surrogatepass")])
@@ -290,7 +208,7 @@ def test_an_invalid_escape_is_rejected() -> None:
         b'"key":"HALF","actual_char":"HALF"',
     ],
 )
-def test_half_an_emoji_is_an_event(half: bytes, fields: bytes) -> None:
+def test_half_an_emoji_is_an_event(half, fields):
     line = b'{"event":"keydown","data":{%s},"time":5}' % fields.replace(b"HALF", half)
     event = one(line)
     assert (event.key, event.byte_length) == ("A" if b'"A"' in fields else "Unknown(0)", len(line))
@@ -311,7 +229,7 @@ TYPED = "hunter2swordfish"
         TYPED,
     ],
 )
-def test_rejections_never_quote_the_line(line: str) -> None:
+def test_rejections_never_quote_the_line(line):
     assert TYPED not in refused(line.encode()).message
 
 
@@ -323,7 +241,7 @@ def test_rejections_never_quote_the_line(line: str) -> None:
 @example(b"\xef\xbb\xbf")
 @example(b"\r\r\n\n\r")
 @example(b"\n" * 5)
-def test_any_bytes_give_one_row_per_line(log: bytes) -> None:
+def test_any_bytes_give_one_row_per_line(log):
     check_rows(log)
 
 
@@ -338,7 +256,7 @@ JSON = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(KEYS, JSON), max_size=3), st.data())
-def test_hostile_json_gives_one_row_per_line(lines: list[Any], data: st.DataObject) -> None:
+def test_hostile_json_gives_one_row_per_line(lines, data):
     log = bytearray("\n".join(map(json.dumps, lines)).encode())
     for _ in range(data.draw(st.integers(0, 3))):
         if log:

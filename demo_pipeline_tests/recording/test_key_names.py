@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from demo_pipeline.recording.key_names import Key, KeyboardLayout, differing_characters, lookup
+from demo_pipeline.recording.key_names import Key, differing_characters, lookup
 
 
 def words(line: str) -> list[str]:
@@ -37,7 +37,7 @@ PLATFORMS = ("windows", "macos", "linux", "")
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_every_listed_name_is_known(platform: str) -> None:
+def test_every_listed_name_is_known(platform):
     names = {*WINDOWS, *MAC_AND_LINUX}
     assert {name for name in names if not lookup(name, platform).known} == set()
 
@@ -62,13 +62,13 @@ def test_every_listed_name_is_known(platform: str) -> None:
         ("Space", "Space", " ", " "),
     ],
 )
-def test_printable_keys(windows: str, other: str, plain: str, shifted: str) -> None:
+def test_printable_keys(windows, other, plain, shifted):
     for name in (windows, other):
         key = lookup(name)
         assert (key.char, key.shifted, key.modifier) == (plain, shifted, False)
 
 
-def test_the_us_board_types_every_ascii_character() -> None:
+def test_the_us_board_types_every_ascii_character():
     keys = [lookup(name) for name in MAC_AND_LINUX]
     typed = {key.char for key in keys} | {key.shifted for key in keys}
     assert typed >= {chr(code) for code in range(32, 127)}
@@ -97,7 +97,7 @@ def test_the_us_board_types_every_ascii_character() -> None:
         ("Backspace", "windows", "backspace"),
     ],
 )
-def test_names_are_those_of_pyautogui(raw: str, platform: str, name: str) -> None:
+def test_names_are_those_of_pyautogui(raw, platform, name):
     assert lookup(raw, platform).name == name
 
 
@@ -105,29 +105,29 @@ def test_names_are_those_of_pyautogui(raw: str, platform: str, name: str) -> Non
     ("raw", "side"),
     [("ShiftLeft", "left"), ("ShiftRight", "right"), ("RightAlt", "right"), ("Shift", "")],
 )
-def test_modifiers_have_a_side(raw: str, side: str) -> None:
+def test_modifiers_have_a_side(raw, side):
     key = lookup(raw)
     assert (key.modifier, key.side, key.char) == (True, side, "")
 
 
 @pytest.mark.parametrize("raw", ["CapsLock", "Numlock", "NumLock", "ScrollLock", "Tab", "Escape"])
-def test_locks_and_special_keys_modify_nothing_and_print_nothing(raw: str) -> None:
+def test_locks_and_special_keys_modify_nothing_and_print_nothing(raw):
     assert (lookup(raw).modifier, lookup(raw).char) == (False, "")
 
 
 @pytest.mark.parametrize("raw", ["Kp7", "Add", "Decimal", "KpPlus"])
-def test_keypad_keys_are_distinguished(raw: str) -> None:
+def test_keypad_keys_are_distinguished(raw):
     assert lookup(raw).keypad
     assert lookup(raw).char == lookup(raw).shifted
 
 
 @pytest.mark.parametrize("raw", ["Unknown(95)", "RawKey(LinuxKey(12))", "a", "keya", "", "é", "\n"])
-def test_an_unknown_name_survives_and_prints_nothing(raw: str) -> None:
+def test_an_unknown_name_survives_and_prints_nothing(raw):
     assert lookup(raw) == Key(name=raw, known=False)
     assert lookup(raw).char == ""
 
 
-def test_the_uk_layout_is_a_table_of_its_own() -> None:
+def test_the_uk_layout_is_a_table_of_its_own():
     assert lookup("Three", layout="uk").shifted == "£"
     assert lookup("Apostrophe", layout="uk").shifted == "@"
     assert lookup("Two", layout="uk").shifted == '"'
@@ -144,14 +144,14 @@ def test_the_uk_layout_is_a_table_of_its_own() -> None:
         ("macos", "2@ 3£ '\" `~ \\| §±"),
     ],
 )
-def test_the_uk_layout_of_each_platform(platform: str, typed: str) -> None:
+def test_the_uk_layout_of_each_platform(platform, typed):
     names = words("Num2 Num3 Quote BackQuote BackSlash IntlBackslash")
     keys = [lookup(name, platform, "uk") for name in names]
     assert [f"{key.char}{key.shifted}" for key in keys] == words(typed)
 
 
 @pytest.mark.parametrize("layout", ["us", "uk"])
-def test_names_of_windows_say_the_character(layout: KeyboardLayout) -> None:
+def test_names_of_windows_say_the_character(layout):
     names = words("BackTick BackSlash Apostrophe Hash")
     assert [lookup(name, "windows", layout).char for name in names] == ["`", "\\", "'", "#"]
 
@@ -160,6 +160,6 @@ def test_names_of_windows_say_the_character(layout: KeyboardLayout) -> None:
     ("platform", "characters"),
     [("windows", '"@#~'), ("linux", '"@#~\\|'), ("macos", "#"), ("", '"@#~')],
 )
-def test_characters_that_another_layout_changes(platform: str, characters: str) -> None:
+def test_characters_that_another_layout_changes(platform, characters):
     assert differing_characters("us", "uk", platform) == set(characters)
     assert differing_characters("us", "us", platform) == set()

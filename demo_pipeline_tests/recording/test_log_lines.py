@@ -14,7 +14,7 @@ from demo_pipeline_tests.simulator.mutations import mutated_line
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"xyz", b"\xef\xbb\xbf"])).map(b"".join))
-def test_lines_have_the_positions_of_a_plain_split(log: bytes) -> None:
+def test_lines_have_the_positions_of_a_plain_split(log):
     bare = log.removeprefix(b"\xef\xbb\xbf")
     plain = [line.rstrip(b"\r\n") for line in bare.split(b"\n")]
     if bare.endswith(b"\n") or not bare:
@@ -27,9 +27,7 @@ def test_lines_have_the_positions_of_a_plain_split(log: bytes) -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r\r\n"])
-def test_the_fast_path_decides_like_the_full_parser(
-    monkeypatch: pytest.MonkeyPatch, end: bytes
-) -> None:
+def test_the_fast_path_decides_like_the_full_parser(monkeypatch, end):
     random = Random(f"both ways {end!r}")
     log = end.join(mutated_line(random) for _ in range(3_000))
     quick = list(parse_log(io.BytesIO(log)))

@@ -1,5 +1,4 @@
 import json
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -9,55 +8,11 @@ from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.problems import DemonstrationError, Severity
 from demo_pipeline.recording.input_log import scan_fault
 from demo_pipeline.recording.meta import read_meta
-
-DOCUMENTED = """{
-  "id": "20250304_151816",                        // Unique identifier (timestamp format)
-  "timestamp": "2025-03-04T15:18:16.813394600-05:00", // When it was recorded
-  "duration_seconds": 21,                         // in seconds
-  "status": "completed",                          // (completed, in-progress, aborted)
-  "title": "Find Kendrick Lamar concert tickets", // Title
-  "description": "",                              // "Optional"
-
-  "platform": "windows",
-  "arch": "x86_64",
-  "version": "10.0.26100",
-  "locale": "en-GB",
-  "primary_monitor": {                            // the main display
-    "width": 3440,
-    "height": 1440
-  },
-
-  "reason": "fail",                               // fail, done
-  "quest": {
-    "title": "Find Kendrick Lamar concert tickets",
-    "app": "StubHub",
-    "icon_url": "https://s2.googleusercontent.com/s2/favicons?domain=stubhub.com&sz=64", // icon
-    "objectives": ["Open <app>StubHub</app> website in your browser", "Say \\"hi\\" // there"],
-    "content": "Hi!",
-    "pool_id": "67af7cf3a903635118192a5d",
-    "reward": {"time": 1741119480000, "max_reward": 7}
-  }
-}"""
-
-
-def test_the_documented_example_is_read_to_the_last_field():
-    meta, problems = read_meta(DOCUMENTED.encode())
-    assert (meta.timestamp.microsecond, meta.timestamp.utcoffset()) == (813394, timedelta(hours=-5))
-    assert meta.timestamp_raw == "2025-03-04T15:18:16.813394600-05:00"
-    assert meta.primary_monitor is not None
-    assert (meta.primary_monitor.width, meta.reason, meta.duration_seconds) == (3440, "fail", 21)
-    assert meta.quest is not None
-    assert meta.quest.icon_url.startswith("https://s2.")
-    assert meta.quest.objectives[1] == 'Say "hi" // there'
-    assert meta.quest.reward is not None
-    assert meta.quest.reward.max_reward == 7
-    assert [(p.code, p.line, p.severity) for p in problems] == [
-        ("json_comments", 2, Severity.WARNING)
-    ]
+from demo_pipeline_tests.recording.test_documented import META
 
 
 def test_values_that_were_read_are_written_unchanged():
-    meta, _ = read_meta(DOCUMENTED.encode())
+    meta, _ = read_meta(META.encode())
     again = json_bytes(meta)
     second, problems = read_meta(again)
     assert second == meta

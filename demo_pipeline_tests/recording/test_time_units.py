@@ -33,7 +33,7 @@ def built(folder: Path, log: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("unit", PER_MS)
-def test_times_are_recovered_by_their_magnitude(tmp_path: Path, unit: str) -> None:
+def test_times_are_recovered_by_their_magnitude(tmp_path, unit):
     expected = [START_MS, START_MS + 7, START_MS + 1234]
     times = [ms * PER_MS[unit] for ms in expected]
     summary = built(tmp_path, log_of(times))
@@ -46,13 +46,13 @@ def test_times_are_recovered_by_their_magnitude(tmp_path: Path, unit: str) -> No
 
 
 @pytest.mark.parametrize("event", ["mousemove", "ffmpeg_stderr"])
-def test_every_kind_of_event_is_converted(tmp_path: Path, event: str) -> None:
+def test_every_kind_of_event_is_converted(tmp_path, event):
     line = {"event": event, "data": {"x": 1, "y": 2, "output": "start: 0"}, "time": START_MS / 1000}
     built(tmp_path, json.dumps(line).encode())
     assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS]
 
 
-def test_most_lines_decide_for_the_whole_log(tmp_path: Path) -> None:
+def test_most_lines_decide_for_the_whole_log(tmp_path):
     seconds = START_MS / 1000
     built(tmp_path, b"{torn\n" + log_of([START_MS, seconds, seconds + 1, seconds + 2, 0]))
     events = read_events(tmp_path)
@@ -62,7 +62,7 @@ def test_most_lines_decide_for_the_whole_log(tmp_path: Path) -> None:
     assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS, START_MS + 1]
 
 
-def test_small_and_documented_times_are_milliseconds() -> None:
+def test_small_and_documented_times_are_milliseconds():
     for times in ([0, 5, 9], [1234567890] * 3, []):
         assert find_time_scale(io.BytesIO(log_of(times))).unit.name == "milliseconds"
 
@@ -77,18 +77,14 @@ def test_small_and_documented_times_are_milliseconds() -> None:
         ("nanoseconds", 350_000_000, 350),
     ],
 )
-def test_the_duration_of_a_scan_is_in_the_unit_of_the_log(
-    tmp_path: Path, unit: str, duration: float, expected: int
-) -> None:
+def test_the_duration_of_a_scan_is_in_the_unit_of_the_log(tmp_path, unit, duration, expected):
     scan = {"event": "axtree", "data": {"duration": duration}, "time": START_MS * PER_MS[unit]}
     built(tmp_path, json.dumps(scan).encode())
     assert [row["duration_ms"] for row in read_scans(tmp_path)] == [expected]
 
 
 @pytest.mark.parametrize(("hours", "problems"), [(0, 0), (-23, 0), (23, 0), (-24, 1), (25, 1)])
-def test_a_log_of_another_day_is_one_clear_problem(
-    tmp_path: Path, hours: int, problems: int
-) -> None:
+def test_a_log_of_another_day_is_one_clear_problem(tmp_path, hours, problems):
     built(tmp_path, log_of([START_MS + n for n in range(9)]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(hours=hours, seconds=-1)
     found = check_recording_time(tmp_path, recorded)
@@ -100,7 +96,7 @@ def test_a_log_of_another_day_is_one_clear_problem(
         assert problem.remedy
 
 
-def test_single_lines_with_a_wrong_time_are_no_log_of_another_day(tmp_path: Path) -> None:
+def test_single_lines_with_a_wrong_time_are_no_log_of_another_day(tmp_path):
     built(tmp_path, log_of([0, START_MS, START_MS + 1]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
     assert check_recording_time(tmp_path, recorded) == []
@@ -111,9 +107,7 @@ def test_single_lines_with_a_wrong_time_are_no_log_of_another_day(tmp_path: Path
 @pytest.mark.parametrize("unit", PER_MS)
 @pytest.mark.parametrize("event", ["keydown", "axtree", "ffmpeg_stderr"])
 @pytest.mark.parametrize("far_ms", [-START_MS, 812 - START_MS, -DAY_MS - 10_000, DAY_MS + 10_000])
-def test_a_time_far_from_the_others_costs_its_line_only(
-    tmp_path: Path, unit: str, event: str, far_ms: int
-) -> None:
+def test_a_time_far_from_the_others_costs_its_line_only(tmp_path, unit, event, far_ms):
     near = [0, 7, 1234, DAY_MS - 5_000, 9_000]
     times = [(START_MS + ms) * PER_MS[unit] for ms in near]
     far = {"event": event, "data": {"key": "KeyA"}, "time": (START_MS + far_ms) * PER_MS[unit]}
@@ -125,7 +119,7 @@ def test_a_time_far_from_the_others_costs_its_line_only(
     assert summary["rejected_by_reason"] == {"time_out_of_range": 1}
 
 
-def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path: Path) -> None:
+def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path):
     """Not that of its beginning, which may be damaged: of a long log, every n-th line is taken."""
     damaged, lines = 60_000, 200_000
     times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]
@@ -135,14 +129,14 @@ def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path: Path) -> None:
     assert read_events(tmp_path).num_rows == (lines - damaged) / 100
 
 
-def test_without_a_plausible_median_no_line_is_far_from_it(tmp_path: Path) -> None:
+def test_without_a_plausible_median_no_line_is_far_from_it(tmp_path):
     """The documentation's own examples mix times of 1970 and of 2025."""
     times = [1_234_567_890] * 3 + [START_MS]
     assert built(tmp_path, log_of(times))["rejected_lines"] == 0
     assert check_recording_time(tmp_path, datetime.fromtimestamp(START_MS / 1000, UTC))
 
 
-def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path: Path) -> None:
+def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path):
     """Also before it; a line that has epoch time among them keeps it."""
     (tmp_path / "input_log.jsonl").write_bytes(log_of([-3, 0, 194, START_MS + 250, 90_000]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
@@ -154,7 +148,7 @@ def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path: Pat
 
 
 @pytest.mark.parametrize("unit", PER_MS)
-def test_an_integer_of_400_digits_costs_its_line_only(tmp_path: Path, unit: str) -> None:
+def test_an_integer_of_400_digits_costs_its_line_only(tmp_path, unit):
     times = [START_MS * PER_MS[unit], 10**400, -(10**400), (START_MS + 1) * PER_MS[unit]]
     summary = built(tmp_path, log_of(times))
     assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS, START_MS + 1]

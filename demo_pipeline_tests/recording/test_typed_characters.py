@@ -68,7 +68,7 @@ PRETTY = """Some(
         ('{"name": "c", "unicode": [99], "is_dead": false}', "c"),
     ],
 )
-def test_every_form_of_a_character_is_read(logged: str, text: str) -> None:
+def test_every_form_of_a_character_is_read(logged, text):
     assert read_typed_character(logged) == TypedCharacter(text)
 
 
@@ -90,12 +90,12 @@ def test_every_form_of_a_character_is_read(logged: str, text: str) -> None:
         debug_print("\\u{f700}", [0xF700]),
     ],
 )
-def test_no_character_and_control_characters_are_no_text(logged: str | None) -> None:
+def test_no_character_and_control_characters_are_no_text(logged):
     assert read_typed_character(logged) == TypedCharacter()
 
 
 @pytest.mark.parametrize("name", [None, "\u00b4", "^", "\\u{301}"])
-def test_a_dead_key_types_nothing(name: str | None) -> None:
+def test_a_dead_key_types_nothing(name):
     logged = debug_print(name, [180], dead=True)
     assert read_typed_character(logged) == TypedCharacter(dead=True)
 
@@ -129,12 +129,12 @@ def test_a_dead_key_types_nothing(name: str | None) -> None:
         '{"name": "c"}',
     ],
 )
-def test_what_cannot_be_read_counts_as_absent(logged: str) -> None:
+def test_what_cannot_be_read_counts_as_absent(logged):
     assert read_typed_character(logged) == TypedCharacter(unreadable=True)
 
 
 @given(st.text(min_size=1, max_size=4))
-def test_print_and_object_and_text_agree(text: str) -> None:
+def test_print_and_object_and_text_agree(text):
     printed = read_typed_character(debug_print(rust_escaped(text), utf16(text)))
     info = {"name": text, "unicode": utf16(text), "is_dead": False}
     assert read_typed_character(json.dumps(info)) == printed
@@ -145,5 +145,5 @@ def test_print_and_object_and_text_agree(text: str) -> None:
 
 
 @given(st.text(max_size=60) | st.text('UnicodeInfo{}name:Some()"\\u,[]09 is_dead', max_size=60))
-def test_nothing_of_a_print_is_ever_text(logged: str) -> None:
+def test_nothing_of_a_print_is_ever_text(logged):
     assert "U" not in read_typed_character("UnicodeInfo {" + logged).text

@@ -46,7 +46,7 @@ def failure(path: Path) -> str:
     return problem.message
 
 
-def test_a_constant_rate(mp4: Path) -> None:
+def test_a_constant_rate(mp4):
     probe, problems = probe_video(mp4)
     assert problems == []
     assert (probe.codec, probe.width, probe.height) == ("h264", 96, 64)
@@ -57,7 +57,7 @@ def test_a_constant_rate(mp4: Path) -> None:
     assert (probe.rotation, probe.pixel_format) == (0, "yuv420p")
 
 
-def test_a_variable_rate(tmp_path: Path) -> None:
+def test_a_variable_rate(tmp_path):
     pts = [0, 9000, 12_000, 40_000, 41_000, 80_000]
     path = film(tmp_path / "recording.mp4", pts)
     probe, problems = probe_video(path)
@@ -66,7 +66,7 @@ def test_a_variable_rate(tmp_path: Path) -> None:
     assert read_packets(path).pts.tolist() == pts
 
 
-def test_frames_are_in_the_order_they_are_shown(tmp_path: Path) -> None:
+def test_frames_are_in_the_order_they_are_shown(tmp_path):
     options = VideoOptions(fps=10, gop=12, b_frames=3)
     path = film(tmp_path / "recording.mp4", even(24), options=options)
     packets = read_packets(path)
@@ -77,16 +77,10 @@ def test_frames_are_in_the_order_they_are_shown(tmp_path: Path) -> None:
     assert probe_video(path)[1] == []
 
 
-def test_a_video_that_begins_late(tmp_path: Path) -> None:
+def test_a_video_that_begins_late(tmp_path):
     path = film(tmp_path / "recording.mp4", even(5, first=90_000))
     assert probe_video(path)[0].frames == 5
     assert np.allclose(np.diff(read_packets(path).times), 0.1)
-
-
-def test_a_single_frame(tmp_path: Path) -> None:
-    probe, problems = probe_video(film(tmp_path / "recording.mp4", [0]))
-    assert (probe.frames, probe.mean_fps, probe.variable_rate) == (1, 0.0, False)
-    assert problems == []
 
 
 @pytest.mark.parametrize(
@@ -100,9 +94,7 @@ def test_a_single_frame(tmp_path: Path) -> None:
         ("mov", "libx264", "yuv420p"),
     ],
 )
-def test_a_film_is_opened_whatever_its_container_is_called(
-    tmp_path: Path, container: str, codec: str, pixels: str
-) -> None:
+def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, codec, pixels):
     path = tmp_path / "recording.mp4"
     with av.open(path, "w", format=container) as film:
         stream = film.add_stream(codec, rate=10)
@@ -121,7 +113,7 @@ def test_a_film_is_opened_whatever_its_container_is_called(
     assert abs(shown - 200) < 6  # the frame of that time, not a neighbour
 
 
-def test_a_film_without_frames_says_so(tmp_path: Path) -> None:
+def test_a_film_without_frames_says_so(tmp_path):
     path = tmp_path / "recording.mp4"
     with av.open(path, "w", format="matroska") as film:
         stream = film.add_stream("libx264", rate=10)
@@ -133,7 +125,7 @@ def test_a_film_without_frames_says_so(tmp_path: Path) -> None:
 # --- damage
 
 
-def test_a_file_cut_off_before_its_index(mp4: Path) -> None:
+def test_a_file_cut_off_before_its_index(mp4):
     mp4.write_bytes(mp4.read_bytes()[:-2000])
     assert "cannot be opened as MP4" in failure(mp4)
 
@@ -152,7 +144,7 @@ def faststart(source: Path, target: Path) -> Path:
     return target
 
 
-def test_a_video_without_its_end_has_a_warning(mp4: Path, tmp_path: Path) -> None:
+def test_a_video_without_its_end_has_a_warning(mp4, tmp_path):
     whole = faststart(mp4, tmp_path / "whole.mp4")
     cut = tmp_path / "recording.mp4"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
@@ -164,7 +156,7 @@ def test_a_video_without_its_end_has_a_warning(mp4: Path, tmp_path: Path) -> Non
     assert {problem.severity for problem in problems} == {Severity.WARNING}
 
 
-def test_a_video_with_damaged_last_frames_has_a_warning(mp4: Path, tmp_path: Path) -> None:
+def test_a_video_with_damaged_last_frames_has_a_warning(mp4, tmp_path):
     whole = faststart(mp4, tmp_path / "whole.mp4").read_bytes()
     at = len(whole) * 9 // 10
     bad = tmp_path / "recording.mp4"
@@ -179,30 +171,17 @@ def test_a_video_with_damaged_last_frames_has_a_warning(mp4: Path, tmp_path: Pat
     "content",
     [b"", b"not a video at all" * 100, b"#EXTM3U\nfile:///etc/hostname\n", b"\x00\x00\x00\x08ftyp"],
 )
-def test_other_content_is_not_a_video(tmp_path: Path, content: bytes) -> None:
+def test_other_content_is_not_a_video(tmp_path, content):
     path = tmp_path / "recording.mp4"
     path.write_bytes(content)
     assert failure(path)
 
 
-def test_a_missing_video(tmp_path: Path) -> None:
+def test_a_missing_video(tmp_path):
     assert "cannot be opened" in failure(tmp_path / "recording.mp4")
 
 
-def test_sound_without_pictures(tmp_path: Path) -> None:
-    path = tmp_path / "recording.mp4"
-    with av.open(str(path), "w", format="mp4") as output:
-        stream = output.add_stream("aac", rate=44_100)
-        silence = av.AudioFrame.from_ndarray(
-            np.zeros((1, 1024), np.float32), format="fltp", layout="mono"
-        )
-        silence.rate = 44_100
-        output.mux(stream.encode(silence))
-        output.mux(stream.encode(None))
-    assert failure(path) == "contains no video stream, and so no frame"
-
-
-def test_an_unsupported_codec(mp4: Path) -> None:
+def test_an_unsupported_codec(mp4):
     mp4.write_bytes(mp4.read_bytes().replace(b"avc1", b"zzz9"))
     assert "codec" in failure(mp4)
 
@@ -215,13 +194,11 @@ def test_an_unsupported_codec(mp4: Path) -> None:
         ("_MAX_SECONDS", 2, "is longer than 2 s"),
     ],
 )
-def test_limits(
-    mp4: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, said: str
-) -> None:
+def test_limits(mp4, monkeypatch, limit, value, said):
     monkeypatch.setattr(video_probe, limit, value)
     assert said in failure(mp4)
 
 
-def test_one_thread_decodes(mp4: Path) -> None:
+def test_one_thread_decodes(mp4):
     with open_video(mp4) as (_, stream):
         assert stream.thread_type.name == "NONE"

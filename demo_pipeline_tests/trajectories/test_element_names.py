@@ -24,7 +24,7 @@ from demo_pipeline.trajectories.step_sentences import (
         *("12:30", "3.14", "Show 1 — doors 18:30", "Undo  typing"),
     ],
 )
-def test_words_of_an_interface_are_readable(name: str) -> None:
+def test_words_of_an_interface_are_readable(name):
     assert is_readable(name)
 
 
@@ -38,7 +38,7 @@ def test_words_of_an_interface_are_readable(name: str) -> None:
         *("<|im_start|>", "<image>"),
     ],
 )
-def test_codes_addresses_secrets_and_glyphs_are_not(name: str) -> None:
+def test_codes_addresses_secrets_and_glyphs_are_not(name):
     assert not is_readable(name)
 
 
@@ -49,29 +49,29 @@ def test_codes_addresses_secrets_and_glyphs_are_not(name: str) -> None:
         *("Kendrick", "Lamar", "x", "a b", "foobar", "hunter2hunter2"),
     ],
 )
-def test_what_was_typed_is_no_name(name: str) -> None:
+def test_what_was_typed_is_no_name(name):
     typed = TypedTexts(["Kendrick Lamar", "X", "ab", "foo", "bar", "hunter2"])
     assert typed.may_be(name)
 
 
 @pytest.mark.parametrize("name", ["Save", "Results", "Xylophone", "Table"])
-def test_a_letter_that_was_typed_does_not_take_every_name_with_it(name: str) -> None:
+def test_a_letter_that_was_typed_does_not_take_every_name_with_it(name):
     assert not TypedTexts(["Kendrick Lamar", "X", "ab", ""]).may_be(name)
     assert not TypedTexts([]).may_be(name)
 
 
-def test_names_are_compared_without_what_a_reader_overlooks() -> None:
+def test_names_are_compared_without_what_a_reader_overlooks():
     same = {name_key(name) for name in ("Save as…", "save As...", "&Save as", " Save  as: ")}
     assert len(same) == 1
     assert name_key("+") != name_key("-")
 
 
-def test_an_element_is_named_by_its_name_and_role() -> None:
+def test_an_element_is_named_by_its_name_and_role():
     assert element_text("Save", "button") == "the Save button"
     assert element_text("Save\nas", "menuitem") == "the Save as menu item"
     assert element_text("Search button", "button") == "the Search button"
 
 
-def test_what_was_typed_is_not_shown() -> None:
+def test_what_was_typed_is_not_shown():
     typed = TypedTexts(["hunter2"])
     assert "hunter2" not in repr(typed)

@@ -26,15 +26,9 @@ from demo_pipeline.trajectories.provenance import (
 )
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
 from demo_pipeline_tests.exports.cudag.editing import read_records
-from demo_pipeline_tests.exports.forms import (
-    build_cudag,
-    build_messages,
-    build_sft,
-    validate_messages,
-)
+from demo_pipeline_tests.exports.forms import build_cudag, build_sft
 
 ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
-ALL_SEEN = ALL_TRAIN.model_copy(update={"max_hidden_share": 1.0})
 TYPE = ("type", {"text": "visible words"})
 BEFORE = st.lists(st.integers(0, 12), max_size=8).map(sorted)
 
@@ -46,16 +40,14 @@ def hidden(*before: int) -> HiddenActions:
 class TestWhereTheyAre:
     """Gaps between the steps."""
 
-    def test_the_longest_stretch_lies_between_two_gaps(self) -> None:
+    def test_the_longest_stretch_lies_between_two_gaps(self):
         assert hidden(2, 2, 7).longest_stretch(9) == range(2, 7)
         assert hidden(0, 9).longest_stretch(9) == range(9)
         assert hidden(3).longest_stretch(6) == range(3)
         assert NOTHING_HIDDEN.longest_stretch(0) == range(0)
 
     @given(BEFORE, st.integers(0, 12))
-    def test_no_gap_is_inside_the_longest_stretch_and_none_is_longer(
-        self, before: list[int], steps: int
-    ) -> None:
+    def test_no_gap_is_inside_the_longest_stretch_and_none_is_longer(self, before, steps):
         actions = hidden(*(step for step in before if step <= steps))
         stretch = actions.longest_stretch(steps)
         assert set(stretch) <= set(range(steps))
@@ -63,21 +55,12 @@ class TestWhereTheyAre:
         gaps = sorted({0, steps, *(action.before_step for action in actions.actions)})
         assert len(stretch) == max((end - start for start, end in pairwise(gaps)), default=0)
 
-    @given(BEFORE, st.integers(1, 12))
-    def test_they_are_all_before_a_step_or_follow_the_last(
-        self, before: list[int], steps: int
-    ) -> None:
-        actions = hidden(*(step for step in before if step <= steps))
-        placed = [action for step in range(steps) for action in actions.before(step)]
-        assert len(actions) == len(placed) + len(actions.before(steps))
-        assert actions.follow(steps - 1) == bool(actions.before(steps))
-
-    def test_a_whole_trajectory_needs_a_stretch_only_when_something_is_hidden(self) -> None:
+    def test_a_whole_trajectory_needs_a_stretch_only_when_something_is_hidden(self):
         assert NOTHING_HIDDEN.whole_stretch(1, 3) == range(1)
         assert hidden(3).whole_stretch(5, 3) == range(3)
         assert hidden(2).whole_stretch(4, 3) is None
 
-    def test_the_share_is_of_all_actions_before_a_step(self) -> None:
+    def test_the_share_is_of_all_actions_before_a_step(self):
         late = hidden(4, 4, 4, 4)
         assert late.incomplete_steps(7, set(), 0.3) == {4, 5, 6, 7}
         assert late.incomplete_steps(7, set(), 0.5) == set()
@@ -87,9 +70,7 @@ class TestWhereTheyAre:
         assert NOTHING_HIDDEN.incomplete_steps(0, set(), 0.0) == set()
 
     @given(BEFORE, st.integers(0, 12), st.sets(st.integers(0, 12)), st.floats(0, 1))
-    def test_no_step_is_left_out_before_the_first_hidden_action(
-        self, before: list[int], steps: int, waits: set[int], share: float
-    ) -> None:
+    def test_no_step_is_left_out_before_the_first_hidden_action(self, before, steps, waits, share):
         found = hidden(*before).incomplete_steps(steps, waits, share)
         assert all(index >= min(before, default=13) for index in found)
 
@@ -109,49 +90,11 @@ class TestWords:
             ("swipe", "of_tomorrow", "4. acted out of sight"),
         ],
     )
-    def test_every_type_and_reason_has_words(self, kind: str, reason: str, words: str) -> None:
+    def test_every_type_and_reason_has_words(self, kind, reason, words):
         assert f"4. {hidden_words(hide(0, kind, reason))}" == words
 
 
 GAPS = [(0, "click", "before_video"), (2, "type", "off_screen"), (2, "click", "off_screen")]
-
-
-class TestPrompts:
-    """The exports of steps: what stands in the history, and the end."""
-
-    def build(self, root: Path, gaps: list[tuple[int, str, str]]) -> tuple[list[list[str]], dict]:
-        demo = make_trajectory(root, "demo", [CLICK, TYPE, CLICK, CLICK] * 2, hidden=gaps)
-        out = root / dataset_directory_name([demo], ALL_SEEN)
-        summary = build_cudag([demo], out, ALL_SEEN)
-        assert errors(validate_cudag(out)) == []
-        build_messages([demo], root / "messages", ALL_SEEN)
-        assert validate_messages(root / "messages") == []
-        chats = read_lines(root / "messages" / "train.jsonl")
-        prompts = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
-        asked = [chat["messages"][1]["content"][1]["text"] for chat in chats]
-        assert [f"<image>\n{text}" for text in asked] == prompts
-        histories = [prompt.splitlines()[4:] for prompt in prompts]
-        return histories, summary.as_dict()
-
-    def test_hidden_actions_are_named_in_words_in_their_place(self, tmp_path: Path) -> None:
-        histories, _ = self.build(tmp_path, GAPS)
-        assert histories[0] == ["1. clicked before the recording began"]
-        assert histories[2] == [
-            "1. clicked before the recording began",
-            '2. {"action": "left_click", "coordinate": [500, 500]}',
-            '3. {"action": "type", "text": "visible words"}',
-            "4. typed text outside the recorded screen",
-            "5. clicked outside the recorded screen",
-        ]
-        assert len(histories[8]) == 8 + len(GAPS)
-
-    def test_the_end_is_labelled_unless_a_hidden_action_follows(self, tmp_path: Path) -> None:
-        histories, summary = self.build(tmp_path / "seen", GAPS)
-        assert (len(histories), summary["task_counts"]["terminate"]) == (9, 1)
-        histories, summary = self.build(tmp_path / "unseen", [(8, "click", "after_video")])
-        assert len(histories) == 8
-        assert "terminate" not in summary["task_counts"]
-        assert summary["excluded_records"]["hidden_end"] == 1
 
 
 def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
@@ -165,7 +108,7 @@ def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
 class TestSelection:
     """Which demonstrations with hidden actions take part."""
 
-    def test_the_good_beginning_is_used(self, tmp_path: Path) -> None:
+    def test_the_good_beginning_is_used(self, tmp_path):
         demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
         summary = build_sft([demo], tmp_path / "sft", ALL_TRAIN)
         lines = read_lines(tmp_path / "sft" / "samples.jsonl")
@@ -182,14 +125,7 @@ class TestSelection:
         half = ALL_TRAIN.model_copy(update={"max_hidden_share": 0.5})
         assert build_sft([demo], tmp_path / "half", half).total == 7
 
-    def test_a_damaged_table_makes_the_trajectory_unreadable(self, tmp_path: Path) -> None:
-        demos = [demo_with(tmp_path, "bad", 7, 1), demo_with(tmp_path, "good", 7, 1, shade=30)]
-        (demos[0].path / HIDDEN_ACTIONS_FILE).write_bytes(b"no table")
-        summary = build_sft(demos, tmp_path / "sft", ALL_TRAIN)
-        assert (summary.total, summary.excluded_trajectories["unreadable"]) == (5, 1)
-        assert str(summary.problems[0]).startswith("bad: hidden_actions.parquet: cannot be read")
-
-    def test_an_incomplete_demonstration_fills_no_split(self, tmp_path: Path) -> None:
+    def test_an_incomplete_demonstration_fills_no_split(self, tmp_path):
         settings = DatasetSettings()
         usable = [demo_with(tmp_path, f"usable{n}", 3, shade=9 * n) for n in range(3)]
         sparse = [demo_with(tmp_path, f"sparse{n}", 3, 0, 0, 0, shade=50 + n) for n in range(6)]
@@ -202,7 +138,7 @@ class TestSelection:
         assert len(whole.splits) == 9
 
 
-def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path: Path) -> None:
+def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path):
     demos = [
         demo_with(tmp_path, "complete", 2),
         demo_with(tmp_path, "torn", 9, 0, 0, 0, 4, 4, 4, 4, 4, 9),
@@ -217,7 +153,7 @@ def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path: Path
     assert len(plan.selection.chosen) == 3
 
 
-def test_index_tables_card_and_metadata_count_them_by_reason(tmp_path: Path) -> None:
+def test_index_tables_card_and_metadata_count_them_by_reason(tmp_path):
     demos = [
         make_trajectory(tmp_path, "torn", [CLICK] * 3, hidden=GAPS),
         make_trajectory(tmp_path, "whole", [CLICK], hidden=[]),

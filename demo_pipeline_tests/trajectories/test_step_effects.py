@@ -23,7 +23,7 @@ def painted(*boxes: tuple[int, int, int, int]) -> Any:
     return PictureFacts(picture, black=False)
 
 
-def test_the_largest_part_that_changed_is_where() -> None:
+def test_the_largest_part_that_changed_is_where():
     clock, dialog = (230, 2, 4, 2), (50, 40, 30, 20)
     found = change_between(SCREEN, painted(clock, dialog), [])
     assert found == {
@@ -38,13 +38,13 @@ def test_the_largest_part_that_changed_is_where() -> None:
 @pytest.mark.parametrize(
     "after", [SCREEN, PictureFacts(GREY - 3, black=False), painted((120, 50, 3, 4))]
 )
-def test_noise_and_the_pointer_are_no_change(after: Any) -> None:
+def test_noise_and_the_pointer_are_no_change(after):
     found = change_between(SCREEN, after, [(960.0, 400.0)])
     assert found["screen_changed"] is False
     assert found["changed_x"] is None
 
 
-def test_without_a_next_screenshot_nothing_is_known() -> None:
+def test_without_a_next_screenshot_nothing_is_known():
     assert set(change_between(SCREEN, None, []).values()) == {None}
 
 
@@ -81,7 +81,7 @@ def keys(*names: str) -> tuple[str, dict[str, Any], str]:
     return ("hotkey", {"keys": list(names)}, "")
 
 
-def test_undo_takes_the_edit_before_it_back_and_nothing_else() -> None:
+def test_undo_takes_the_edit_before_it_back_and_nothing_else():
     assert steps_taken_back(steps(TYPED, keys("ctrl", "z"))) == {0: 1}
     pause = ("wait", {"seconds": 3.0}, "")
     assert steps_taken_back(steps(keys("ctrl", "v"), pause, keys("command", "z"))) == {0: 2}
@@ -89,7 +89,7 @@ def test_undo_takes_the_edit_before_it_back_and_nothing_else() -> None:
     assert steps_taken_back(steps(keys("ctrl", "c"), keys("ctrl", "z"))) == {}
 
 
-def test_escape_takes_the_opening_of_a_menu_back_in_which_nothing_was_chosen() -> None:
+def test_escape_takes_the_opening_of_a_menu_back_in_which_nothing_was_chosen():
     assert steps_taken_back(steps(MENU, keys("down"), keys("esc"))) == {0: 2}
     assert steps_taken_back(steps(RIGHT, keys("esc"))) == {0: 1}
     assert steps_taken_back(steps(MENU, CLICK, keys("esc"))) == {}

@@ -77,9 +77,7 @@ def said(kind: str, values: dict, role: str = "", name: str = "", box: Box | Non
         ("drag", ENDS, "panel", "Page", "Drag from (10, 20) to (90, 25)."),
     ],
 )
-def test_a_sentence_says_what_was_done_in_plain_words(
-    kind: str, values: dict, role: str, name: str, sentence: str
-) -> None:
+def test_a_sentence_says_what_was_done_in_plain_words(kind, values, role, name, sentence):
     assert said(kind, values, role, name) == sentence
 
 
@@ -91,17 +89,17 @@ def test_a_sentence_says_what_was_done_in_plain_words(
         (None, "Drag from (10, 20) to (90, 25)."),
     ],
 )
-def test_a_drag_within_a_text_selects_it(box: Box | None, sentence: str) -> None:
+def test_a_drag_within_a_text_selects_it(box, sentence):
     assert said("drag", ENDS, "textarea", "Body", box) == sentence
 
 
-def test_a_drag_that_began_with_a_double_click_selects_words() -> None:
+def test_a_drag_that_began_with_a_double_click_selects_words():
     words = {**ENDS, "clicks": 2}
     assert said("drag", words, "textarea", "Body", (0, 0, 100, 40)).startswith("Select the words")
     assert said("drag", words) == "Double-click and drag from (10, 20) to (90, 25)."
 
 
-def test_without_an_element_the_window_is_named() -> None:
+def test_without_an_element_the_window_is_named():
     parameters = PARAMETERS[ActionType.CLICK].model_validate(PLACE)
     named = step_sentence(ActionType.CLICK, parameters, None, None, "Bird ledger")
     assert named == 'Click in the "Bird ledger" window at (10, 20).'
@@ -111,7 +109,7 @@ def test_without_an_element_the_window_is_named() -> None:
 
 
 @given(st.sampled_from(list(VALUES)), st.sampled_from(["", *Role]), st.text(max_size=200))
-def test_it_is_one_short_line_without_what_was_typed(kind: str, role: str, name: str) -> None:
+def test_it_is_one_short_line_without_what_was_typed(kind, role, name):
     sentence = said(kind, VALUES[kind], role, name)
     assert re.fullmatch(r"([A-Z][^\n]*\.)?", sentence)
     assert len(sentence) < 180

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.scrolls import Vertical, WheelVote
+from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.desktopd.models import ScrollParameters
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
@@ -98,7 +98,7 @@ def stepped(
         ),
     ],
 )
-def test_each_kind_of_action(action: Action, parameters: dict[str, Any], sentence: str) -> None:
+def test_each_kind_of_action(action, parameters, sentence):
     (step,) = stepped(action).steps
     written = step.written.model_dump(mode="json")
     assert written["action_type"] == action.action_type
@@ -108,26 +108,26 @@ def test_each_kind_of_action(action: Action, parameters: dict[str, Any], sentenc
     assert "secret" not in written["reasoning"]
 
 
-def test_a_press_that_was_never_released_is_no_step() -> None:
+def test_a_press_that_was_never_released_is_no_step():
     found = stepped(act("click", button="left", clicks=1, flags=["never_released"]))
     assert not found.steps
     assert found.left_out["never_released"] == 1
 
 
-def test_a_drag_by_words_says_its_clicks() -> None:
+def test_a_drag_by_words_says_its_clicks():
     (step,) = stepped(act("drag", end_x=900.0, end_y=500.0, button="left", clicks=2)).steps
     assert step.written.parameters.model_dump()["clicks"] == 2
 
 
 @pytest.mark.parametrize(("role", "kind"), [("button", "hotkey"), ("textfield", "type")])
-def test_a_space_presses_a_button_and_is_text_in_a_field(role: str, kind: str) -> None:
+def test_a_space_presses_a_button_and_is_text_in_a_field(role, kind):
     (step,) = stepped(act("type", text=" "), target={**TARGET, "target_role": role}).steps
     assert step.written.action_type == kind
     if kind == "hotkey":
         assert step.written.parameters.model_dump()["keys"] == ["space"]
 
 
-def test_a_wait_names_what_the_next_step_acted_on() -> None:
+def test_a_wait_names_what_the_next_step_acted_on():
     click = {"button": "left", "clicks": 1}
     actions = act("click", **click), act("pause", seconds=3.0), act("click", **click)
     for acted_on, said in ((True, 'Wait for the "Place order" button.'), (False, "")):
@@ -136,7 +136,7 @@ def test_a_wait_names_what_the_next_step_acted_on() -> None:
         assert found.steps[1].written.reasoning == said
 
 
-def test_a_pause_is_a_step_only_when_it_was_a_wait() -> None:
+def test_a_pause_is_a_step_only_when_it_was_a_wait():
     evidence = Wait(action_index=1, seconds=3.25, settled_s=9.0)
     click = {"button": "left", "clicks": 1}
     found = stepped(
@@ -153,7 +153,7 @@ def test_a_pause_is_a_step_only_when_it_was_a_wait() -> None:
     assert found.left_out["thinking_pause"] == 1
 
 
-def test_the_target_is_named_in_one_line() -> None:
+def test_the_target_is_named_in_one_line():
     (step,) = stepped(act("click", button="left", clicks=1), target=TARGET).steps
     assert step.written.target_element is not None
     assert step.written.target_element.id == "node_7"
@@ -170,8 +170,8 @@ def test_the_target_is_named_in_one_line() -> None:
     ],
 )
 def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
-    positive: Vertical | None, direction: str, method: str, expected: tuple[str, bool | None]
-) -> None:
+    positive, direction, method, expected
+):
     scroll = act("scroll", direction=direction, amount=2, wheel_sum=2.0, wheel_method=method)
     click = act("click", button="left", clicks=1)
     found = stepped(scroll, click, wheel=WheelVote(positive, 4, 4)).steps
@@ -190,9 +190,7 @@ def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
         (act("drag", end_x=None, end_y=None, button="left"), "no_position"),
     ],
 )
-def test_actions_off_screen_or_without_position_are_left_out_and_counted(
-    action: Action, reason: str
-) -> None:
+def test_actions_off_screen_or_without_position_are_left_out_and_counted(action, reason):
     found = stepped(act("hotkey", keys=["enter"]), action)
     assert len(found.steps) == 1
     assert {name for name, count in found.left_out.items() if count} == {reason}
@@ -208,7 +206,7 @@ def test_actions_off_screen_or_without_position_are_left_out_and_counted(
         (5001, "after_video"),
     ],
 )
-def test_an_action_without_a_frame_is_hidden_with_the_reason(press_ms: int, reason: str) -> None:
+def test_an_action_without_a_frame_is_hidden_with_the_reason(press_ms, reason):
     late = replace(act("type", text="x"), press_ms=press_ms)
     found = stepped(act("hotkey", keys=["enter"]), late, missing=(1,))
     assert [step.action.action_index for step in found.steps] == [0]
@@ -232,7 +230,7 @@ def kinds(found: Steps) -> list[str]:
     return [str(step.written.action_type) for step in found.steps]
 
 
-def test_hidden_actions_say_before_which_step_they_were() -> None:
+def test_hidden_actions_say_before_which_step_they_were():
     found = stepped(
         act("click", **ELSEWHERE),
         act("click", **CLICK),
@@ -247,7 +245,7 @@ def test_hidden_actions_say_before_which_step_they_were() -> None:
     assert found.neither == {"thinking_pause": 1}
 
 
-def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_one() -> None:
+def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_one():
     found = stepped(
         act("type", text="here"),
         act("click", **ELSEWHERE),
@@ -261,13 +259,13 @@ def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_
     assert found.hidden.by_reason() == {"off_screen": 3}
 
 
-def test_a_scroll_on_another_display_does_not_take_the_keyboard_there() -> None:
+def test_a_scroll_on_another_display_does_not_take_the_keyboard_there():
     scroll = act("scroll", x=-9.0, direction="down", amount=2)
     found = stepped(act("click", **CLICK), scroll, act("type", text="x"))
     assert kinds(found) == ["click", "type"]
 
 
-def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it() -> None:
+def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it():
     found = stepped(act("click", x=None, button="left"), act("type", text="x"))
     assert kinds(found) == ["type"]
 
@@ -283,15 +281,13 @@ def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it() -> None:
         ({**FOCUS, "target_id": None}, []),
     ],
 )
-def test_keys_are_shown_again_when_a_scan_has_the_focus_on_the_recorded_screen(
-    focus: dict[str, Any], steps: list[str]
-) -> None:
+def test_keys_are_shown_again_when_a_scan_has_the_focus_on_the_recorded_screen(focus, steps):
     actions = act("click", **ELSEWHERE), act("type", text="x"), act("hotkey", keys=["enter"])
     found = stepped(*actions, trees=[NO_TARGET, focus, NO_TARGET])
     assert kinds(found) == steps
 
 
-def test_typing_over_one_screen_is_one_step_and_over_two_screens_two() -> None:
+def test_typing_over_one_screen_is_one_step_and_over_two_screens_two():
     texts = [act("type", text=text) for text in ("q", "ls")]
     for index, action in enumerate(texts):
         action.action_index = index

@@ -27,9 +27,8 @@ from demo_pipeline.runs.stages import STAGES  # noqa: E402
 from demo_pipeline_tests.defs.daemon import dagster_home, dagster_process  # noqa: E402
 from demo_pipeline_tests.distributed.processes import (  # noqa: E402
     adopt_orphans,
-    ancestry,
+    descendants,
     end_descendants,
-    process_states,
     title_of,
 )
 
@@ -85,9 +84,9 @@ def _cpu_of_ended() -> float:
 
 def _memory_of_servers() -> int:
     """The bytes of those among this process's descendants, each shared page by its share."""
-    found, states = 0, process_states()
-    for pid in states:
-        if os.getpid() in ancestry(pid, states) and _SERVERS.search(title_of(pid)):
+    found = 0
+    for pid in descendants(os.getpid())[1:]:
+        if _SERVERS.search(title_of(pid)):
             with suppress(OSError):  # it has ended
                 text = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8")
                 found += int(text.partition("\nPss:")[2].split()[0]) * 1024

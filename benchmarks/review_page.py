@@ -22,12 +22,12 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from demo_pipeline.review.review_store import Reviews, subject_of  # noqa: E402 - after the path
-from demo_pipeline_tests.doors.test_browser import chromium  # noqa: E402
+from demo_pipeline_tests.browser import opened_browser  # noqa: E402
 from demo_pipeline_tests.review.made import clean, commit  # noqa: E402
 from demo_pipeline_tests.review.serving import Served, kill, start_command  # noqa: E402
 from demo_pipeline_tests.sample_workspace import open_workspace  # noqa: E402
@@ -98,15 +98,11 @@ def main() -> int:
             names = [row["id"] for row in running.ask("api/queue").json["rows"]]
             opened = [seconds(running, f"api/demonstrations/{name}") for name in names]
             after = memory(running)
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(
-                    executable_path=chromium(), args=["--no-sandbox"]
-                )
+            with opened_browser() as browser:
                 page = browser.new_page(viewport={"width": 1920, "height": 1080})
                 page.goto(running.url)
                 page.wait_for_selector('#canvas[data-shown*="/"]')
                 steps = stepped(page, chosen.steps)
-                browser.close()
         finally:
             kill(running)
     median, slowest = statistics.median(steps), statistics.quantiles(steps, n=20)[-1]

@@ -4,16 +4,16 @@ import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore import session as botocore_session
 from botocore.loaders import create_loader
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import settings
 
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline_tests.browser import HOW, NEEDED, find_chromium
@@ -78,21 +78,9 @@ def one_loader() -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(optionalhook=True)  # absent without xdist
-def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: a sixth of the time, a test waits for another one."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Random examples do not count as coverage: they run other lines every time, and slowly.
-
-    Tests that need a browser are left out where there is none.
-    """
-    for item in items:
-        if is_hypothesis_test(getattr(item, "obj", None)):
-            item.add_marker(pytest.mark.no_cover)
+    """Leave out tests that need a browser where there is none."""
     if find_chromium() is None:
         left_out = [item for item in items if item.get_closest_marker(NEEDED)]
         items[:] = [item for item in items if item not in left_out]
@@ -103,21 +91,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was left out, and how to get it."""
     if find_chromium() is None:
         terminalreporter.write_line(f"The tests that need a browser were left out. {HOW}")
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)  # when pytest-cov has paused
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Let no coverage be measured where none is asked for.
-
-    In the processes of xdist, pytest-cov 7.1 measures twice, and `no_cover` pauses one of the two:
-    such tests took up to six times as long.
-    """
-    coverage = sys.modules.get("coverage")
-    if coverage is not None and item.get_closest_marker("no_cover") is not None:
-        second = coverage.Coverage.current()
-        if second is not None:
-            second.stop()
-    return (yield)
 
 
 def take_to_trajectories(root: Path, names: Iterable[str]) -> None:
@@ -171,6 +144,18 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server beside this process; `connected()` leads a test's environment to it."""
     with seaweed_server(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The package `datasets` with a cache of its own, off the network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
+        import datasets
+
+        datasets.disable_progress_bars()
+        yield datasets
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stage_runs import build_stage
@@ -31,11 +33,29 @@ def write_demos(uploads: Path) -> None:
         write_recording(uploads / name, demonstration, SMALL)
 
 
+def places_in(root: Path) -> dict[str, Any]:
+    """Every root of the settings, each a folder below `root`, which need not be there."""
+    names = {"osworld_tasks": "tasks"}
+    kinds = ("uploads", "store", "cache", "osworld_tasks")
+    return {kind: str(root / names.get(kind, kind)) for kind in kinds}
+
+
+def variables_of(root: Path) -> dict[str, str]:
+    """The same as the environment of a command has them, with `root`/home for Dagster."""
+    places = {f"DEMO_PIPELINE_{name.upper()}": place for name, place in places_in(root).items()}
+    return places | {"DAGSTER_HOME": str(root / "home")}
+
+
+def live_in(root: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let the commands of this process have these roots, and a new home for Dagster."""
+    for name, value in variables_of(root).items():
+        patch.setenv(name, value)
+    (root / "home").mkdir(parents=True, exist_ok=True)
+
+
 def open_workspace(root: Path, **settings: Any) -> Workspace:
-    """The pipeline over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
-    places: dict[str, Any] = {"uploads": str(root / "uploads"), "store": str(root / "store")}
-    places |= {"osworld_tasks": str(root / "tasks")}
-    return Workspace.open(Settings(**places, **settings))
+    """The pipeline over `places_in` a folder; `settings`: other roots, and sections."""
+    return Workspace.open(Settings(**places_in(root) | settings))
 
 
 def run_catalog(workspace: Workspace, *, force: bool = False) -> BuildResult:

@@ -97,12 +97,11 @@ def public_names(path: Path) -> Iterator[str]:
         yield from (name for name in names if not name.startswith("_"))
 
 
-def test_the_package_root_holds_six_files() -> None:
+def test_the_package_root_holds_six_files():
     assert {path.name for path in PACKAGE.glob("*.py")} == ROOT_FILES
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_every_module_is_under_a_layer_rule_and_follows_it() -> None:
+def test_every_module_is_under_a_layer_rule_and_follows_it():
     modules = [path for path in MODULES if path != PACKAGE / "__init__.py"]
     assert {layer(path) for path in modules} == set(MAY_IMPORT)
     wrong = {
@@ -113,24 +112,24 @@ def test_every_module_is_under_a_layer_rule_and_follows_it() -> None:
     assert wrong == {}
 
 
-def test_the_layers_form_no_cycle() -> None:
+def test_the_layers_form_no_cycle():
     for name, below in MAY_IMPORT.items():
         assert all(name not in MAY_IMPORT[other] for other in below), name
 
 
-def test_only_the_orchestration_layer_knows_dagster() -> None:
+def test_only_the_orchestration_layer_knows_dagster():
     knowing = {path for path in MODULES if any(n.split(".")[0] == "dagster" for n in imports(path))}
     assert knowing
     assert {layer(path) for path in knowing} <= {"defs", "definitions"}
 
 
-def test_there_are_two_levels_and_a_third_only_in_the_large_packages() -> None:
+def test_there_are_two_levels_and_a_third_only_in_the_large_packages():
     depths = {path: len(path.relative_to(PACKAGE).parts) for path in MODULES}
     deep = [path for path, depth in depths.items() if depth > 2 + (layer(path) in THREE_LEVELS)]
     assert deep == []
 
 
-def test_a_public_name_is_defined_in_one_module() -> None:
+def test_a_public_name_is_defined_in_one_module():
     places: dict[str, list[str]] = {}
     for path in MODULES:
         for name in set(public_names(path)) - {"FORM"}:  # of each form
@@ -138,7 +137,7 @@ def test_a_public_name_is_defined_in_one_module() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def test_a_module_name_repeats_only_where_two_formats_have_the_same_part() -> None:
+def test_a_module_name_repeats_only_where_two_formats_have_the_same_part():
     places: dict[str, list[Path]] = {}
     for path in MODULES:
         if path.name != "__init__.py":
@@ -152,7 +151,7 @@ def test_a_module_name_repeats_only_where_two_formats_have_the_same_part() -> No
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path: Path) -> None:
+def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path):
     text = path.read_text(encoding="utf-8")
     lines = text.count("\n")
     assert lines <= LONGEST_MODULE
@@ -162,7 +161,7 @@ def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path: Path) -> 
     assert "from __future__ import" not in text
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_longer_than_a_screen():
     functions = [
         (path, node)
         for path in MODULES

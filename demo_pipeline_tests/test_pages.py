@@ -75,13 +75,13 @@ def store(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(generated_pages()))
-def test_a_generated_page_is_up_to_date(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name):
     assert (DOCS / name).read_text(encoding="utf-8") == generated_pages()[name], "run `make docs`"
 
 
 class TestReferences:
     @pytest.mark.parametrize("page", named(PAGES))
-    def test_every_link_leads_to_a_file_and_a_heading(self, page: Path) -> None:
+    def test_every_link_leads_to_a_file_and_a_heading(self, page):
         broken = []
         for target in links(page):
             file, _, anchor = target.partition("#")
@@ -90,7 +90,7 @@ class TestReferences:
                 broken.append(target)
         assert broken == []
 
-    def test_every_page_can_be_reached_from_the_readme(self) -> None:
+    def test_every_page_can_be_reached_from_the_readme(self):
         reached, waiting = set(), [ROOT / "README.md"]
         while waiting:
             page = waiting.pop()
@@ -101,43 +101,43 @@ class TestReferences:
         assert set(PAGES) <= reached
 
     @pytest.mark.parametrize("page", named(ACTUAL))
-    def test_every_path_that_is_named_exists(self, page: Path) -> None:
+    def test_every_path_that_is_named_exists(self, page):
         paths = [path for path in _PATH.findall(text_of(page)) if not path.startswith(_BUILT)]
         assert [path for path in paths if not (ROOT / path).exists()] == []
 
     @pytest.mark.parametrize("page", named(PAGES))
-    def test_no_word_is_taken_for_a_tag(self, page: Path) -> None:
+    def test_no_word_is_taken_for_a_tag(self, page):
         """GitHub shows nothing of `<word>`, unless it is code."""
         code = re.compile(r"^```.*?^```|`[^`]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
         assert re.findall(r"<\w[^>]*>", code.sub("", text_of(page))) == []
 
-    def test_a_picture_is_small(self) -> None:
+    def test_a_picture_is_small(self):
         pictures = list((DOCS / "images").iterdir())
         assert pictures
         assert [p.name for p in pictures if p.stat().st_size > 120_000] == []
 
-    def test_all_pages_can_be_read_in_two_hours(self) -> None:
+    def test_all_pages_can_be_read_in_two_hours(self):
         assert sum(len(text_of(page).split()) for page in PAGES) <= 18_950
 
-    def test_the_readme_can_be_read_in_a_few_minutes(self) -> None:
+    def test_the_readme_can_be_read_in_a_few_minutes(self):
         assert len(text_of(ROOT / "README.md").split()) <= 1100
 
 
 class TestCommands:
     @pytest.mark.parametrize("page", named(ACTUAL))
-    def test_every_command_exists(self, page: Path) -> None:
+    def test_every_command_exists(self, page):
         commands = {command.name for command in app.registered_commands}
         commands |= {group.name for group in app.registered_groups}
         used = re.findall(r"demo-pipeline(?: -{1,2}[a-z]+)* ([a-z]+)", text_of(page))
         assert set(used) <= commands
 
     @pytest.mark.parametrize("page", named(ACTUAL))
-    def test_every_target_of_make_exists(self, page: Path) -> None:
+    def test_every_target_of_make_exists(self, page):
         [phony] = re.findall(r"^\.PHONY: (.+)$", text_of(ROOT / "Makefile"), re.MULTILINE)
         used = re.findall(r"(?:^|`)make ([a-z][a-z0-9-]*)", text_of(page), re.MULTILINE)
         assert set(used) <= set(phony.split())
 
-    def test_every_command_is_explained(self) -> None:
+    def test_every_command_is_explained(self):
         text = text_of(DOCS / "operations.md") + text_of(DOCS / "privacy.md")
         missing = [c.name for c in app.registered_commands if f"demo-pipeline {c.name}" not in text]
         assert set(missing) <= {"run", "stats"}  # `demo-pipeline -v run`, and in storage.md
@@ -146,7 +146,7 @@ class TestCommands:
 
 class TestSettings:
     @pytest.mark.parametrize("page", named(ACTUAL))
-    def test_every_setting_that_is_named_exists(self, page: Path) -> None:
+    def test_every_setting_that_is_named_exists(self, page):
         dotted = re.findall(rf"`({'|'.join(SECTIONS)})\.(\w+)", text_of(page))
         # Ends of files, and a function.
         others = {"parquet", "mp4", "db", "json", "jsonl", "load_dataset", "md"}
@@ -157,14 +157,14 @@ class TestSettings:
         assert named_settings <= known
 
     @pytest.mark.parametrize("page", named(ACTUAL))
-    def test_every_variable_that_is_named_exists(self, page: Path) -> None:
+    def test_every_variable_that_is_named_exists(self, page):
         names = set(Settings.model_fields)
         names |= {f"{n}.{field}" for n, kind in SECTIONS.items() for field in kind.model_fields}
         known = {"DEMO_PIPELINE_" + name.replace(".", "__").upper() for name in names}
         used = set(re.findall(r"\bDEMO_PIPELINE_[A-Z_]*[A-Z]", text_of(page)))
         assert used - known - {CONFIG_VARIABLE} == set()
 
-    def test_the_example_of_a_settings_file_is_valid(self) -> None:
+    def test_the_example_of_a_settings_file_is_valid(self):
         examples = [block for page in PAGES for block in code_blocks(page, "toml")]
         assert examples
         for example in examples:
@@ -172,7 +172,7 @@ class TestSettings:
 
 
 class TestExamples:
-    def test_the_step_of_the_readme_is_that_of_the_sample(self, store: Path) -> None:
+    def test_the_step_of_the_readme_is_that_of_the_sample(self, store):
         [shown] = code_blocks(ROOT / "README.md", "json")
         [place] = re.findall(r"`data/store/(trajectories/[\w/]+)/`", text_of(ROOT / "README.md"))
         assert json.loads((store / place / "action.json").read_bytes()) == json.loads(shown)
@@ -182,7 +182,7 @@ class TestExamples:
             "action.json",
         }
 
-    def test_the_least_recording_of_the_page_is_read_whole(self, tmp_path: Path) -> None:
+    def test_the_least_recording_of_the_page_is_read_whole(self, tmp_path):
         page = DOCS / "recorders.md"
         [meta] = code_blocks(page, "json")
         [log] = code_blocks(page, "jsonl")
@@ -191,9 +191,7 @@ class TestExamples:
         found = validate_recording(tmp_path, Settings())
         assert [problem.file for problem in errors(found)] == ["recording.mp4"]
 
-    def test_the_python_of_the_pages_runs(
-        self, store: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_python_of_the_pages_runs(self, store, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_STORE", str(store))
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(store.parent / "uploads"))
         blocks = [block for page in PAGES for block in code_blocks(page, "python")]
@@ -201,9 +199,7 @@ class TestExamples:
         for block in blocks:
             exec(compile(block, "page", "exec"), {})  # noqa: S102 - our own pages
 
-    def test_the_first_commands_of_scoring_end_in_a_table(
-        self, store: Path, tmp_path: Path
-    ) -> None:
+    def test_the_first_commands_of_scoring_end_in_a_table(self, store, tmp_path):
         """As a person runs them; `make demo` has made the store."""
         block = code_blocks(DOCS / "evaluation.md", "bash")[0].replace(" data/", f" {tmp_path}/")
         first, *commands = block.splitlines()
@@ -225,7 +221,7 @@ class TestExamples:
         assert re.search(r"screen centre\W+0\.0", done.stdout)
         assert "history teacher-forced" in done.stdout
 
-    def test_the_queries_of_the_pages_run(self, store: Path) -> None:
+    def test_the_queries_of_the_pages_run(self, store):
         pattern = r'(?:stats |sql\()"(SELECT [^"]+)"'
         queries = [query for page in PAGES for query in re.findall(pattern, text_of(page))]
         assert queries

@@ -2,8 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
+from demo_pipeline.recording.video_probe import VideoProbe
 
 TYPED = "Xylo quark 47"
 KEY = "Zyzzyva 83 key"  # the name of a pressed key
@@ -20,6 +25,25 @@ def upload(recording: Path, root: Path, name: str) -> Path:
     meta["quest"] |= {"title": f"Task of {name}", "content": f"Please do what {name} says."}
     (folder / "meta.json").write_text(json.dumps(meta, indent=2), encoding="utf-8")
     return folder
+
+
+def made_manifest(
+    name: str, digests: Sequence[str] = ("", "", ""), seconds: float = 1.0, **meta: Any
+) -> RecordingManifest:
+    """The manifest of a recording whose files nobody reads; `digests`: of log, meta.json, film."""
+    files = [
+        FileFingerprint(name=file, size=1, sha256=digest.zfill(64))
+        for file, digest in zip(RECORDING_FILES, digests, strict=True)
+    ]
+    video = VideoProbe(
+        codec="h264", width=1920, height=1080, rotation=0, pixel_format="yuv420p", frames=100,
+        declared_frames=100, key_frames=1, time_base="1/1000", first_pts_s=0.0,
+        last_pts_s=seconds, variable_rate=False, mean_fps=10.0,
+    )  # fmt: skip
+    told = {"timestamp": "2025-03-04T15:18:16-05:00", **meta}
+    return RecordingManifest(
+        id=name, name=name, fingerprint="0" * 64, files=tuple(files), meta=told, video=video
+    )
 
 
 def add_canaries(folder: Path) -> None:

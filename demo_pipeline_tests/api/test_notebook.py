@@ -81,7 +81,7 @@ def words_of(texts_typed: set[str]) -> set[str]:
     return {word for word in words if len(word) > _SHORT}
 
 
-def test_it_runs_and_shows_pictures_and_tables(fresh: Any) -> None:
+def test_it_runs_and_shows_pictures_and_tables(fresh):
     kinds = {kind for output in outputs(fresh) for kind in output.get("data", {})}
     assert {"image/png", "image/jpeg", "text/html"} <= kinds
     pictures = [kind for output in outputs(fresh) for kind in output.get("data", {})]
@@ -92,12 +92,12 @@ def test_it_runs_and_shows_pictures_and_tables(fresh: Any) -> None:
 
 
 @pytest.mark.parametrize("canary", [TYPED, KEY, NODE])
-def test_no_canary_is_in_any_fresh_output(fresh: Any, canary: str) -> None:
+def test_no_canary_is_in_any_fresh_output(fresh, canary):
     assert "type" in texts(fresh)
     assert canary not in texts(fresh)
 
 
-def test_the_committed_outputs_are_those_of_the_committed_cells(fresh: Any) -> None:
+def test_the_committed_outputs_are_those_of_the_committed_cells(fresh):
     """Whoever changes a cell runs `make notebook`."""
     committed = nbformat.read(NOTEBOOK, as_version=4)
     for cell, run in zip(committed.cells, fresh.cells, strict=True):
@@ -107,7 +107,7 @@ def test_the_committed_outputs_are_those_of_the_committed_cells(fresh: Any) -> N
         assert "error" not in shown
 
 
-def test_nothing_typed_or_named_in_the_samples_is_in_no_committed_output(tmp_path: Path) -> None:
+def test_nothing_typed_or_named_in_the_samples_is_in_no_committed_output(tmp_path):
     recordings = sorted(SAMPLES.iterdir())
     typed = {text for each in recordings for text in typed_in(each, tmp_path / each.name)}
     assert len(typed) > 5

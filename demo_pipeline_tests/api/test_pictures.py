@@ -47,7 +47,7 @@ def pixels(shown: Shown) -> np.ndarray:
 
 
 class TestSteps:
-    def test_they_say_what_every_action_says(self, store: dp.NotebookStore, root: Path) -> None:
+    def test_they_say_what_every_action_says(self, store, root):
         rows = store.steps()
         assert len(rows) == 7
         for row in rows.itertuples():
@@ -63,7 +63,7 @@ class TestSteps:
                 target["name"],
             )
 
-    def test_clicks_of_an_application_are_one_where(self, store: dp.NotebookStore) -> None:
+    def test_clicks_of_an_application_are_one_where(self, store):
         [application] = store.steps()["application"].unique()
         found = store.sql(
             "SELECT x, y, target_name, instruction, outcome, split FROM steps "  # noqa: S608 - ours
@@ -80,7 +80,7 @@ class TestSteps:
         assert set(found["split"]) <= set(exports["split"])
         assert not found["split"].isna().any()
 
-    def test_they_are_filtered_by_triage_and_review(self, store: dp.NotebookStore) -> None:
+    def test_they_are_filtered_by_triage_and_review(self, store):
         steps = store.steps(triage=True)
         assert len(steps) == len(store.steps())
         assert dict(zip(steps["trajectory_id"], steps["review"], strict=True)) == {
@@ -95,7 +95,7 @@ class TestSteps:
         added = set(steps.columns) - set(store.steps().columns) - {"review"}
         assert {"doubt", "no_effect"} < added <= set(store.columns("triage_steps")["column"])
 
-    def test_the_columns_say_which_values_there_are(self, store: dp.NotebookStore) -> None:
+    def test_the_columns_say_which_values_there_are(self, store):
         values = store.columns("steps").set_index("column")["values"]
         assert values["outcome"] == "done, failed, aborted, unknown"
         assert values["x"].startswith("≥ 0; with action_type click")
@@ -103,31 +103,31 @@ class TestSteps:
 
 
 class TestPictures:
-    def test_a_step_is_drawn_with_its_action(self, store: dp.NotebookStore) -> None:
+    def test_a_step_is_drawn_with_its_action(self, store):
         step = store.trajectory("first").steps[0]
         drawn = pixels(step.picture(width=960))
         plain = cv2.resize(step.screenshot, (960, 540), interpolation=cv2.INTER_AREA)
-        x, y = step.action.parameters.x // 2, step.action.parameters.y // 2  # type: ignore[attr-defined]
+        x, y = step.action.parameters.x // 2, step.action.parameters.y // 2
         changed = np.abs(drawn.astype(int) - plain).max(axis=2) > 60
         assert drawn.shape == (540, 960, 3)
         assert changed[y - 25 : y + 25, x - 25 : x + 25].any()
         assert changed.mean() < 0.05
 
-    def test_html_has_pictures_and_nothing_that_was_typed(self, store: dp.NotebookStore) -> None:
+    def test_html_has_pictures_and_nothing_that_was_typed(self, store):
         trajectory = store.trajectory("first")
         shown = trajectory._repr_html_() + "".join(one._repr_html_() for one in trajectory.steps)
         assert shown.count("data:image/jpeg;base64,") == 1 + len(trajectory.steps)
         assert "Please do the first task." in shown
         assert TYPED not in shown + repr(trajectory.steps)
 
-    def test_html_is_escaped(self, store: dp.NotebookStore) -> None:
+    def test_html_is_escaped(self, store):
         loaded = store.trajectory("first")
         task = loaded.task.model_copy(update={"instruction": "<script>alert(1)</script>"})
         trajectory = replace(loaded, task=task)
         assert "<script>" not in trajectory._repr_html_()
         assert "&lt;script&gt;" in trajectory._repr_html_()
 
-    def test_a_selection_becomes_a_sheet(self, store: dp.NotebookStore) -> None:
+    def test_a_selection_becomes_a_sheet(self, store):
         steps = store.steps().query("action_type == 'click'")
         sheet = store.contact_sheet(steps, columns=2, width=240)
         assert sheet._repr_jpeg_() == sheet.data
@@ -140,7 +140,7 @@ class TestPictures:
         with pytest.raises(StorageError, match="first has no step 99; it has 0 to 3"):
             store.contact_sheet(steps.assign(step_index=99))
 
-    def test_it_can_be_saved(self, store: dp.NotebookStore, tmp_path: Path) -> None:
+    def test_it_can_be_saved(self, store, tmp_path):
         store.trajectory("first").steps[0].picture(320).save(tmp_path / "step.jpg")
         saved = cv2.imread(str(tmp_path / "step.jpg"))
         assert saved is not None
@@ -148,7 +148,7 @@ class TestPictures:
 
 
 class TestClip:
-    def test_it_is_the_film_around_a_step(self, store: dp.NotebookStore) -> None:
+    def test_it_is_the_film_around_a_step(self, store):
         trajectory = store.trajectory("first")
         row = trajectory.steps[1].provenance
         clip = trajectory.clip(1, before_s=0.5, after_s=0.5)
@@ -162,26 +162,22 @@ class TestClip:
             same = next(f for f in film.decode(video=0) if f.time >= row["pts"] - 1e-6)
         assert np.abs(shown.astype(int) - same.to_ndarray(format="gray")).mean() < 4
 
-    def test_without_the_film_it_says_so(
-        self, store: dp.NotebookStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_film_it_says_so(self, store, tmp_path, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))
         with pytest.raises(StorageError, match="first: the film is neither in the store"):
             store.trajectory("first").clip(0)
 
-    def test_a_step_that_is_not_there_is_named(self, store: dp.NotebookStore) -> None:
+    def test_a_step_that_is_not_there_is_named(self, store):
         with pytest.raises(StorageError, match="first has no step 4; it has 0 to 3"):
             store.trajectory("first").clip(4)
 
-    def test_the_store_of_the_settings_is_not_opened(
-        self, store: dp.NotebookStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_store_of_the_settings_is_not_opened(self, store, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_STORE", "ftp://elsewhere/store")
         assert len(store.trajectory("first").clip(1).data) > 0
 
 
 class TestDataset:
-    def test_its_images_are_the_screenshots(self, store: dp.NotebookStore) -> None:
+    def test_its_images_are_the_screenshots(self, store):
         for name, column in (("sft", "screenshot"), ("messages", "images")):
             rows = store.dataset(name, "train")
             assert len(rows) > 0
@@ -191,7 +187,7 @@ class TestDataset:
             assert np.array_equal(np.asarray(image.convert("RGB")), step.screenshot)
         assert Path(store.dataset("sft", "train")[0]["ui_tree"]).is_file()
 
-    def test_what_is_not_there_is_named(self, store: dp.NotebookStore) -> None:
+    def test_what_is_not_there_is_named(self, store):
         with pytest.raises(StorageError, match="no dataset 'sfd'; there are sft, messages"):
             store.dataset("sfd", "train")
         with pytest.raises(StorageError, match=r"sft has no split 'dev'; it has .*train"):
@@ -201,9 +197,7 @@ class TestDataset:
         with pytest.raises(StorageError, match="transitions"):
             store.dataset("transitions", "train")
 
-    def test_without_the_library_the_extra_is_named(
-        self, store: dp.NotebookStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_library_the_extra_is_named(self, store, monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", None)
         with pytest.raises(ModuleNotFoundError, match=r"demo_pipeline\[notebook\]"):
             store.dataset("sft", "train")

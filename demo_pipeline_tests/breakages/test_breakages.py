@@ -41,16 +41,12 @@ def missed(output: Output, names: Iterable[str], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("asset", ASSETS)
-def test_checks_notice_some_damages(
-    asset: str, outputs: Mapping[str, Output], tmp_path: Path
-) -> None:
+def test_checks_notice_some_damages(asset, outputs, tmp_path):
     names = names_of(outputs[asset])
     assert missed(outputs[asset], names[:: len(names) // 20 + 1], tmp_path) == []
 
 
 @pytest.mark.minutes
 @pytest.mark.parametrize("asset", ASSETS)
-def test_checks_notice_every_damage(
-    asset: str, outputs: Mapping[str, Output], tmp_path: Path
-) -> None:
+def test_checks_notice_every_damage(asset, outputs, tmp_path):
     assert missed(outputs[asset], names_of(outputs[asset]), tmp_path) == []

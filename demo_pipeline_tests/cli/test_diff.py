@@ -79,7 +79,7 @@ def causes(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
     return {tuple(row["causes"]) for row in rows}
 
 
-def test_one_setting_is_named(project: Project) -> None:
+def test_one_setting_is_named(project):
     assert project.rows("before", "sft") == []
     [index] = json.loads(project.call("diff", "before/dataset", "dataset", "--json"))
     assert (index["rows"], index["differences"]) == ([8, 8], [])  # 6 steps, 2 trajectories
@@ -95,7 +95,7 @@ def test_one_setting_is_named(project: Project) -> None:
     assert re.search(r"1 changed of first \(\w+\): action, action_type, reasoning\n", said)
 
 
-def test_one_recording_is_named(project: Project) -> None:
+def test_one_recording_is_named(project):
     before = project.current()
     meta = project.folder / "data" / INBOX / FIRST / "meta.json"
     meta.write_text(meta.read_text().replace("Could you", "Please"))
@@ -113,7 +113,7 @@ def decide(project: Project, demonstration: str, kind: str, value: Any) -> str:
     return Reviews(store).make(subject, folder, "ann", kind, value).id
 
 
-def test_decisions_are_named(project: Project) -> None:
+def test_decisions_are_named(project):
     before = project.current()
     bad = decide(project, FIRST, "bad_step", {"step": 1})
     decide(project, SECOND, "reject", {"reason": "duplicate"})
@@ -130,7 +130,7 @@ def test_decisions_are_named(project: Project) -> None:
         assert rows == [row for row in rows if row in second or row is gone]  # splits stay
 
 
-def test_what_is_no_dataset_is_refused_with_the_versions(project: Project) -> None:
+def test_what_is_no_dataset_is_refused_with_the_versions(project):
     with chdir(project.folder):
         done = CliRunner().invoke(app, ["diff", "nothing", "sft"], env=ours())
     assert "'nothing' is neither one version" in str(done.exception)

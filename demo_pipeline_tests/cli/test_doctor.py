@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,17 +11,12 @@ from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.health import (
-    LOW_BYTES,
-    VERY_LOW_BYTES,
-    HealthLevel,
-    examine_workspace,
-    space_finding,
-)
+from demo_pipeline.runs.health import LOW_BYTES, VERY_LOW_BYTES, HealthLevel, space_finding
 from demo_pipeline.runs.quarantine import quarantine_demonstration
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
+from demo_pipeline_tests.sample_workspace import live_in
 
 
 class Patient:
@@ -33,9 +27,7 @@ class Patient:
         for name in ("uploads", "store", "home"):
             (root / name).mkdir()
         (root / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-        patch.setenv("DAGSTER_HOME", str(root / "home"))
-        for name in ("uploads", "store", "cache"):
-            patch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(root / name))
+        live_in(root, patch)
 
     def doctor(self, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
         """The exit code, and check → finding."""
@@ -54,7 +46,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     return Patient(tmp_path, monkeypatch)
 
 
-def test_an_installation_that_works_is_healthy(patient: Patient) -> None:
+def test_an_installation_that_works_is_healthy(patient):
     code, found = patient.doctor()
     assert code == 0
     assert {finding["level"] for finding in found.values()} == {"ok"}
@@ -69,7 +61,7 @@ def test_an_installation_that_works_is_healthy(patient: Patient) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_it_imports_neither_the_stages_nor_the_definitions() -> None:
+def test_it_imports_neither_the_stages_nor_the_definitions():
     command = [sys.executable, "-X", "importtime", "-m", "demo_pipeline.cli.app", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -79,13 +71,13 @@ def test_it_imports_neither_the_stages_nor_the_definitions() -> None:
     assert imported.isdisjoint(slow)  # one CPU second is the limit
 
 
-def test_a_store_need_not_exist_yet(patient: Patient) -> None:
+def test_a_store_need_not_exist_yet(patient):
     (patient.root / "store").rmdir()
     code, _ = patient.doctor()
     assert code == 0
 
 
-def test_roots_that_cannot_be_used_are_errors(patient: Patient) -> None:
+def test_roots_that_cannot_be_used_are_errors(patient):
     for name in ("uploads", "store"):
         (patient.root / name).rmdir()
     (patient.root / "store").write_text("a file")
@@ -96,9 +88,7 @@ def test_roots_that_cannot_be_used_are_errors(patient: Patient) -> None:
     assert "cannot be written to: Not a directory; " in found["store"]["message"]
 
 
-def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monkeypatch):
     for name in ("STORE", "CACHE"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(patient.root / ("long" * 100)))
     code, found = patient.doctor()
@@ -108,12 +98,12 @@ def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(
     assert found["runs"]["level"] == "ok"
 
 
-def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch):
     monkeypatch.setenv("DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX", "wide")
     assert CliRunner().invoke(app, ["doctor", "--json"]).exit_code == 2
 
 
-def test_quarantined_demonstrations_are_a_warning(patient: Patient) -> None:
+def test_quarantined_demonstrations_are_a_warning(patient):
     store = Workspace.open(Settings()).store
     problem = Problem("torn", "meta.json", "is torn")
     quarantine_demonstration(store, "one", "events", None, [problem])
@@ -124,7 +114,7 @@ def test_quarantined_demonstrations_are_a_warning(patient: Patient) -> None:
     assert patient.doctor("--strict")[0] == 1
 
 
-def test_what_dead_processes_left_is_a_warning_until_it_is_pruned(patient: Patient) -> None:
+def test_what_dead_processes_left_is_a_warning_until_it_is_pruned(patient):
     store = Workspace.open(Settings()).store
     left = patient.root / "store" / ".staging" / "events" / ".left"
     left.mkdir(parents=True)
@@ -143,37 +133,32 @@ def test_what_dead_processes_left_is_a_warning_until_it_is_pruned(patient: Patie
         (VERY_LOW_BYTES - 1, HealthLevel.ERROR),
     ],
 )
-def test_little_space_is_noticed_before_it_is_gone(free: int, level: HealthLevel) -> None:
+def test_little_space_is_noticed_before_it_is_gone(free, level):
     finding = space_finding("store", Path("/disk"), free)
     assert finding.level is level
     assert ("prune" in finding.message) is (level is not HealthLevel.OK)
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_home_without_limits_for_runs_is_a_warning(patient: Patient) -> None:
+def test_a_home_without_limits_for_runs_is_a_warning(patient):
     (patient.root / "home" / "dagster.yaml").unlink()
     assert patient.doctor()[1]["dagster_home"]["level"] == "warning"
 
 
-def test_a_broken_instance_is_an_error_and_no_crash(patient: Patient) -> None:
+def test_a_broken_instance_is_an_error_and_no_crash(patient):
     (patient.root / "home" / "dagster.yaml").write_text("nonsense: [")
     code, found = patient.doctor()
     assert code == 1
     assert found["instance"]["level"] == "error"
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_daemon_is_missed_when_it_is_expected(patient: Patient) -> None:
+def test_a_daemon_is_missed_when_it_is_expected(patient):
     assert patient.doctor()[1]["daemon"]["level"] == "ok"
     code, found = patient.doctor("--expect-daemon")
     assert code == 1
     assert "never seen" in found["daemon"]["message"]
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(
-    seaweedfs_url: str, patient: Patient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(seaweedfs_url, patient, monkeypatch):
     monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{seaweedfs_url}/store")
     code, found = patient.doctor()
     assert code == 0
@@ -183,13 +168,3 @@ def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(
     code, found = patient.doctor()
     assert code == 1
     assert found["store"]["level"] == "error"
-
-
-def test_free_space_is_measured_once_per_file_system(patient: Patient) -> None:
-    workspace = Workspace.open(Settings())
-    usage = SimpleNamespace(free=10**12)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shutil.disk_usage", lambda _: usage)
-        spaces = [f for f in examine_workspace(workspace) if f.check == "free_space"]
-    assert [space.values["free_bytes"] for space in spaces] == [10**12]
-    assert patient.root.is_dir()

@@ -15,17 +15,15 @@ import pytest
 from demo_pipeline.cli.app import main
 from demo_pipeline.store.bucket import Bucket, S3CallError
 from demo_pipeline_tests.faults.states import stuck_runs
+from demo_pipeline_tests.sample_workspace import live_in
 from demo_pipeline_tests.uploads import upload
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """DAGSTER_HOME, beside empty roots."""
-    for name in ("uploads", "home"):
-        (tmp_path / name).mkdir()
-    for name in ("uploads", "store", "osworld_tasks"):
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    (tmp_path / "uploads").mkdir()
+    live_in(tmp_path, monkeypatch)
     (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
     return tmp_path / "home"
 
@@ -45,13 +43,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     ("number", "words"),
     [(errno.EROFS, "Read-only file system"), (errno.ENOSPC, "No space left on device")],
 )
-def test_a_home_that_is_read_only_or_full(
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    number: int,
-    words: str,
-) -> None:
+def test_a_home_that_is_read_only_or_full(home, monkeypatch, capsys, number, words):
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError(number, os.strerror(number))
 
@@ -65,13 +57,7 @@ def test_a_home_that_is_read_only_or_full(
     ("text", "words"),
     [("run_queue: [", "dagster.yaml:1: "), ("nonsense: 1\n", "dagster.yaml: Received unexpected")],
 )
-def test_a_broken_dagster_yaml_is_named(
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    text: str,
-    words: str,
-) -> None:
+def test_a_broken_dagster_yaml_is_named(home, monkeypatch, capsys, text, words):
     (home / "dagster.yaml").write_text(text)
     line = told(monkeypatch, capsys)
     assert line.startswith(f"demo-pipeline: {home}/{words}")
@@ -80,12 +66,8 @@ def test_a_broken_dagster_yaml_is_named(
 
 @pytest.mark.parametrize("below", ["", "store"])
 def test_a_store_that_cannot_be_written_is_refused_at_once(
-    home: Path,
-    recording: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    below: str,
-) -> None:
+    home, recording, monkeypatch, capsys, below
+):
     upload(recording, home.parent / "uploads", "one")
     (home.parent / "file").write_text("no folder")
     store = home.parent / "file" / below
@@ -97,12 +79,8 @@ def test_a_store_that_cannot_be_written_is_refused_at_once(
 
 
 def test_a_bucket_that_denies_writing_is_refused_at_once(
-    home: Path,
-    recording: Path,
-    moto_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    home, recording, moto_url, monkeypatch, capsys
+):
     call = Bucket.call
 
     def deny(self: Bucket, method: str, key: str = "", **arguments: Any) -> Any:
@@ -121,8 +99,8 @@ def test_a_bucket_that_denies_writing_is_refused_at_once(
 
 @pytest.mark.parametrize("name", ["history/runs/index.db", "history/runs.db"])
 def test_a_damaged_database_of_dagster_is_one_sentence_and_can_be_moved_away(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+    home, monkeypatch, capsys, name
+):
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", "register"])
     for write in (None, b"no database" * 500):
         if write is not None:
@@ -138,9 +116,7 @@ def test_a_damaged_database_of_dagster_is_one_sentence_and_can_be_moved_away(
     assert ended.value.code == 0
 
 
-def test_ctrl_c_says_what_was_done_and_leaves_no_run_open_and_nothing_to_others(
-    home: Path, recording: Path
-) -> None:
+def test_ctrl_c_says_what_was_done_and_leaves_no_run_open_and_nothing_to_others(home, recording):
     root = home.parent
     home.chmod(0o755)
     for name in ("one", "two"):

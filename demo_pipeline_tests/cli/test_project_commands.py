@@ -13,9 +13,7 @@ from demo_pipeline.settings import Settings
 RUNNER, ROOT = CliRunner(), Path(__file__).parents[2]
 
 
-def test_a_project_has_everything_that_a_run_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_has_everything_that_a_run_needs(tmp_path, monkeypatch):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     project = tmp_path / "project"
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
@@ -31,9 +29,7 @@ def test_a_project_has_everything_that_a_run_needs(
     }
 
 
-def test_the_settings_of_a_project_are_read_from_folders_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_of_a_project_are_read_from_folders_below(tmp_path, monkeypatch):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     (tmp_path / "demo_pipeline.toml").write_text('[datasets]\nlicense = "mine"\n')
     (tmp_path / "deep" / "er").mkdir(parents=True)
@@ -41,7 +37,7 @@ def test_the_settings_of_a_project_are_read_from_folders_below(
     assert Settings().datasets.license == "mine"
 
 
-def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_files_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").touch()
     done = RUNNER.invoke(app, ["init", str(tmp_path)])
     assert done.exit_code == 2
@@ -50,8 +46,8 @@ def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["run", "register", "doctor", "quarantine", "ui"])
 def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+    tmp_path, monkeypatch, command
+):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(settings, "__file__", str(tmp_path / "packages" / "demo_pipeline" / "s.py"))
@@ -64,8 +60,8 @@ def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
 
 
 def test_a_new_home_is_made_whole_before_the_daemon_and_the_webserver_meet_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capfd
+):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     project, home = tmp_path / "project", tmp_path / "home"
     home.mkdir()

@@ -17,7 +17,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT
 from demo_pipeline_tests.datasets.builders import snapshot
-from demo_pipeline_tests.sample_workspace import run_catalog
+from demo_pipeline_tests.sample_workspace import places_in, run_catalog
 
 Result = dg.ExecuteInProcessResult
 
@@ -90,9 +90,7 @@ def bench(
             shutil.copytree(source / name, root / name, symlinks=True)
     (root / "home").mkdir()
     settings = Settings(
-        uploads=str(root / "uploads"),
-        store=str(root / "store"),
-        osworld_tasks=str(root / "tasks"),
+        **places_in(root),
         execution=ExecutionSettings(**execution),
         discovery=DiscoverySettings(stable_seconds=0),
     )

@@ -40,9 +40,8 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Be
     return found
 
 
-@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.filterwarnings("ignore::dagster.SupersessionWarning", "ignore::dagster.BetaWarning")
-def test_a_selection_runs_everything_that_it_reaches(made: Bench) -> None:
+def test_a_selection_runs_everything_that_it_reaches(made):
     command = ["-f", "defs.py", "--select", "*", "--partition", next(iter(DEMOS))]
     asset_materialize_command.main(command, standalone_mode=False)  # raises when the run fails
     [run] = made.instance.get_runs()

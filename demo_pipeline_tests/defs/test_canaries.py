@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import dagster as dg
-import pytest
 
 from demo_pipeline_tests.defs.bench import bench
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
@@ -21,12 +20,8 @@ def holding(paths: Iterable[Path], canary: str) -> list[str]:
 
 
 def test_the_secret_is_written_nowhere_and_the_typed_text_only_where_it_belongs(
-    tmp_path: Path,
-    recording: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    tmp_path, recording, monkeypatch, capfd, caplog
+):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     with bench(tmp_path, kept=True, captured=True) as made:
@@ -55,8 +50,8 @@ def test_the_secret_is_written_nowhere_and_the_typed_text_only_where_it_belongs(
 
 
 def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
-    tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, recording, monkeypatch
+):
     def build(*_: object) -> dict[str, object]:
         raise ValueError(f"cannot place {TYPED!r}") from LookupError(TYPED)
 

@@ -11,7 +11,6 @@ from demo_pipeline.problems import Problem, errors
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import DatasetSettings, Settings
-from demo_pipeline.stage import Stage
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 from demo_pipeline_tests.uploads import upload
 
@@ -32,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator
         yield made
 
 
-def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
+def test_every_dataset_is_valid_and_says_what_it_holds(built):
     made = materialized(built.run("build_datasets"))
     for stage in EXPORTERS:
         shown = values(made[stage.name, None])
@@ -45,7 +44,7 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
     assert values(made["trajectory_index", None])["trajectories"] == 2
 
 
-def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built: Bench) -> None:
+def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built):
     result = built.run("build_datasets")
     made = materialized(result)
     rates = {"pointer_actions": 4, "leaks": 0, "leak_rate": 0.0, "unavoidable_leak_rate": 0.0}
@@ -55,16 +54,8 @@ def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built: Bench) ->
     assert verdicts(result)["leak_rate"].passed
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
-    before = built.files()
-    made = materialized(built.run("build_datasets", **{"demo_pipeline/force": "true"}))
-    assert {values(one)["outcome"] for one in made.values()} == {"made"}
-    assert built.files() == before
-
-
 @pytest.mark.parametrize("stage", EXPORTERS, ids=lambda stage: stage.name)
-def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path: Path, stage: Stage) -> None:
+def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path, stage):
     with bench(tmp_path) as made:
         result = made.run("build_datasets", only=(stage.name,))
         said = failures(result)[stage.name].description
@@ -73,9 +64,7 @@ def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path: Path, st
         assert made.workspace.store.outputs() == []
 
 
-def test_a_failed_check_is_shown_and_keeps_the_last_good_version(
-    built: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_check_is_shown_and_keeps_the_last_good_version(built, monkeypatch):
     strictest = [
         replace(stage, checks=(replace(stage.checks[0], run=lambda *_: [PROBLEM]),))
         for stage in DATASET_STAGES

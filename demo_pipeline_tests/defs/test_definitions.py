@@ -1,7 +1,6 @@
 """What a person finds in the UI before anything has run."""
 
 import runpy
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -49,12 +48,12 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
     return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
 
 
-def test_every_asset_exists_in_its_group(specs: dict[str, dg.AssetSpec]) -> None:
+def test_every_asset_exists_in_its_group(specs):
     assert {name: spec.group_name for name, spec in specs.items()} == GROUPS
 
 
 @pytest.mark.parametrize("name", sorted(GROUPS))
-def test_an_asset_has_a_description_and_an_owner(specs: dict[str, dg.AssetSpec], name: str) -> None:
+def test_an_asset_has_a_description_and_an_owner(specs, name):
     spec = specs[name]
     assert spec.description is not None
     assert len(spec.description) > 40
@@ -63,9 +62,7 @@ def test_an_asset_has_a_description_and_an_owner(specs: dict[str, dg.AssetSpec],
     assert spec.kinds
 
 
-def test_only_the_stages_of_a_demonstration_are_partitioned(
-    specs: dict[str, dg.AssetSpec],
-) -> None:
+def test_only_the_stages_of_a_demonstration_are_partitioned(specs):
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
     assert partitioned == {*CHAIN, SHEETS, TRIAGE}
     assert {specs[name].partitions_def for name in partitioned} == {
@@ -73,7 +70,7 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     }
 
 
-def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.AssetSpec]) -> None:
+def test_lineage_runs_from_the_recording_to_the_datasets(specs):
     parents = {
         name: {dep.asset_key.to_user_string() for dep in spec.deps} for name, spec in specs.items()
     }
@@ -93,9 +90,7 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
 
 
-def test_parquet_assets_show_their_columns_with_types_and_meaning(
-    specs: dict[str, dg.AssetSpec],
-) -> None:
+def test_parquet_assets_show_their_columns_with_types_and_meaning(specs):
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
     without = {"raw_recordings", "records"}
     assert shown == set(CHAIN) - without | {TRIAGE, "osworld_tasks", "quarantine", SCORES}
@@ -106,7 +101,7 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     assert constraints["direction"] == ["up, down, left, right; with action_type scroll"]
 
 
-def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definitions) -> None:
+def test_every_stage_and_dataset_has_a_blocking_check(definitions):
     graph = definitions.resolve_asset_graph()
     checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert all(spec.description for spec in checks.values())
@@ -116,7 +111,7 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     assert blocking == stages | datasets
 
 
-def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Definitions) -> None:
+def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions):
     steps = {
         name: set(definitions.resolve_job_def(name).graph.node_dict)
         for name in (
@@ -136,9 +131,7 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
     }
 
 
-def test_the_sensors_are_on_and_the_schedule_is_off(
-    definitions: dg.Definitions,
-) -> None:
+def test_the_sensors_are_on_and_the_schedule_is_off(definitions):
     sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
     assert set(sensors) == {
         "tasks_changed",
@@ -157,7 +150,7 @@ def test_the_sensors_are_on_and_the_schedule_is_off(
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
 
 
-def test_a_custom_sensor_can_be_added(tmp_path: Path) -> None:
+def test_a_custom_sensor_can_be_added(tmp_path):
     @dg.run_failure_sensor
     def tell(context: dg.RunFailureSensorContext) -> None:
         """A custom notification of failures."""
@@ -167,13 +160,11 @@ def test_a_custom_sensor_can_be_added(tmp_path: Path) -> None:
     assert made.resolve_sensor_def("tell").name == "tell"
 
 
-def test_definitions_validate_as_a_whole(definitions: dg.Definitions) -> None:
+def test_definitions_validate_as_a_whole(definitions):
     dg.Definitions.validate_loadable(definitions)
 
 
-def test_the_code_location_takes_its_roots_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_location_takes_its_roots_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path / "in"))
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "made"))
     defs = runpy.run_module("demo_pipeline.definitions")["defs"]

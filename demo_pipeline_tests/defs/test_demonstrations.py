@@ -25,7 +25,7 @@ def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
         yield opened
 
 
-def test_every_stage_says_what_it_made_and_what_its_checks_compared(made: Bench) -> None:
+def test_every_stage_says_what_it_made_and_what_its_checks_compared(made):
     shutil.rmtree(made.settings.store)
     result = made.process("first")
     assert result.success
@@ -45,7 +45,7 @@ def test_every_stage_says_what_it_made_and_what_its_checks_compared(made: Bench)
     assert re.match(r"no problem in \d\d+ lines, ", found["events_schema"].description or "")
 
 
-def test_what_is_up_to_date_is_not_built_and_says_so(made: Bench) -> None:
+def test_what_is_up_to_date_is_not_built_and_says_so(made):
     before = made.files()
     result = made.process("first")
     assert result.success
@@ -57,7 +57,7 @@ def test_what_is_up_to_date_is_not_built_and_says_so(made: Bench) -> None:
     assert made.files() == before
 
 
-def test_a_refused_demonstration_says_why_where_people_look(made: Bench) -> None:
+def test_a_refused_demonstration_says_why_where_people_look(made):
     (made.uploads / "first" / LOG).write_text("no json\n" * 3)
     result = made.process("first")
     assert not result.success
@@ -79,7 +79,7 @@ def test_a_refused_demonstration_says_why_where_people_look(made: Bench) -> None
     assert made.process("second").success
 
 
-def test_a_defect_of_ours_is_quarantined_without_its_message(made: Bench) -> None:
+def test_a_defect_of_ours_is_quarantined_without_its_message(made):
     def build(*_: object) -> dict[str, int]:
         raise ZeroDivisionError("typed text")
 
@@ -107,8 +107,8 @@ def _materialize(made: Bench, asset: dg.AssetsDefinition, key: str) -> dg.Execut
 
 @pytest.mark.parametrize(("failing", "success"), [(2, True), (9, False)])
 def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
-    made: Bench, monkeypatch: pytest.MonkeyPatch, failing: int, success: bool
-) -> None:
+    made, monkeypatch, failing, success
+):
     attempts = 0
     real = build_stage
 
@@ -131,7 +131,7 @@ def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
     assert list_quarantine(made.workspace.store) == []
 
 
-def test_a_key_that_is_no_id_and_a_missing_input_are_told(made: Bench) -> None:
+def test_a_key_that_is_no_id_and_a_missing_input_are_told(made):
     made.instance.add_dynamic_partitions("demonstrations", ["../up", "first"])
     [failure] = failures(made.run("process_demonstration", "../up", ["events"])).values()
     assert "is not a demonstration id" in failure.description
@@ -142,7 +142,7 @@ def test_a_key_that_is_no_id_and_a_missing_input_are_told(made: Bench) -> None:
     assert list_quarantine(made.workspace.store) == []
 
 
-def test_later_stages_of_a_quarantined_demonstration_refuse_with_its_reason(made: Bench) -> None:
+def test_later_stages_of_a_quarantined_demonstration_refuse_with_its_reason(made):
     (made.uploads / "first" / META).write_text("{")
     made.process("first")
     [failure] = failures(made.run("process_demonstration", "first", ["actions"])).values()
@@ -151,7 +151,7 @@ def test_later_stages_of_a_quarantined_demonstration_refuse_with_its_reason(made
     assert record.stage == "raw_recordings"
 
 
-def test_nothing_of_dagsters_core_is_used() -> None:
+def test_nothing_of_dagsters_core_is_used():
     package = Path(demonstrations.__file__).parents[1]
     users = [path.name for path in package.rglob("*.py") if "dagster._core" in path.read_text()]
     assert users == []

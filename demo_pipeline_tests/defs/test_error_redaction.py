@@ -7,7 +7,7 @@ import pytest
 from demo_pipeline.runs.failures import DefectError, redacted_errors
 
 
-def test_a_defect_is_named_without_its_message() -> None:
+def test_a_defect_is_named_without_its_message():
     typed = "correct-horse"
     with pytest.raises(DefectError) as caught, redacted_errors("actions", "d1"):
         raise KeyError(typed)

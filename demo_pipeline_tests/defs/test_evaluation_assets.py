@@ -11,7 +11,6 @@ import pytest
 from demo_pipeline.runs import evaluations
 from demo_pipeline.runs.evaluations import (
     Evaluation,
-    list_evaluations,
     run_evaluation,
     write_right_answers,
 )
@@ -98,7 +97,7 @@ def shown(result: Result) -> dict[str, Any]:
     return values(materialized(result)["evaluation_scores", None])
 
 
-def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None:
+def test_right_answers_have_full_scores_and_pass_the_checks(made):
     drop(made, "perfect")
     result = score(made, "perfect")
     assert result.success
@@ -118,7 +117,7 @@ def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None
     assert names == {"scores.parquet", "steps.parquet", "summary.json", "failures.jpg"}
 
 
-def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) -> None:
+def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made):
     path = drop(made, "bad", wrong=True)
     path.chmod(0o644)
     result = score(made, "bad")
@@ -139,9 +138,7 @@ def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) ->
 
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), ZeroDivisionError(TYPED)])
-def test_trouble_with_one_keeps_no_other_from_its_scores(
-    made: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_trouble_with_one_keeps_no_other_from_its_scores(made, monkeypatch, error):
     def scored(workspace: Workspace, name: str, *, force: bool) -> BuildResult:
         if name == "first":
             raise error
@@ -158,7 +155,7 @@ def test_trouble_with_one_keeps_no_other_from_its_scores(
     assert TYPED not in told
 
 
-def test_each_change_is_scored_once(made: Bench) -> None:
+def test_each_change_is_scored_once(made):
     drop(made, "first")
     names, cursor = requested(made)
     assert names == ["first"]
@@ -179,7 +176,7 @@ def test_each_change_is_scored_once(made: Bench) -> None:
     assert shown(again)["scores"]["first"] == 1.0
 
 
-def test_a_changed_dataset_is_scored_again(made: Bench) -> None:
+def test_a_changed_dataset_is_scored_again(made):
     drop(made, "first")
     _, cursor = requested(made)
     assert launched(made, "first").success
@@ -197,9 +194,7 @@ def test_a_changed_dataset_is_scored_again(made: Bench) -> None:
     assert not verdicts(result)["coverage"].passed
 
 
-def test_nothing_to_score_is_no_failure_and_one_that_cannot_be_scored_costs_no_other(
-    made: Bench,
-) -> None:
+def test_nothing_to_score_is_no_failure_and_one_that_cannot_be_scored_costs_no_other(made):
     result = launched(made)
     assert result.success
     assert shown(result)["evaluations"] == 0
@@ -213,20 +208,10 @@ def test_nothing_to_score_is_no_failure_and_one_that_cannot_be_scored_costs_no_o
     assert "good" not in said
 
 
-def test_only_folders_with_predictions_and_a_safe_name_count(made: Bench) -> None:
-    assert list_evaluations(made.workspace) == ([], {})
-    folder = Path(made.settings.store) / "evaluations"
-    (folder / "empty").mkdir(parents=True)
-    (folder / "a name").mkdir()
-    (folder / "a name" / "predictions.jsonl").write_text("")
-    assert list_evaluations(made.workspace) == ([], {})
-    assert "no new or changed predictions" in ticked(made, "new_evaluations").skipped
-
-
 @pytest.mark.parametrize("private", ["alice", "alice/predictions.jsonl", "alice/evaluation.json"])
 def test_predictions_that_may_not_be_read_keep_no_others_from_their_scores(
-    made: Bench, monkeypatch: pytest.MonkeyPatch, private: str
-) -> None:
+    made, monkeypatch, private
+):
     folder = drop(made, "alice").parent.parent
     _, cursor = requested(made)
     drop(made, "bob")
@@ -250,9 +235,7 @@ def test_predictions_that_may_not_be_read_keep_no_others_from_their_scores(
         ({"seed": -1}, "seed (a whole number from 0)"),
     ],
 )
-def test_a_wish_that_cannot_be_met_fails_with_a_plain_reason(
-    made: Bench, asked: dict[str, Any], reason: str
-) -> None:
+def test_a_wish_that_cannot_be_met_fails_with_a_plain_reason(made, asked, reason):
     drop(made, "odd", **asked)
     result = score(made, "odd")
     assert not result.success

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import dagster as dg
-import pytest
 
 from demo_pipeline.defs.maintenance import forget_partition
 from demo_pipeline.defs.partitions import PARTITIONS_NAME
@@ -29,9 +28,7 @@ def holding(home: Path, text: str) -> list[str]:
     return [str(path.relative_to(home)) for path in files if text.encode() in path.read_bytes()]
 
 
-def test_its_partition_and_its_runs_go_with_their_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_partition_and_its_runs_go_with_their_events(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.get() as instance:
         instance.add_dynamic_partitions(PARTITIONS_NAME, ["gone", "kept"])

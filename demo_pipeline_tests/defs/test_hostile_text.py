@@ -21,6 +21,7 @@ from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.bench import Bench, Result, bench
 from demo_pipeline_tests.files.test_shown_text import tokens
+from demo_pipeline_tests.sample_workspace import live_in
 from demo_pipeline_tests.uploads import upload
 
 HOSTILE = (
@@ -84,9 +85,7 @@ def shown_in(result: Result) -> tuple[list[str], list[str]]:
     return rendered, texts
 
 
-def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(
-    ran: tuple[Bench, list[Result]],
-) -> None:
+def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(ran):
     found = [shown_in(result) for result in ran[1]]
     rendered = [text for texts, _ in found for text in texts]
     assert rendered
@@ -97,7 +96,7 @@ def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(
         assert not UNSEEN.search(text), text[:500]
 
 
-def test_nothing_of_it_is_markup_in_the_cards(ran: tuple[Bench, list[Result]]) -> None:
+def test_nothing_of_it_is_markup_in_the_cards(ran):
     cards = list((ran[0].uploads.parent / "store").rglob("README.md"))
     assert len(cards) > 3
     for card in cards:
@@ -108,7 +107,7 @@ def test_nothing_of_it_is_markup_in_the_cards(ran: tuple[Bench, list[Result]]) -
             assert token.type != "image" or str(token.attrGet("src")).startswith("plots/")
 
 
-def test_the_platform_of_the_data_is_of_a_vocabulary(ran: tuple[Bench, list[Result]]) -> None:
+def test_the_platform_of_the_data_is_of_a_vocabulary(ran):
     folder = ran[0].workspace.store.open(TRAJECTORIES_STAGE.output("odd"))[0]
     rows = read_rows(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA, ("platform",))
     assert {row["platform"] for row in rows} == {""}
@@ -143,19 +142,10 @@ def own_log() -> Iterator[None]:
     ],
     ids=lambda words: " ".join(words)[:20].strip("'\x1b"),
 )
-def test_no_command_prints_a_control_sequence(
-    ran: tuple[Bench, list[Result]],
-    words: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_no_command_prints_a_control_sequence(ran, words, monkeypatch, capfd):
     made = ran[0]
-    for name in ("uploads", "store", "osworld_tasks"):
-        value = str(getattr(made.settings, name))
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", value)
-    home = made.uploads.parent / "home"
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    live_in(made.uploads.parent, monkeypatch)
+    (made.uploads.parent / "home/dagster.yaml").write_text("telemetry:\n  enabled: false\n")
     monkeypatch.chdir(made.uploads)
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", *words])
     with pytest.raises(SystemExit):

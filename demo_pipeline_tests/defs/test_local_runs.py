@@ -11,13 +11,14 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.defs.local_runs import build_datasets, close_dead_runs, process
-from demo_pipeline.defs.partitions import UNFINISHED, register_partitions
+from demo_pipeline.defs.partitions import register_partitions
 from demo_pipeline.runs.failures import TransientError
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.run_locks import dead_runs, held, lock_folder
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.defs.daemon import open_runs
 from demo_pipeline_tests.defs.pool_work import (
     begin,
     begin_long,
@@ -37,11 +38,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield opened
 
 
-def open_runs(instance: dg.DagsterInstance) -> int:
-    return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
-
-
-def test_each_demonstration_has_a_run_and_the_datasets_follow(made: Bench) -> None:
+def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
     (made.uploads / "second" / "input_log.jsonl").write_text("{torn\n")
     ids = ["first", "second"]
     register_partitions(made.instance, ids)
@@ -68,7 +65,7 @@ def test_each_demonstration_has_a_run_and_the_datasets_follow(made: Bench) -> No
     assert list(lock_folder(Path(made.instance.root_directory)).iterdir()) == []
 
 
-def test_an_interrupted_command_leaves_no_run_open(made: Bench) -> None:
+def test_an_interrupted_command_leaves_no_run_open(made):
     ids = ["first", "second"]
     register_partitions(made.instance, ids)
     running = process(made.workspace, made.instance, ids, 1, command="a command", force=True)
@@ -78,7 +75,7 @@ def test_an_interrupted_command_leaves_no_run_open(made: Bench) -> None:
     assert dead_runs(lock_folder(Path(made.instance.root_directory))) == {}
 
 
-def test_the_run_of_a_killed_command_is_closed_by_the_next(made: Bench) -> None:
+def test_the_run_of_a_killed_command_is_closed_by_the_next(made):
     register_partitions(made.instance, ["first"])
     folder = lock_folder(Path(made.instance.root_directory))
     job = made.definitions.resolve_job_def("process_demonstration")
@@ -95,7 +92,7 @@ def test_the_run_of_a_killed_command_is_closed_by_the_next(made: Bench) -> None:
     assert close_dead_runs(made.instance) == []
 
 
-def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path: Path) -> None:
+def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path):
     if (child := os.fork()) == 0:
         list(Pool[None](begin_long, (str(tmp_path),), 2, nothing_lost).process(["a", "b"]))
         os._exit(1)
@@ -107,18 +104,14 @@ def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path: Path) ->
         time.sleep(0.1)
 
 
-def test_a_database_that_cannot_be_opened_in_a_worker_is_one_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_that_cannot_be_opened_in_a_worker_is_one_sentence(tmp_path, capfd):
     pool = Pool[None](begin_without_database, (str(tmp_path),), 1, nothing_lost)
     with pytest.raises(TransientError, match="unable to open database file"):
         list(pool.process(["a"]))
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(
-    tmp_path: Path,
-) -> None:
+def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(tmp_path):
     lost: list[tuple[str, bool]] = []
     pool = Pool[int](begin, (str(tmp_path),), 2, lambda task, _, died: lost.append((task, died)))
     answers = dict(pool.process(["bad", "good", "once"]))

@@ -18,7 +18,7 @@ def rows(text: str, head: str) -> set[str]:
     return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
 
 
-def test_its_tables_have_every_sensor_and_every_maintenance_job() -> None:
+def test_its_tables_have_every_sensor_and_every_maintenance_job():
     text = PAGE.read_text(encoding="utf-8")
     sensors = {sensor.name for sensor in build_defs(Settings()).sensors or ()}
     assert rows(text, "sensor") == sensors
@@ -26,7 +26,7 @@ def test_its_tables_have_every_sensor_and_every_maintenance_job() -> None:
 
 
 @pytest.mark.parametrize("name", ["Makefile", "dagster.yaml", "deploy", "docs", "README.md"])
-def test_nothing_hides_failed_partitions(name: str) -> None:
+def test_nothing_hides_failed_partitions(name):
     """With this variable, the UI shows a failed partition as missing, without a reason."""
     path = PAGE.parents[1] / name
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
@@ -34,7 +34,7 @@ def test_nothing_hides_failed_partitions(name: str) -> None:
     assert [file for file in files if variable in file.read_bytes()] == []
 
 
-def test_the_commands_of_dagster_name_assets_that_exist() -> None:
+def test_the_commands_of_dagster_name_assets_that_exist():
     text = PAGE.read_text(encoding="utf-8")
     selections = re.findall(r"--select '([^']+)'", text)
     assert selections

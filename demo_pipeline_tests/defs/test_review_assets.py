@@ -1,7 +1,5 @@
 """What the UI shows of the decisions of people."""
 
-from pathlib import Path
-
 import dagster as dg
 
 from demo_pipeline.defs.dataset_assets import observed_reviews
@@ -10,9 +8,7 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 
-def test_dagster_counts_the_decisions_and_shows_none_of_their_text(
-    made_root: Path, tmp_path: Path
-) -> None:
+def test_dagster_counts_the_decisions_and_shows_none_of_their_text(made_root, tmp_path):
     copy_of(made_root / "store", tmp_path / "store")
     workspace = open_workspace(tmp_path)
     folder, version = workspace.store.open("trajectories/first")

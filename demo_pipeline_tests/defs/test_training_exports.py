@@ -55,7 +55,7 @@ def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     )
 
 
-def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed: Bench) -> None:
+def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed):
     result = processed.run("build_datasets")
     assert result.success
     steps = order(result)
@@ -68,11 +68,8 @@ def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed: Benc
     assert built == {"sft", "messages", "cudag"}
 
 
-@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("name", sorted(EXPORTS))
-def test_a_failed_export_is_recorded_and_holds_nothing_up(
-    processed: Bench, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_failed_export_is_recorded_and_holds_nothing_up(processed, monkeypatch, name):
     rejecting(monkeypatch, name)
     made = changed(processed)
     result = made.run("build_datasets")
@@ -85,8 +82,7 @@ def test_a_failed_export_is_recorded_and_holds_nothing_up(
     }
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Bench) -> None:
+def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed):
     made = changed(processed, exports=("sft",))
     assert made.process("first").success
     result = made.run("build_datasets")
@@ -103,15 +99,7 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Benc
     assert built_for(made.instance, Settings()) == 0
 
 
-def test_the_lineage_runs_from_the_exports_to_the_index(processed: Bench) -> None:
-    specs = {one.key.path[-1]: one for one in processed.definitions.resolve_all_asset_specs()}
-    parents = {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps}
-    assert parents == {"records", *EXPORTS}
-    parents = {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps}
-    assert parents == {"trajectory_index", "sft_samples", "messages_dataset"}
-
-
-def test_an_export_is_an_asset_only_when_the_settings_name_it(processed: Bench) -> None:
+def test_an_export_is_an_asset_only_when_the_settings_name_it(processed):
     """One that is off would fail every selection that it is in."""
     made = changed(processed, exports=("sft", "agentnetbench"))
     specs = {one.key.path[-1]: one for one in made.definitions.resolve_all_asset_specs()}
@@ -127,7 +115,7 @@ def test_an_export_is_an_asset_only_when_the_settings_name_it(processed: Bench) 
     }
 
 
-def test_the_metadata_says_how_many_bytes_each_dataset_wrote(processed: Bench) -> None:
+def test_the_metadata_says_how_many_bytes_each_dataset_wrote(processed):
     made = materialized(processed.run("build_datasets"))
     for name in EXPORTS:
         shown = values(made[name, None])

@@ -33,12 +33,12 @@ def copy(made: Bench, name: str, *files: str) -> None:
         shutil.copyfile(source / file, folder / file)
 
 
-def test_what_is_built_is_neither_requested_nor_remembered(made: Bench) -> None:
+def test_what_is_built_is_neither_requested_nor_remembered(made):
     found = look(made)
     assert (found.keys, json.loads(found.cursor or "")) == ([], {})
 
 
-def test_an_upload_in_parts_is_requested_once_it_is_whole(made: Bench) -> None:
+def test_an_upload_in_parts_is_requested_once_it_is_whole(made):
     copy(made, "third", "meta.json", "recording.mp4")
     found = look(made)
     assert (found.keys, found.cursor) == ([], "{}")
@@ -52,7 +52,7 @@ def test_an_upload_in_parts_is_requested_once_it_is_whole(made: Bench) -> None:
     assert (found.keys, found.cursor) == ([], "{}")
 
 
-def test_an_upload_that_is_not_still_waits(made: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_that_is_not_still_waits(made, monkeypatch):
     calm = made.settings.discovery.model_copy(update={"stable_seconds": 60})
     made.__dict__["settings"] = made.settings.model_copy(update={"discovery": calm})
     copy(made, "third")
@@ -66,7 +66,7 @@ def test_an_upload_that_is_not_still_waits(made: Bench, monkeypatch: pytest.Monk
     assert look(made, found).keys == []
 
 
-def test_a_changed_upload_is_requested_again_under_another_key(made: Bench) -> None:
+def test_a_changed_upload_is_requested_again_under_another_key(made):
     with (made.uploads / "first" / "input_log.jsonl").open("a") as log:
         log.write("\n")
     found = look(made)
@@ -77,7 +77,7 @@ def test_a_changed_upload_is_requested_again_under_another_key(made: Bench) -> N
     assert look(made, found).cursor == "{}"
 
 
-def test_a_refused_upload_is_asked_for_once(made: Bench) -> None:
+def test_a_refused_upload_is_asked_for_once(made):
     (made.uploads / "first" / "input_log.jsonl").write_text("{torn\n")
     found = look(made)
     assert not launched(made, found.requests[0]).success
@@ -86,9 +86,7 @@ def test_a_refused_upload_is_asked_for_once(made: Bench) -> None:
     assert (found.keys, found.cursor) == ([], "{}")
 
 
-def test_what_did_not_pass_is_requested_again_with_its_attempt_in_the_key(
-    made: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_did_not_pass_is_requested_again_with_its_attempt_in_the_key(made, monkeypatch):
     copy(made, "third")
     found = look(made)
     [first] = found.requests
@@ -100,9 +98,7 @@ def test_what_did_not_pass_is_requested_again_with_its_attempt_in_the_key(
     assert again.run_key == first.run_key.replace("#1", "#2")
 
 
-def test_a_run_that_a_person_cancelled_is_not_requested_again(
-    made: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_a_person_cancelled_is_not_requested_again(made, monkeypatch):
     copy(made, "third")
     found = look(made)
     cancel(made, found.requests[0])
@@ -112,9 +108,7 @@ def test_a_run_that_a_person_cancelled_is_not_requested_again(
     assert (found.keys, look(made, found).keys) == ([], [])
 
 
-def test_more_than_a_tick_may_request_are_one_run_of_many(
-    made: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_a_tick_may_request_are_one_run_of_many(made, monkeypatch):
     monkeypatch.setattr(upload_sensor, "MANY", 2)
     monkeypatch.setattr(upload_sensor, "runs_here", lambda _: True)
     for name in ("third", "fourth", "fifth"):
@@ -131,7 +125,7 @@ def test_more_than_a_tick_may_request_are_one_run_of_many(
     assert look(made, found).keys == []  # in work
 
 
-def test_a_folder_whose_name_is_no_id_is_refused_and_the_tick_says_so(made: Bench) -> None:
+def test_a_folder_whose_name_is_no_id_is_refused_and_the_tick_says_so(made):
     for name in ("a b", "third", "Third"):
         copy(made, name)
     found = look(made)

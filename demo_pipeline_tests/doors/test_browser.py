@@ -12,22 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from demo_pipeline.defs.partitions import PARTITION_TAG, REASON_TAG
 from demo_pipeline.files.recording_files import META_FILE, RECORDING_FILES
 from demo_pipeline.store.bucket import Bucket
-from demo_pipeline_tests.browser import chromium
+from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.doors.checkout import SERVER, Checkout, fresh_checkout
 from demo_pipeline_tests.doors.test_shell_lines import INBOX, INSTANCE, SAMPLES, small_samples
 from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 from demo_pipeline_tests.uploads import tear_meta
 
-pytestmark = pytest.mark.no_cover  # the UI runs in processes of its own
 GOOD, TORN = SAMPLES[:2]
 QUIET_SECONDS = 240.0  # without any change; Dagster looks after a backfill every 30 s
 PATIENCE = 60_000.0  # ms for something on a page of a busy machine
@@ -41,13 +39,10 @@ STATE = """{
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        # Chromium has no sandbox for root, as whom containers run.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with opened_browser() as browser:
         page = browser.new_page(viewport={"width": 1500, "height": 1000})
         page.set_default_timeout(PATIENCE)
         yield page
-        browser.close()
 
 
 @contextmanager
@@ -138,7 +133,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, seaweedfs: S3Server) -> It
 
 
 @pytest.mark.browser
-def test_an_upload_is_processed_while_the_ui_runs(watched: Watched, page: Page) -> None:
+def test_an_upload_is_processed_while_the_ui_runs(watched, page):
     address = watched.address
     seen = when(address, lambda seen: outcome(seen, GOOD) in ENDED)
     assert outcome(seen, GOOD) == "SUCCESS"
@@ -149,7 +144,7 @@ def test_an_upload_is_processed_while_the_ui_runs(watched: Watched, page: Page) 
 
 
 @pytest.mark.browser
-def test_a_quarantined_upload_is_red_and_says_why(watched: Watched, page: Page) -> None:
+def test_a_quarantined_upload_is_red_and_says_why(watched, page):
     address = watched.address
     seen = when(address, lambda seen: outcome(seen, TORN) in ENDED)
     assert outcome(seen, TORN) == "FAILURE"
@@ -164,9 +159,7 @@ def test_a_quarantined_upload_is_red_and_says_why(watched: Watched, page: Page) 
     expect(reason).to_contain_text("restore meta.json from the recorder")
 
 
-def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(
-    watched: Watched,
-) -> None:
+def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(watched):
     found = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
     assert found["process_demonstration"] == 2
     assert found["build_datasets"] == 1
@@ -187,7 +180,7 @@ def jobs(seen: dict[str, Any]) -> Counter[str]:
     return Counter(run["jobName"] for run in seen["runs"] if run["status"] in ENDED)
 
 
-def test_a_changed_upload_makes_one_run_more_and_no_secret_is_kept(watched: Watched) -> None:
+def test_a_changed_upload_makes_one_run_more_and_no_secret_is_kept(watched):
     meta = watched.inbox.read(f"{GOOD}/{META_FILE}")
     assert meta is not None
     watched.inbox.put(f"{GOOD}/{META_FILE}", meta.replace(b"Please do", b"Do"))
@@ -207,7 +200,7 @@ def test_a_changed_upload_makes_one_run_more_and_no_secret_is_kept(watched: Watc
 
 @pytest.mark.browser
 @pytest.mark.minutes  # Dagster looks after a backfill every 30 s, four times
-def test_backfills_of_everything_and_of_several_partitions(tmp_path: Path, page: Page) -> None:
+def test_backfills_of_everything_and_of_several_partitions(tmp_path, page):
     checkout = fresh_checkout(tmp_path / "checkout", small_samples(tmp_path))
     shutil.copytree(checkout.root / "data/samples", checkout.root / INBOX)
     registered = checkout.type('DAGSTER_HOME="$PWD" .venv/bin/demo-pipeline register')

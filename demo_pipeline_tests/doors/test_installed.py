@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from demo_pipeline_tests.browser import chromium
+from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.doors.checkout import Checkout, plain_environment
 from demo_pipeline_tests.doors.page_lines import ROOT
 from demo_pipeline_tests.doors.test_browser import PATIENCE
@@ -35,9 +35,7 @@ def installed(root: Path) -> Path:
 
 @pytest.mark.browser
 @pytest.mark.minutes  # pip downloads what the package needs
-def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_elsewhere(
-    tmp_path: Path,
-) -> None:
+def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_elsewhere(tmp_path):
     scripts = installed(tmp_path)
     variables = plain_environment()
     variables |= {"PATH": f"{scripts}:{variables['PATH']}", "HOME": str(tmp_path / "person")}
@@ -50,8 +48,7 @@ def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_el
     ran = project.type("demo-pipeline run")
     assert "1 done, 0 quarantined" in ran.output, ran.output
     assert "records in train" in project.type(f"demo-pipeline inspect {SAMPLE}").output
-    with project.serving("demo-pipeline ui --port $PORT") as address, sync_playwright() as made:
-        browser = made.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with project.serving("demo-pipeline ui --port $PORT") as address, opened_browser() as browser:
         page = browser.new_page(viewport={"width": 1500, "height": 1000})
         page.set_default_timeout(PATIENCE)
         page.goto(f"{address}/assets/trajectories?view=partitions")
@@ -59,7 +56,6 @@ def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_el
         expect(page.get_by_text("1 partition", exact=False).first).to_be_visible(timeout=PATIENCE)
         page.goto(f"{address}/locations/demo_pipeline.definitions/asset-groups/datasets")
         expect(page.get_by_text("sft_samples").first).to_be_visible(timeout=PATIENCE)
-        browser.close()
     dev = project.type("timeout -s INT 60 dagster dev -m demo_pipeline.definitions --port 0")
     assert f'export DAGSTER_HOME="{project.root}/dagster"' in dev.output
     expected = {"dagster", "data", "demo_pipeline.toml", "workspace.yaml"}

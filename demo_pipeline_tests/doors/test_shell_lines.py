@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.settings import Settings, project_root
-from demo_pipeline_tests.doors.checkout import (
-    SERVER,
-    Answer,
-    fresh_checkout,
-    plain_environment,
-)
+from demo_pipeline_tests.doors.checkout import SERVER, Answer, fresh_checkout, plain_environment
 from demo_pipeline_tests.doors.page_lines import PAGES, lines_of
 from demo_pipeline_tests.importers import source_forms
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
 from demo_pipeline_tests.uploads import upload
 
-pytestmark = pytest.mark.no_cover  # the lines run in processes of their own
 # A line that cannot say yes in a home of its own: no daemon runs there.
 ENDS_WITH = {".venv/bin/demo-pipeline doctor --json --expect-daemon": 1}
 # What a page takes for granted besides a store with the samples.
@@ -96,7 +90,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
 
 
 @pytest.mark.parametrize("page", [page for page, lines in SUITE.items() if lines])
-def test_every_line_of_a_page_succeeds(page: str, person: Person) -> None:
+def test_every_line_of_a_page_succeeds(page, person):
     person.begin()
     before = [f".venv/bin/demo-pipeline {line}" for line in BEFORE.get(page, ())]
     assert failures([person.checkout.type(line) for line in before]) == []
@@ -105,7 +99,7 @@ def test_every_line_of_a_page_succeeds(page: str, person: Person) -> None:
         assert failures([person.checkout.type(".venv/bin/demo-pipeline quarantine")]) == []
 
 
-def test_only_what_nobody_can_run_here_is_marked() -> None:
+def test_only_what_nobody_can_run_here_is_marked():
     """Whoever marks another line changes the number here, and says why."""
     lines = [line for page in PAGES for line in lines_of(page)]
     marked = Counter(line.reason for line in lines if line.when == "not run")

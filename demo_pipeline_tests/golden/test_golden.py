@@ -34,16 +34,16 @@ def difference(name: str, before: str, now: str) -> str:
     return "\n".join([*lines[:LONGEST_DIFF], *([f"… {rest} more lines"] if rest > 0 else [])])
 
 
-def test_every_stage_has_its_golden_outputs_and_none_is_left_over(made: dict[str, str]) -> None:
+def test_every_stage_has_its_golden_outputs_and_none_is_left_over(made):
     assert set(committed_texts()) == set(made), REMEDY
 
 
 @pytest.mark.parametrize("name", sorted(committed_texts()))
-def test_the_output_is_as_committed(name: str, made: dict[str, str]) -> None:
+def test_the_output_is_as_committed(name, made):
     before, now = committed_texts()[name], made.get(name, "")
     if now != before:
         pytest.fail(f"{difference(name, before, now)}\n\n{REMEDY}", pytrace=False)
 
 
-def test_the_golden_outputs_are_compact() -> None:
+def test_the_golden_outputs_are_compact():
     assert sum(path.stat().st_size for path in GOLDEN.rglob("*.txt")) < 830_000

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from demo_pipeline.reports.report import Written, write_report
 from demo_pipeline.review.triage import read_demonstration
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline_tests.browser import chromium
+from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
 
 WORDS = ["Ab, c!", "Please do the first task."]
@@ -22,9 +22,7 @@ def written(root: Path, dest: Path, **settings: Any) -> tuple[Written, str, dict
     return told, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
 
 
-def test_it_holds_every_step_with_a_picture_and_says_its_size(
-    made_root: Path, tmp_path: Path
-) -> None:
+def test_it_holds_every_step_with_a_picture_and_says_its_size(made_root, tmp_path):
     told, _, data = written(made_root, tmp_path / "report")
     files = [path for path in (tmp_path / "report").rglob("*") if path.is_file()]
     assert told.size == sum(path.stat().st_size for path in files)
@@ -33,7 +31,7 @@ def test_it_holds_every_step_with_a_picture_and_says_its_size(
     assert all((tmp_path / "report" / step["picture"]).is_file() for step in data["steps"])
 
 
-def test_it_says_what_raises_doubts_and_how_large_it_is(made_root: Path, tmp_path: Path) -> None:
+def test_it_says_what_raises_doubts_and_how_large_it_is(made_root, tmp_path):
     told, _, data = written(made_root, tmp_path / "report")
     queue = {
         name: read_demonstration(made_root / "store" / "triage" / name)
@@ -52,7 +50,7 @@ def test_it_says_what_raises_doubts_and_how_large_it_is(made_root: Path, tmp_pat
     assert "nothing but the pointer changed from this screenshot to the next" in page
 
 
-def test_words_of_a_recording_are_no_markup(made_root: Path, tmp_path: Path) -> None:
+def test_words_of_a_recording_are_no_markup(made_root, tmp_path):
     root = copy_of(made_root, tmp_path / "root")
     task = root / "store" / "trajectories" / "first" / "task.json"
     words = task.read_text().replace("Please do the first task.", "</script><b>bold</b>12345")
@@ -64,7 +62,7 @@ def test_words_of_a_recording_are_no_markup(made_root: Path, tmp_path: Path) -> 
     assert "<b>bold" not in text + page
 
 
-def test_typed_text_is_only_in_pictures(made_root: Path, tmp_path: Path) -> None:
+def test_typed_text_is_only_in_pictures(made_root, tmp_path):
     _, text, data = written(made_root, tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text()
     assert [step["label"] for step in data["steps"] if step["action"] == "type"] == [
@@ -74,7 +72,7 @@ def test_typed_text_is_only_in_pictures(made_root: Path, tmp_path: Path) -> None
     assert "Please do the first task." in page
 
 
-def test_without_screens_it_holds_counts_alone(made_root: Path, tmp_path: Path) -> None:
+def test_without_screens_it_holds_counts_alone(made_root, tmp_path):
     private = {"execution": {"screens_in_reports": False}}
     told, text, _ = written(made_root, tmp_path / "report", **private)
     page = (tmp_path / "report" / "index.html").read_text()
@@ -84,9 +82,7 @@ def test_without_screens_it_holds_counts_alone(made_root: Path, tmp_path: Path) 
     assert not any(words in text + page for words in (*WORDS, "Agree"))
 
 
-def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(
-    made_root: Path, tmp_path: Path
-) -> None:
+def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(made_root, tmp_path):
     root = copy_of(made_root, tmp_path / "root")
     action = root / "store" / "trajectories" / "first" / "steps" / "000" / "action.json"
     action.unlink()
@@ -96,7 +92,7 @@ def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(
     assert "first" in (tmp_path / "report" / "index.html").read_text()
 
 
-def test_a_folder_with_files_is_refused(made_root: Path, tmp_path: Path) -> None:
+def test_a_folder_with_files_is_refused(made_root, tmp_path):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(StorageError, match="not empty"):
         write_report(open_workspace(made_root), tmp_path)
@@ -104,11 +100,9 @@ def test_a_folder_with_files_is_refused(made_root: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.browser
-@pytest.mark.no_cover
-def test_it_filters_and_opens_a_step_without_a_network(made_root: Path, tmp_path: Path) -> None:
+def test_it_filters_and_opens_a_step_without_a_network(made_root, tmp_path):
     written(made_root, tmp_path / "report")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with opened_browser() as browser:
         page = browser.new_page()
         page.context.set_offline(True)
         failures: list[str] = []
@@ -116,7 +110,6 @@ def test_it_filters_and_opens_a_step_without_a_network(made_root: Path, tmp_path
         page.goto((tmp_path / "report" / "index.html").as_uri())
         walk(page)
         assert failures == []
-        browser.close()
 
 
 def walk(page: Page) -> None:

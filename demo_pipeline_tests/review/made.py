@@ -26,13 +26,13 @@ from demo_pipeline.recording.events import EVENTS_FILE, SCANS_FILE
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, SCANS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.review.triage import TRIAGE_STAGE, build_triage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.provenance import write_hidden_actions, write_provenance
 from demo_pipeline_tests.datasets.builders import ROW
+from demo_pipeline_tests.uploads import made_manifest
 
 START_MS = 1_764_765_296_000
 APPLICATIONS = ("Shop", "Letters", "Calendar", "Sheets", "Player")
@@ -317,26 +317,16 @@ def commit(workspace: Workspace, demo: MadeDemonstration, root: Path) -> None:
 
 
 def _manifest(demo: MadeDemonstration) -> RecordingManifest:
-    files = [
-        {"name": name, "size": 1, "sha256": "0" * 64}
-        for name in ("input_log.jsonl", "meta.json", "recording.mp4")
-    ]
-    meta = {
-        "id": demo.id,
-        "timestamp": datetime.fromtimestamp(START_MS / 1000, UTC).isoformat(),
-        "duration_seconds": demo.meta_s,
-        "status": "completed",
-        "reason": "done",
-        "title": demo.task,
-        "platform": "windows",
-    }
-    video = VideoProbe(
-        codec="h264", width=1920, height=1080, rotation=0, pixel_format="yuv420p", frames=100,
-        declared_frames=100, key_frames=1, time_base="1/1000", first_pts_s=0.0,
-        last_pts_s=demo.film_ms / 1000, variable_rate=False, mean_fps=10.0,
-    )  # fmt: skip
-    return RecordingManifest(
-        id=demo.id, name=demo.id, fingerprint="0" * 64, files=files, meta=meta, video=video
+    return made_manifest(
+        demo.id,
+        seconds=demo.film_ms / 1000,
+        id=demo.id,
+        timestamp=datetime.fromtimestamp(START_MS / 1000, UTC).isoformat(),
+        duration_seconds=demo.meta_s,
+        status="completed",
+        reason="done",
+        title=demo.task,
+        platform="windows",
     )
 
 

@@ -20,6 +20,7 @@ import uvicorn
 from demo_pipeline.review.material import Material
 from demo_pipeline.review.server import build_app
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline_tests.sample_workspace import variables_of
 
 TOKEN = "a-token-that-no-other-site-can-know"  # noqa: S105 - of a server that tests start
 
@@ -106,16 +107,12 @@ def start_command(root: Path, port: int, *arguments: str, wait: bool = True) -> 
         arguments: of the command.
         wait: until it has sent a queue.
     """
-    variables = {
-        **os.environ,
-        "DEMO_PIPELINE_UPLOADS": str(root / "uploads"),
-        "DEMO_PIPELINE_STORE": str(root / "store"),
-        "DEMO_PIPELINE_CACHE": str(root / "cache"),
-        "DEMO_PIPELINE_OSWORLD_TASKS": str(root / "tasks"),
-    }
     command = [sys.executable, "-m", "demo_pipeline.cli.app", "review", f"--port={port}"]
     process = subprocess.Popen(
-        [*command, *arguments], env=variables, stdout=subprocess.PIPE, text=True
+        [*command, *arguments],
+        env=os.environ | variables_of(root),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     address = process.stdout.readline().strip()

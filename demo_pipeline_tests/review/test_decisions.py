@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +59,7 @@ def undo(number: int, of: int) -> Decision:
     return decided(number, "undo", {"decision": f"{of:032x}"})
 
 
-def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_read() -> None:
+def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_read():
     made = [
         decided(1, "approve"),
         decided(2, "reject", {"reason": "unfinished"}),
@@ -75,7 +74,7 @@ def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_
     assert held.corrections.bad_steps == [2]
 
 
-def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not() -> None:
+def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not():
     made = [decided(1, "approve"), decided(2, "reject", {"reason": "other"}), undo(3, 2)]
     assert judge(made, SUBJECT).status == "approved"
     again = judge([*made, undo(4, 3)], SUBJECT)
@@ -84,7 +83,7 @@ def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not() -> None:
     assert judge([*made, undo(4, 3), undo(5, 4)], SUBJECT).status == "approved"
 
 
-def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_same() -> None:
+def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_same():
     other = replace(SUBJECT, version="v2", steps={**SUBJECT.steps, 3: "f" * 64})
     made = [
         decided(1, "approve"),
@@ -100,7 +99,7 @@ def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_sam
     assert judge([*made, undo(5, 1)], other).stale == (made[2],)
 
 
-def test_a_decision_about_steps_that_are_not_there_is_stale() -> None:
+def test_a_decision_about_steps_that_are_not_there_is_stale():
     """From another store, it was not checked against this trajectory."""
     longer = replace(SUBJECT, steps={step: f"{step:064x}" for step in range(10)})
     for kind, value in (("bad_step", {"step": 9}), ("trim", {"first": 1, "last": 4})):
@@ -108,7 +107,7 @@ def test_a_decision_about_steps_that_are_not_there_is_stale() -> None:
         assert (len(held.stale), held.corrections) == (1, NO_CORRECTIONS)
 
 
-def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says() -> None:
+def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says():
     seen = [decided(7, "approve")]
     late = next_time(seen, START - timedelta(days=3))
     assert late == "2026-01-02T00:00:07.001Z"
@@ -125,9 +124,7 @@ def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says() 
         ("applause", {}, "kind"),
     ],
 )
-def test_a_decision_that_says_nothing_usable_is_refused(
-    kind: str, value: Any, message: str
-) -> None:
+def test_a_decision_that_says_nothing_usable_is_refused(kind, value, message):
     with pytest.raises(ValidationError, match=message):
         decided(1, kind, value)
 
@@ -141,13 +138,13 @@ class TestCorrectedActions:
     def check(self, **change: Any) -> StepAction:
         return completed_action({"step_index": 1, **change}, self.recorded, self.nodes)
 
-    def test_another_target_gets_its_role_name_and_sentence_from_the_tree(self) -> None:
+    def test_another_target_gets_its_role_name_and_sentence_from_the_tree(self):
         action = self.check(target_element={"id": "node_3"})
         assert action.target_element is not None
         assert (action.target_element.role, action.target_element.name) == ("button", "Button 3")
         assert action.reasoning == 'Click the "Button 3" button.'
 
-    def test_the_reviewers_own_sentence_stays(self) -> None:
+    def test_the_reviewers_own_sentence_stays(self):
         action = self.check(target_element=None, reasoning="Open the shop.")
         assert (action.target_element, action.reasoning) == (None, "Open the shop.")
 
@@ -165,12 +162,12 @@ class TestCorrectedActions:
             ({"action_type": "double_click", "parameters": {"x": 1, "y": 1}}, "keeps the step"),
         ],
     )
-    def test_what_no_step_could_be_is_refused(self, change: Any, message: str) -> None:
+    def test_what_no_step_could_be_is_refused(self, change, message):
         with pytest.raises(DecisionError, match=message):
             self.check(**change)
 
 
-def test_records_get_corrected_words_steps_and_outcome(tmp_path: Path) -> None:
+def test_records_get_corrected_words_steps_and_outcome(tmp_path):
     made = make_trajectory(tmp_path, actions=(CLICK,) * 4, success=False)
     trajectory = read_trajectory(made.path)
     action = json.loads((made.path / "steps/002/action.json").read_text())

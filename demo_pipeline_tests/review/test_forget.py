@@ -26,7 +26,7 @@ from demo_pipeline.store.versions import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.named_stages import SFT_STAGE
-from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
+from demo_pipeline_tests.sample_workspace import live_in, open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, type_text
@@ -49,7 +49,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("forgetting")
     record(root / "uploads", GONE, CANARIES[0], CANARIES[1], 3)
     record(root / "uploads", KEPT, "Amsel", "Drossel", 4)
-    workspace = open_workspace(root, cache=str(root / "cache"))
+    workspace = open_workspace(root)
     datasets = [stage for stage in DATASET_STAGES if is_built(stage, workspace.settings)]
     for name in (GONE, KEPT):  # the old version of each has the one demonstration alone
         run_all_stages(workspace, name)
@@ -93,14 +93,9 @@ def pictures_of(workspace: Workspace, name: str) -> set[str]:
     return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.png")}
 
 
-def test_it_is_refused_while_it_is_being_built(
-    built: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_refused_while_it_is_being_built(built, monkeypatch):
     workspace = open_workspace(built)
-    for name, place in {"UPLOADS": "uploads", "STORE": "store"}.items():
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
-    monkeypatch.setenv("DAGSTER_HOME", str(built / "home"))
-    (built / "home").mkdir(exist_ok=True)
+    live_in(built, monkeypatch)
     with workspace.store.stage(f"ui_trees/{GONE}"):
         refused = CliRunner().invoke(app, ["forget", GONE, "--yes", "--delete-upload"])
     assert refused.exit_code == 2
@@ -109,22 +104,15 @@ def test_it_is_refused_while_it_is_being_built(
     assert f"trajectories/{GONE}" in workspace.store.outputs()
 
 
-def test_nothing_of_it_is_left_and_the_others_stay(
-    built: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = open_workspace(built, cache=str(built / "cache"))
+def test_nothing_of_it_is_left_and_the_others_stay(built, monkeypatch):
+    workspace = open_workspace(built)
     # Both begin on the same empty screen.
     pictures = pictures_of(workspace, GONE) - pictures_of(workspace, KEPT)
     assert len(pictures) >= 3
     assert traces(built, pictures)
     kept = workspace.store.open(f"trajectories/{KEPT}")[1]
     before = kept.id
-    variables = {"UPLOADS": "uploads", "STORE": "store", "CACHE": "cache", "OSWORLD_TASKS": "tasks"}
-    for name, place in variables.items():
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
-    home = built / "home"
-    home.mkdir(exist_ok=True)
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    live_in(built, monkeypatch)
     refused = CliRunner().invoke(app, ["forget", GONE, "--yes"])
     assert refused.exit_code == 2
     assert "--delete-upload" in refused.output
@@ -149,7 +137,7 @@ def commit(store: Any, output: str, stage: str, text: str, inputs: dict[str, str
         store.commit(staging, Recipe(stage, "1", "", inputs), {})
 
 
-def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(either: Any) -> None:
+def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(either):
     for number in range(2):
         commit(either, f"trajectories/{GONE}", "trajectories", f"{number}", {})
         commit(either, "sft_samples", "sft_samples", f"{number}", {GONE: str(number)})
@@ -165,15 +153,10 @@ def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(ei
     assert either.list_documents("reviews") == [f"reviews/{KEPT}/{'a' * 32}.json"]
 
 
-def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(
-    moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(moto_url, tmp_path, monkeypatch):
     (tmp_path / "uploads").mkdir()
-    places = {"uploads": str(tmp_path / "uploads"), "cache": str(tmp_path / "cache")}
-    for name, place in {**places, "store": moto_url}.items():
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", place)
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    live_in(tmp_path, monkeypatch)
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", moto_url)
     workspace = Workspace.open(Settings())
     typed = [CLICK, ("type", {"text": CANARIES[1]})]
     gone = make_trajectory(tmp_path / "made", GONE, typed, instruction=CANARIES[0], shade=100)
@@ -207,7 +190,7 @@ def downloaded(url: str, folder: Path) -> Path:
     return folder
 
 
-def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path: Path) -> None:
+def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path):
     store = Store(tmp_path)
     commit(store, "sft_samples", "sft_samples", "1", {KEPT: "x"})
     [manifest] = (tmp_path / ".versions/sft_samples").glob("*/manifest.json")
@@ -215,7 +198,7 @@ def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path: Path) -> Non
     assert forget_demonstration(store, GONE, NAMES)[1] == ["sft_samples"]
 
 
-def test_a_link_in_the_uploads_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_in_the_uploads_is_removed_and_not_what_it_leads_to(tmp_path):
     workspace = open_workspace(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/file").write_text("x")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import import_lines
@@ -19,23 +19,20 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings
-from demo_pipeline_tests.browser import chromium
+from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
-from demo_pipeline_tests.review.serving import kill, served, start_command
+from demo_pipeline_tests.review.serving import Served, kill, served, start_command
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
-pytestmark = [pytest.mark.no_cover, pytest.mark.browser]
+pytestmark = pytest.mark.browser
 PATIENCE = 20_000.0  # ms on a busy machine
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Chromium has no sandbox for root, as whom containers run.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with opened_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -68,6 +65,11 @@ def shown(page: Page, step: str) -> None:
     expect(page.locator(f'#canvas[data-shown="{step}"]')).to_be_attached(timeout=PATIENCE)
 
 
+def show(page: Page, running: Served, step: str) -> None:
+    page.goto(f"{running.url}#{step}")
+    shown(page, step)
+
+
 def press(page: Page, *keys: str) -> None:
     for key in keys:
         page.keyboard.press(key)
@@ -77,7 +79,7 @@ def saved(page: Page) -> None:
     expect(page.locator("#saving")).to_have_text("All saved", timeout=PATIENCE)
 
 
-def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: Page) -> None:
+def test_a_demonstration_is_judged_and_corrected_by_keyboard(root, page):
     workspace = open_workspace(root)
     with served(workspace) as running:
         page.goto(f"{running.url}#first")
@@ -130,11 +132,10 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: P
         assert held(workspace).status == "open"
 
 
-def test_parameters_notes_and_rejection_with_a_reason(root: Path, page: Page) -> None:
+def test_parameters_notes_and_rejection_with_a_reason(root, page):
     workspace = open_workspace(root)
     with served(workspace) as running:
-        page.goto(f"{running.url}#first/0")
-        shown(page, "first/0")
+        show(page, running, "first/0")
         press(page, "e", "Control+A")
         page.keyboard.type("400")
         press(page, "Enter")
@@ -159,12 +160,11 @@ def test_parameters_notes_and_rejection_with_a_reason(root: Path, page: Page) ->
 
 @pytest.mark.parametrize("size", [(1440, 900), (1024, 700)])
 def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_closely(
-    root: Path, browser: Browser, size: tuple[int, int]
-) -> None:
+    root, browser, size
+):
     page = browser.new_page(viewport={"width": size[0], "height": size[1]})
     with served(open_workspace(root)) as running:
-        page.goto(f"{running.url}#first/0")
-        shown(page, "first/0")
+        show(page, running, "first/0")
         press(page, "b")
         saved(page)
         for place in ("#canvas", "#in-force button", "#steps li.chosen", "#verdict-buttons"):
@@ -196,9 +196,7 @@ def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_clo
     page.close()
 
 
-def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(
-    root: Path, page: Page
-) -> None:
+def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(root, page):
     workspace = open_workspace(root)
 
     def covered() -> bool:
@@ -216,8 +214,7 @@ def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(
         page.mouse.click(box["x"] + x * box["width"] / 1920, box["y"] + y * box["height"] / 1080)
 
     with served(workspace) as running:
-        page.goto(f"{running.url}#first/0")
-        shown(page, "first/0")
+        show(page, running, "first/0")
         press(page, "m")
         click(300, 200)
         click(900, 500)
@@ -233,7 +230,7 @@ def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(
         assert not covered()
 
 
-def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:
+def test_a_draft_survives_a_reload(root, page):
     with served(open_workspace(root)) as running:
         page.goto(f"{running.url}#second")
         shown(page, "second/0")
@@ -244,11 +241,10 @@ def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:
         assert "And more" in page.locator("#words").input_value()
 
 
-def test_the_film_shows_the_frame_of_the_step(root: Path, page: Page) -> None:
+def test_the_film_shows_the_frame_of_the_step(root, page):
     workspace = open_workspace(root)
     with served(workspace) as running:
-        page.goto(f"{running.url}#first/1")
-        shown(page, "first/1")
+        show(page, running, "first/1")
         wanted = page.evaluate("() => current().pts")
         press(page, "f")
         film = page.locator("#canvas")
@@ -263,11 +259,10 @@ def test_the_film_shows_the_frame_of_the_step(root: Path, page: Page) -> None:
         shown(page, "first/1")
 
 
-def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root: Path, page: Page) -> None:
+def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root, page):
     port = 9573
     running = start_command(root, port, "--author", "ann")
-    page.goto(f"{running.url}#first/0")
-    shown(page, "first/0")
+    show(page, running, "first/0")
     press(page, "b")
     saved(page)
     kill(running)
@@ -285,17 +280,14 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root: Path, 
     assert judgement.status == "approved"
 
 
-def test_two_browsers_and_a_rebuild_at_once_lose_nothing(
-    tmp_path: Path, browser: Browser, page: Page
-) -> None:
+def test_two_browsers_and_a_rebuild_at_once_lose_nothing(tmp_path, browser, page):
     workspace = open_workspace(tmp_path)
     made = make_trajectory(tmp_path, actions=(CLICK,) * 3)
     commit_trajectory(workspace, made)
     with served(workspace) as running:
         other = browser.new_page()
         for one in (page, other):
-            one.goto(f"{running.url}#demo/0")
-            shown(one, "demo/0")
+            show(one, running, "demo/0")
         press(page, "a")
         press(other, "b")
         for one in (page, other):
@@ -315,12 +307,11 @@ def test_two_browsers_and_a_rebuild_at_once_lose_nothing(
     assert len(judgement.applied) == 4
 
 
-def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Page) -> None:
+def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path, page):
     workspace = open_workspace(tmp_path)
     commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2))
     with served(workspace) as running:
-        page.goto(f"{running.url}#demo/0")
-        shown(page, "demo/0")
+        show(page, running, "demo/0")
     commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2, shade=7))
     press(page, "a")
     with served(workspace, port=running.port):  # it does not know the version that was shown
@@ -332,7 +323,7 @@ def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Pag
     assert held(workspace, "demo").status == "approved"
 
 
-def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
+def test_hostile_text_stays_text(tmp_path, page):
     script = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     workspace = open_workspace(tmp_path)
     typed = ("type", {"text": script})
@@ -353,8 +344,7 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
 
     page.on("dialog", dismiss)
     with served(workspace, author=script) as running:
-        page.goto(f"{running.url}#{name}/0")
-        shown(page, f"{name}/0")
+        show(page, running, f"{name}/0")
         expect(page.locator("#instruction")).to_have_text(script)
         press(page, "j")
         shown(page, f"{name}/1")
@@ -372,7 +362,7 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
     assert dialogs == []
 
 
-def test_another_sites_page_reads_and_writes_nothing(root: Path, browser: Browser) -> None:
+def test_another_sites_page_reads_and_writes_nothing(root, browser):
     workspace = open_workspace(root)
     with served(workspace) as running, served(open_workspace(root)) as other:
         page = browser.new_page()
@@ -388,7 +378,7 @@ def test_another_sites_page_reads_and_writes_nothing(root: Path, browser: Browse
     assert workspace.store.list_documents("reviews") == []
 
 
-def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, page: Page) -> None:
+def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root, page):
     workspace = open_workspace(root)
     line = {"demonstration": "first", "step": 0, "kind": "thought", "value": "A model's <b>words"}
     line |= {"source": "model", "author": "m-1"}

@@ -9,7 +9,7 @@ from demo_pipeline.cli.app import app
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
-from demo_pipeline_tests.sample_workspace import open_workspace
+from demo_pipeline_tests.sample_workspace import live_in, open_workspace
 
 SECRET = "hunter2 hunter2"  # noqa: S105 - a canary
 
@@ -17,8 +17,7 @@ SECRET = "hunter2 hunter2"  # noqa: S105 - a canary
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with a corrected text, a verdict taken back, and a stale mark."""
-    for name in ("uploads", "store", "cache"):
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
+    live_in(tmp_path, monkeypatch)
     workspace = open_workspace(tmp_path)
     actions = (("type", {"text": "x"}), CLICK, CLICK)
     made = make_trajectory(tmp_path, actions=actions)
@@ -41,7 +40,7 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_the_list_says_what_holds_without_what_was_typed(root: Path) -> None:
+def test_the_list_says_what_holds_without_what_was_typed(root):
     told = run("list")
     assert SECRET not in told
     assert "ann: action step 0 [holds]" in told
@@ -53,9 +52,7 @@ def test_the_list_says_what_holds_without_what_was_typed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_an_export_goes_to_a_private_file_and_comes_back(
-    root: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_goes_to_a_private_file_and_comes_back(root, suffix, monkeypatch):
     file = root / f"out{suffix}"
     assert ": 4" in run("export", str(file))
     assert file.stat().st_mode & 0o077 == 0

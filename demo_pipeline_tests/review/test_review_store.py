@@ -33,16 +33,7 @@ def make(store: Store, judged: Any, kind: str, value: Any = None, who: str = "an
     return Reviews(store).make(judged[2], judged[1], who, kind, value or {})
 
 
-def test_what_is_written_is_read(judged: Any) -> None:
-    store = judged[0]
-    made = make(store, judged, "bad_step", {"step": 2})
-    reviews = Reviews(store)
-    reviews.refresh()
-    assert reviews.all() == [made]
-    assert list(made.judged) == ["2"]
-
-
-def test_many_reviewers_at_once_lose_and_double_nothing(judged: Any) -> None:
+def test_many_reviewers_at_once_lose_and_double_nothing(judged):
     store = judged[0]
 
     def work(who: int) -> list[str]:
@@ -58,7 +49,7 @@ def test_many_reviewers_at_once_lose_and_double_nothing(judged: Any) -> None:
     assert len({one.value.text for one in reviews.all()}) == 40  # type: ignore[attr-defined]
 
 
-def test_the_same_id_twice_is_one_decision(judged: Any) -> None:
+def test_the_same_id_twice_is_one_decision(judged):
     store, folder, subject = judged
     send = (subject, folder, "ann", "bad_step", {"step": 1}, "a" * 32)
     first = Reviews(store).make(*send)
@@ -66,7 +57,7 @@ def test_the_same_id_twice_is_one_decision(judged: Any) -> None:
     assert len(store.list_documents("reviews")) == 1
 
 
-def test_a_document_is_never_replaced(either: Any) -> None:
+def test_a_document_is_never_replaced(either):
     assert either.add_document("reviews/demo/a.json", b"1")
     assert not either.add_document("reviews/demo/a.json", b"2")
     assert either.get_document("reviews/demo/a.json") == b"1"
@@ -84,15 +75,13 @@ def test_a_document_is_never_replaced(either: Any) -> None:
         ("action", {"action": {"step_index": 0, "target_element": {"id": "node_7"}}}, "role"),
     ],
 )
-def test_what_the_trajectory_does_not_have_cannot_be_decided(
-    judged: Any, kind: str, value: Any, message: str
-) -> None:
+def test_what_the_trajectory_does_not_have_cannot_be_decided(judged, kind, value, message):
     with pytest.raises(DecisionError, match=message):
         make(judged[0], judged, kind, value)
     assert judged[0].list_documents("reviews") == []
 
 
-def test_a_damaged_document_counts_for_nothing_and_is_named(judged: Any) -> None:
+def test_a_damaged_document_counts_for_nothing_and_is_named(judged):
     store = judged[0]
     made = make(store, judged, "approve")
     store.put_document("reviews/demo/torn.json", b'{"id": ')
@@ -104,9 +93,7 @@ def test_a_damaged_document_counts_for_nothing_and_is_named(judged: Any) -> None
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_an_export_is_imported_without_loss_and_twice_changes_nothing(
-    judged: Any, tmp_path: Path, suffix: str
-) -> None:
+def test_an_export_is_imported_without_loss_and_twice_changes_nothing(judged, tmp_path, suffix):
     store = judged[0]
     made = [
         make(store, judged, "instruction", {"text": 'Say "hi", twice;\nthen = stop'}),
@@ -125,40 +112,7 @@ def test_an_export_is_imported_without_loss_and_twice_changes_nothing(
     assert reviews.all() == made
 
 
-def test_further_columns_of_a_table_and_members_of_a_decision_stop_no_exchange(
-    judged: Any, tmp_path: Path
-) -> None:
-    made = make(judged[0], judged, "note", {"text": "hi"})
-    newer = Decision.model_validate(made.model_dump() | {"seen_on": "a later version"})
-    header, row = exchanged([newer], ".csv").splitlines()
-    file = tmp_path / "decisions.csv"
-    file.write_text(f"{header},comment\n{row},mine,and more\n")
-    assert read_exchange(file) == ([made], [])
-
-
-def test_what_is_asked_of_one_demonstration_does_not_look_at_all_others(
-    judged: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, made = judged[0], make(judged[0], judged, "approve")
-    looked: list[Decision] = []
-    for number in range(20):
-        Reviews(store).add(made.model_copy(update={"demonstration": f"d{number}"}))
-    reviews = Reviews(store)
-    reviews.refresh()
-    assert len(reviews.all()) == 21
-
-    def order(one: Decision) -> str:
-        looked.append(one)
-        return one.id
-
-    monkeypatch.setattr(Decision, "order", property(order))
-    assert [len(reviews.of(f"d{number}")) for number in range(20)] == [1] * 20
-    assert len(looked) == 20
-
-
-def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(
-    judged: Any, tmp_path: Path
-) -> None:
+def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(judged, tmp_path):
     store = judged[0]
     good = make(store, judged, "approve")
     wrong = good.model_copy(update={"id": "c" * 32, "demonstration": "../x"})

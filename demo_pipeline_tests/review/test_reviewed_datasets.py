@@ -45,9 +45,7 @@ def three(tmp_path: Path) -> list[DatasetTrajectory]:
         ({"exclude": ("a", "unknown")}, "c", {"excluded": 1, "rejected": 1}),
     ],
 )
-def test_review_and_exclusion_decide_and_are_counted(
-    tmp_path: Path, settings: Any, chosen: str, left_out: dict[str, int]
-) -> None:
+def test_review_and_exclusion_decide_and_are_counted(tmp_path, settings, chosen, left_out):
     found = select(three(tmp_path), DatasetSettings(**settings))
     assert [one.source.id for one in found.chosen] == list(chosen)
     assert {reason: n for reason, n in found.excluded.items() if n} == left_out
@@ -67,7 +65,7 @@ def labels(
     return steps, whole, {name: n for name, n in summary.excluded_trajectories.items() if n}
 
 
-def test_bad_steps_are_false_labels(tmp_path: Path) -> None:
+def test_bad_steps_are_false_labels(tmp_path):
     done, failed = (
         corrected(
             make_trajectory(tmp_path, name, [CLICK] * 4, success=name == "done", shade=shade),
@@ -91,8 +89,8 @@ def test_bad_steps_are_false_labels(tmp_path: Path) -> None:
     ],
 )
 def test_a_rejected_demonstration_gives_what_its_review_says_and_nothing_else(
-    tmp_path: Path, reason: str, steps: Any, whole: Any
-) -> None:
+    tmp_path, reason, steps, whole
+):
     made = make_trajectory(tmp_path, "demo", [CLICK] * 3)
     rejected = replace(made, review="rejected", rejected_for=reason)
     marked = replace(corrected(made, tmp_path, bad_steps=[1]), review="rejected")
@@ -105,13 +103,13 @@ def test_a_rejected_demonstration_gives_what_its_review_says_and_nothing_else(
     assert plan_export([rejected], DatasetSettings()).selection.chosen == ()
 
 
-def test_with_approval_required_only_reviewed_ones_give_labels(tmp_path: Path) -> None:
+def test_with_approval_required_only_reviewed_ones_give_labels(tmp_path):
     _, whole, left_out = labels(tmp_path, three(tmp_path), require_review="approved")
     assert whole == {"a": [True], "b": [False]}
     assert left_out == {"not_approved": 1}
 
 
-def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path: Path) -> None:
+def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path):
     done = corrected(make_trajectory(tmp_path, "done"), tmp_path, success=False)
     failed = corrected(make_trajectory(tmp_path, "failed", success=False), tmp_path, success=True)
     found = select([done, failed], DatasetSettings())
@@ -119,7 +117,7 @@ def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path: Path) -> No
     assert found.excluded["failed"] == 1
 
 
-def test_who_is_given_the_words_of_another_task_is_in_its_split(tmp_path: Path) -> None:
+def test_who_is_given_the_words_of_another_task_is_in_its_split(tmp_path):
     """And no other task moves, whatever is corrected."""
     made = [make_trajectory(tmp_path, f"d{n}", instruction=f"Task {n}") for n in range(30)]
     before = plan_splits(made, DatasetSettings())[1].splits

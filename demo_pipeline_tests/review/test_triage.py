@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo_pipeline.actions.action_tables import (
-    ACTIONS_FILE,
-    CONTINUED,
-    read_actions,
-    write_actions,
-)
-from demo_pipeline.datasets.splits import assign_splits, connected_groups
+from demo_pipeline.actions.action_tables import ACTIONS_FILE, CONTINUED, read_actions, write_actions
 from demo_pipeline.files.parquet import read_rows, schema_problems
 from demo_pipeline.observation.frames.picture_files import read_picture
 from demo_pipeline.review import triage
@@ -27,7 +21,6 @@ from demo_pipeline.review.triage import (
     read_demonstration,
     read_steps,
 )
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.review.made import (
     FAULTS,
     clean,
@@ -66,11 +59,8 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_pictures")
-@pytest.mark.no_cover
 @pytest.mark.parametrize("each", [2, pytest.param(4, marks=pytest.mark.minutes)])
-def test_faults_of_ten_kinds_come_before_the_clean_demonstrations(
-    tmp_path: Path, each: int
-) -> None:
+def test_faults_of_ten_kinds_come_before_the_clean_demonstrations(tmp_path, each):
     rows: list[dict[str, Any]] = []
     names, faulty = list(FAULTS), {}
     for number in range(50 * each):
@@ -93,9 +83,7 @@ def test_faults_of_ten_kinds_come_before_the_clean_demonstrations(
         assert found, (kind, row)
 
 
-def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
-    made_root: Path,
-) -> None:
+def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(made_root):
     workspace = open_workspace(made_root)
     for name in DEMOS:
         folder, version = workspace.store.open(f"triage/{name}")
@@ -111,15 +99,7 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
         assert row["doubt"] == pytest.approx(doubt(counts, whole))
 
 
-def test_every_signal_says_what_it_is_in_its_column() -> None:
-    for signal in STEP_SIGNALS:
-        told = TRIAGE_STEPS_SCHEMA.field(signal.name).metadata[b"description"].decode()
-        assert told == f"{signal.definition} ({signal.points:g} points)"
-    for signal in DEMONSTRATION_SIGNALS:
-        assert signal.name in TRIAGE_SCHEMA.names
-
-
-def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None:
+def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path):
     demo = clean(3)
     inputs = triage_inputs(*write_outputs(demo, tmp_path))
     (inputs.folders["trajectories"] / "steps/001/screenshot.png").write_bytes(b"\x89PNG\r\n")
@@ -131,7 +111,7 @@ def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None
     )
 
 
-def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path: Path) -> None:
+def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path):
     demo = clean(6)
     place = next(n for n, step in enumerate(demo.steps) if step.kind == "type")
     demo.steps = demo.steps[: place + 1]
@@ -165,7 +145,7 @@ def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
     return found
 
 
-def test_a_torn_picture_is_half_of_each_neighbour(tmp_path: Path) -> None:
+def test_a_torn_picture_is_half_of_each_neighbour(tmp_path):
     old, half, upside, new = pictures(tmp_path, (50, 90), (50, 200), (150, 90), (150, 200))
     assert torn(old, half, new)
     assert torn(old, upside, new)
@@ -182,30 +162,19 @@ class TestNearDuplicates:
         shown = {"picture_hashes": [f"{number:016x}" for number in hashes]}
         return {"trajectory_id": name, "task_group": task, "action_types": ["click", kind], **shown}
 
-    def test_those_near_each_other_are_one_group_through_any_member(self) -> None:
+    def test_those_near_each_other_are_one_group_through_any_member(self):
         step = 0b111
         chain = [self.one(name, (step << (3 * n), 0)) for n, name in enumerate("abc")]
         assert groups(chain) == [frozenset("abc")]
 
-    def test_another_task_other_actions_or_other_screens_are_others(self) -> None:
+    def test_another_task_other_actions_or_other_screens_are_others(self):
         far = (2**64 - 1, 2)
         assert groups([self.one("a"), self.one("b", task="u")]) == []
         assert groups([self.one("a"), self.one("b", kind="click")]) == []
         assert groups([self.one("a"), self.one("b", far)]) == []
 
-    def test_they_are_never_in_two_splits(self) -> None:
-        """They are of one task, and its hash decides."""
-        shown = [
-            self.one(f"{task}{n}", task=f"task {task}") for task in range(30) for n in range(3)
-        ]
-        tasks = connected_groups({one["trajectory_id"]: [one["task_group"]] for one in shown})
-        splits = assign_splits(tasks, DatasetSettings()).splits
-        assert len(set(splits.values())) == 3
-        assert len(groups(shown)) == 30
-        assert all(len({splits[name] for name in group}) == 1 for group in groups(shown))
-
     @pytest.mark.usefixtures("quick_pictures")
-    def test_a_copy_of_a_demonstration_is_found(self, tmp_path: Path) -> None:
+    def test_a_copy_of_a_demonstration_is_found(self, tmp_path):
         rows = []
         for number, name in ((4, "one"), (4, "two"), (5, "three")):
             demo = clean(number)

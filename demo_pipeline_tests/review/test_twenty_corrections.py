@@ -5,7 +5,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
@@ -130,9 +129,7 @@ def expected(before: Any, name: str, actions: Mapping[int, Any], first: int) -> 
     return made | ({"first_step": first} if first else {})
 
 
-def test_twenty_corrections_and_a_rebuild_change_these_and_nothing_else(
-    real_root: Path, tmp_path: Path
-) -> None:
+def test_twenty_corrections_and_a_rebuild_change_these_and_nothing_else(real_root, tmp_path):
     shutil.copytree(real_root, tmp_path, symlinks=True, dirs_exist_ok=True)
     exports: Any = get_args(ExportName)
     workspace = open_workspace(tmp_path, datasets=DatasetSettings(exports=exports))

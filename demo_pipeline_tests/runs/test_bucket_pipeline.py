@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,41 +14,21 @@ from demo_pipeline.runs.failures import UploadChangedError
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stage_runs import build_stage, is_up_to_date
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
-from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
 from demo_pipeline.store.uploads import Uploads
-from demo_pipeline_tests.sample_workspace import copy_of, run_all_stages
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.store.making_outputs import Counting
 
 FIRST = STAGES[0]
-
-
-class _Uploads(Counting):
-    """A bucket in which another process replaces an object just before its download."""
-
-    swapped = ""
-
-    def fetch(self, key: str, etag: str, dest: Path) -> None:
-        if key == self.swapped:
-            self.put(key, b"foreign bytes")
-        super().fetch(key, etag, dest)
 
 
 class Place:
     """A local store over uploads on S3; downloads are counted."""
 
     def __init__(self, url: str, root: Path, uploads: Path) -> None:
-        self.bucket = _Uploads(url, root / "cache")
+        self.bucket = Counting(url, root / "cache")
         self.upload(uploads / "first")
-        settings = Settings(
-            uploads=url,
-            store=str(root / "store"),
-            osworld_tasks=str(root / "tasks"),
-            cache=str(root / "cache"),
-        )
-        opened = Workspace.open(settings)
-        bucket = Uploads(self.bucket, Path(settings.cache))
-        self.pipeline = Workspace(settings, bucket, opened.store, opened.tasks)
+        opened = open_workspace(root, uploads=url)
+        self.pipeline = replace(opened, uploads=Uploads(self.bucket, root / "cache"))
 
     def upload(self, folder: Path) -> None:
         for file in RECORDING_FILES:
@@ -74,7 +55,7 @@ def change_task(place: Place, content: str) -> None:
     place.bucket.put("first/meta.json", json.dumps(meta).encode())
 
 
-def test_nothing_is_downloaded_when_nothing_changed(place: Place) -> None:
+def test_nothing_is_downloaded_when_nothing_changed(place):
     place.redone()
     place.fetched()
     assert is_up_to_date(place.pipeline, "first")
@@ -89,7 +70,7 @@ def test_nothing_is_downloaded_when_nothing_changed(place: Place) -> None:
     assert place.fetched() == 0
 
 
-def test_a_changed_upload_is_detected_without_a_download_and_processed_again(place: Place) -> None:
+def test_a_changed_upload_is_detected_without_a_download_and_processed_again(place):
     place.redone()
     change_task(place, "Please do something else.")
     place.fetched()
@@ -103,7 +84,7 @@ def test_a_changed_upload_is_detected_without_a_download_and_processed_again(pla
     assert task["instruction"] == "Please do something else."
 
 
-def test_a_missing_or_incomplete_upload_is_reported(place: Place) -> None:
+def test_a_missing_or_incomplete_upload_is_reported(place):
     place.bucket.delete("first/recording.mp4")
     with pytest.raises(DemonstrationError, match=r"recording\.mp4: is missing"):
         build_stage(place.pipeline, FIRST, "first")
@@ -117,8 +98,8 @@ def test_a_missing_or_incomplete_upload_is_reported(place: Place) -> None:
 
 
 def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_quarantine(
-    moto_url: str, tmp_path: Path, made_root: Path
-) -> None:
+    moto_url, tmp_path, made_root
+):
     """The second of the three files is swapped; the next run takes the new upload."""
     place = Place(moto_url, tmp_path, made_root / "uploads")
     place.bucket.swapped = "first/meta.json"
@@ -131,9 +112,7 @@ def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_qua
     assert place.redone()[0] == "raw_recordings"
 
 
-def test_files_are_copied_where_hard_links_are_impossible(
-    place: Place, made_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_copied_where_hard_links_are_impossible(place, made_root, monkeypatch):
     def refused(*_: object) -> None:
         raise OSError(errno.EXDEV, "another file system")
 
@@ -146,8 +125,8 @@ def test_files_are_copied_where_hard_links_are_impossible(
 
 
 def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(
-    place: Place, made_root: Path, tmp_path: Path
-) -> None:
+    place, made_root, tmp_path
+):
     """Its raw_recordings kept no files."""
     copy_of(made_root / "store", tmp_path / "store")
     assert not is_up_to_date(place.pipeline, "first")

@@ -32,7 +32,7 @@ def published(root: Path) -> list[str]:
 FIRST, SECOND = "20250101_000000", "20250202_000000"
 
 
-def test_a_new_directory_replaces_the_older_one_of_its_prefix_and_user(root: Path) -> None:
+def test_a_new_directory_replaces_the_older_one_of_its_prefix_and_user(root):
     build(root, FIRST)
     build(root, FIRST, name_prefix="other")
     build(root, FIRST, user="mike")
@@ -49,13 +49,13 @@ def test_a_new_directory_replaces_the_older_one_of_its_prefix_and_user(root: Pat
     ]
 
 
-def test_older_directories_stay_when_the_setting_says_so(root: Path) -> None:
+def test_older_directories_stay_when_the_setting_says_so(root):
     build(root, FIRST)
     build(root, SECOND, keep_previous=True)
     assert published(root) == [f"demonstrations--demo-pipeline--{time}" for time in (FIRST, SECOND)]
 
 
-def test_an_older_directory_left_by_a_killed_build_goes_with_the_next_run(root: Path) -> None:
+def test_an_older_directory_left_by_a_killed_build_goes_with_the_next_run(root):
     build(root, FIRST)
     build(root, SECOND, keep_previous=True)
     assert build(root, SECOND).status in {"made", "unchanged"}
@@ -63,7 +63,7 @@ def test_an_older_directory_left_by_a_killed_build_goes_with_the_next_run(root: 
 
 
 @pytest.mark.parametrize("time", [FIRST, SECOND])
-def test_other_settings_need_another_prefix_and_replace_nothing(root: Path, time: str) -> None:
+def test_other_settings_need_another_prefix_and_replace_nothing(root, time):
     before = build(root, FIRST).version
     refused = build(root, time, seed=7, cudag_scroll_unit="notches")
     assert refused.status == "rejected"
@@ -79,20 +79,20 @@ def test_other_settings_need_another_prefix_and_replace_nothing(root: Path, time
     assert build(root, time, seed=7, name_prefix="second").status == "made"
 
 
-def test_another_style_of_prompts_is_built_beside(root: Path) -> None:
+def test_another_style_of_prompts_is_built_beside(root):
     build(root, FIRST)
     assert build(root, FIRST, prompt_style="instruction").status == "made"
     names = [f"demonstrations{style}--demo-pipeline--{FIRST}" for style in ("", "-instruction")]
     assert published(root) == names
 
 
-def test_settings_that_change_no_record_need_no_other_prefix(root: Path) -> None:
+def test_settings_that_change_no_record_need_no_other_prefix(root):
     build(root, FIRST)
     assert build(root, FIRST, license="cc-by-4.0", image_mode="copy").status == "made"
     assert len(published(root)) == 1
 
 
-def test_new_demonstrations_replace_the_directory_under_the_same_settings(root: Path) -> None:
+def test_new_demonstrations_replace_the_directory_under_the_same_settings(root):
     build(root, "")
     shutil.copytree(root / "uploads" / "first", root / "uploads" / "third")
     run_all_stages(open_workspace(root), "third")

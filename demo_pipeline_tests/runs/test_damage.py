@@ -1,6 +1,5 @@
 """Bytes that change after their commit: named in every output that holds them, never handed on."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.runs.damage import damage_problem, left_out_damage, verify_outputs
+from demo_pipeline.runs.damage import damage_problem, verify_outputs
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -69,9 +68,7 @@ def paths(workspace: Workspace) -> Iterator[tuple[str, Path]]:
             yield from ((name, Path(folder, file)) for file in files)
 
 
-def test_one_flipped_bit_in_any_file_is_named_in_every_output_that_holds_it(
-    made: Workspace,
-) -> None:
+def test_one_flipped_bit_in_any_file_is_named_in_every_output_that_holds_it(made):
     found = [(name, path, path.stat().st_ino) for name, path in paths(made)]
     several = 0
     for inode in {inode for *_, inode in found if inode}:
@@ -89,7 +86,7 @@ def test_one_flipped_bit_in_any_file_is_named_in_every_output_that_holds_it(
     assert verify_outputs(made).damages == ()
 
 
-def test_the_command_that_the_sentence_names_builds_it_again(made: Workspace) -> None:
+def test_the_command_that_the_sentence_names_builds_it_again(made):
     before = {name: made.store.current(name) for name in made.store.outputs()}
     for name in ("screenshots/first", "actions/first", "records/first"):
         flip(next(path for output, path in paths(made) if output == name))
@@ -105,9 +102,7 @@ def test_the_command_that_the_sentence_names_builds_it_again(made: Workspace) ->
     ("stage", "damaged"),
     [("actions", "events/first"), ("trajectories", "ui_trees/first")],
 )
-def test_no_demonstration_is_quarantined_for_a_damaged_file(
-    made: Workspace, stage: str, damaged: str
-) -> None:
+def test_no_demonstration_is_quarantined_for_a_damaged_file(made, stage, damaged):
     for output, path in list(paths(made)):
         if output == damaged:
             path.write_bytes(b"\0" * path.stat().st_size)
@@ -117,9 +112,7 @@ def test_no_demonstration_is_quarantined_for_a_damaged_file(
     assert list_quarantine(made.store) == []
 
 
-def test_a_file_of_another_size_is_noticed_and_built_again_by_the_next_run(
-    made: Workspace,
-) -> None:
+def test_a_file_of_another_size_is_noticed_and_built_again_by_the_next_run(made):
     path = next(path for output, path in paths(made) if output == "events/first")
     path.write_bytes(b"short")
     assert made.store.current("events/first") is None
@@ -129,8 +122,8 @@ def test_a_file_of_another_size_is_noticed_and_built_again_by_the_next_run(
 
 
 def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_again(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+    workspace, tmp_path
+):
     for stage in (SFT_STAGE, INDEX_STAGE):
         run_dataset_stage(workspace, stage)
     version = workspace.store.current("trajectories/one")
@@ -153,19 +146,7 @@ def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_agai
     assert verify_outputs(workspace).damages == ()
 
 
-@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-def test_damaged_records_are_left_out_named_and_cost_no_other(workspace: Workspace) -> None:
-    folder = workspace.store.open("records/one")[0]
-    flip(folder / "trajectory.jsonl")
-    result = run_dataset_stage(workspace, INDEX_STAGE)
-    [problem] = left_out_damage(result.summary)
-    assert problem.demonstration == "one"
-    assert problem.remedy == "`demo-pipeline run --verify` builds it again"
-    index = json.loads((workspace.store.open("dataset")[0] / "index.json").read_bytes())
-    assert {entry["id"] for entry in index["trajectories"]} == {"two", "three"}
-
-
-def test_the_doctor_names_a_file_of_another_size(made: Workspace) -> None:
+def test_the_doctor_names_a_file_of_another_size(made):
     def found() -> tuple[HealthLevel, str]:
         [finding] = [one for one in examine_workspace(made) if one.check == "outputs"]
         return finding.level, finding.message
@@ -178,7 +159,7 @@ def test_the_doctor_names_a_file_of_another_size(made: Workspace) -> None:
     assert "`demo-pipeline run --verify`" in message
 
 
-def test_every_check_says_what_it_compares_and_there_are_few() -> None:
+def test_every_check_says_what_it_compares_and_there_are_few():
     of_demonstrations = [check for stage in STAGES for check in stage.checks]
     of_datasets = [check for stage in DATASET_STAGE_BY_NAME.values() for check in stage.checks]
     assert [check.name for check in of_demonstrations if not check.compared] == []

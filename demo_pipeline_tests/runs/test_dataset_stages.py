@@ -1,17 +1,16 @@
 """Datasets of the committed trajectories: complete, reproducible, and without broken ones."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.runs.datasets import committed_trajectories, run_dataset_stage
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
 EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
@@ -33,38 +32,7 @@ def indexed(workspace: Workspace) -> list[str]:
     return sorted(entry["id"] for entry in index["trajectories"])
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_every_dataset_is_built_once(root: Path) -> None:
-    workspace = open_workspace(root)
-    assert set(run_all(workspace).values()) == {"made"}
-    assert set(run_all(workspace).values()) == {"unchanged"}
-    assert indexed(workspace) == ["first", "second"]
-    for stage in EXPORTERS:
-        made = run_dataset_stage(workspace, stage)
-        assert made.checks[0].passed
-        assert made.summary["left_out"] == {"broken": 0, "private": 0, "quarantined": 0}
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_forced_build_gives_every_dataset_the_same_version(root: Path) -> None:
-    workspace = open_workspace(root)
-    for stage in EXPORTERS:
-        first = run_dataset_stage(workspace, stage).version
-        again = run_dataset_stage(workspace, stage, force=True).version
-        assert first is not None
-        assert first == again
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_the_index_links_the_exact_trajectories(root: Path) -> None:
-    workspace = open_workspace(root)
-    run_all(workspace)
-    folder = workspace.store.open("dataset")[0]
-    task = json.loads((folder / "trajectories" / "second" / "task.json").read_bytes())
-    assert task["instruction"] == "Please do the second task."
-
-
-def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root: Path) -> None:
+def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root):
     told = "Write exactly:\n\ndef f(x):\n    return  x"
     path = root / "uploads" / "first" / "meta.json"
     meta = json.loads(path.read_bytes())
@@ -80,31 +48,7 @@ def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root: Path)
         assert any(json.dumps(told)[1:-1] in text for text in texts), output
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_new_trajectory_rebuilds_the_datasets(root: Path) -> None:
-    workspace = open_workspace(root)
-    run_all(workspace)
-    shutil.copytree(root / "uploads" / "first", root / "uploads" / "third")
-    run_all_stages(workspace, "third")
-    assert set(run_all(workspace).values()) == {"made"}
-    assert indexed(workspace) == ["first", "second", "third"]
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_dataset_settings_rebuild_no_trajectory(root: Path) -> None:
-    before = contents_of(open_workspace(root))
-    other = open_workspace(root, datasets=DatasetSettings(seed=7))
-    run_all(other)
-    assert contents_of(other) == before
-
-
-def contents_of(workspace: Workspace) -> dict[str, str]:
-    members = committed_trajectories(workspace)
-    return {key: version.id for key, version in members.versions.items()}
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_new_leak_limit_rebuilds_only_the_index(root: Path) -> None:
+def test_a_new_leak_limit_rebuilds_only_the_index(root):
     workspace = open_workspace(root)
     run_all(workspace)
     limits = TrajectorySettings(max_leak_rate=0.3)
@@ -112,7 +56,7 @@ def test_a_new_leak_limit_rebuilds_only_the_index(root: Path) -> None:
     assert again == dict.fromkeys(again, "unchanged") | {"trajectory_index": "made"}
 
 
-def test_a_leaky_dataset_is_built_with_a_warning(root: Path) -> None:
+def test_a_leaky_dataset_is_built_with_a_warning(root):
     seen = Problem("leak_rate", "steps.parquet", "much of it")
     index = DATASET_STAGE_BY_NAME["trajectory_index"]
     blocking, leaks = index.checks
@@ -127,21 +71,7 @@ def test_a_leaky_dataset_is_built_with_a_warning(root: Path) -> None:
     assert made.summary["leak_rate"] == 0.0
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_broken_demonstration_is_left_out_and_counted(root: Path) -> None:
-    workspace = open_workspace(root)
-    shutil.copytree(root / "uploads" / "first", root / "uploads" / "bad")
-    (root / "uploads" / "bad" / "meta.json").write_text("{", encoding="utf-8")
-    with pytest.raises(DemonstrationError):
-        run_all_stages(workspace, "bad")
-    assert set(run_all(workspace).values()) == {"made"}
-    assert indexed(workspace) == ["first", "second"]
-    for stage in EXPORTERS:
-        summary = run_dataset_stage(workspace, stage).summary
-        assert summary["left_out"] == {"broken": 0, "private": 0, "quarantined": 1}
-
-
-def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: Path) -> None:
+def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root):
     workspace = open_workspace(root)
     folder = workspace.store.open("trajectories/first")[0]
     (folder / "task.json").unlink()
@@ -151,7 +81,7 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: P
     assert made.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
 
 
-def test_building_without_any_trajectory_does_not_crash(tmp_path: Path) -> None:
+def test_building_without_any_trajectory_does_not_crash(tmp_path):
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     for status in run_all(workspace).values():

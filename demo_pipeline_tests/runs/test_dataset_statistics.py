@@ -14,9 +14,8 @@ from typer.testing import CliRunner, Result
 
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
-from demo_pipeline.datasets.sql_views import create_views, views_sql, views_with_files
+from demo_pipeline.datasets.sql_views import create_views, views_with_files
 from demo_pipeline.exports.dataset_statistics import (
-    QUERIES,
     STATISTICS_STAGE,
     disagreements,
     engine,
@@ -27,7 +26,6 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.queries import (
     committed_statistics,
     current_statistics,
-    opened_views,
     run_query,
 )
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
@@ -65,7 +63,7 @@ def own(counted: Workspace, tmp_path: Path) -> Workspace:
     return open_workspace(copy_of(root, tmp_path / "root"))
 
 
-def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own: Workspace) -> None:
+def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own):
     """It is an error that names the dataset: tables without it would say that there is none."""
     folder = own.store.open("sft")[0]
     (folder / "samples.parquet").unlink()
@@ -75,7 +73,7 @@ def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own: Workspace) -> No
     build(own, "sft_samples", "dataset_statistics")
 
 
-def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
+def test_the_tables_count_what_is_in_the_index(counted):
     tables = current_statistics(counted)
     folder = counted.store.open("dataset")[0]
     index = json.loads((folder / "index.json").read_bytes())
@@ -87,7 +85,7 @@ def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
     assert sum(row["samples"] for row in tables["sft_splits"]) > 0
 
 
-def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
+def test_the_leak_rates_are_those_of_the_index(counted):
     folder = counted.store.open("dataset")[0]
     counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
     together, *by_action = current_statistics(counted)["leak_rates"]
@@ -99,18 +97,7 @@ def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
     assert {name: version.manifest.summary[name] for name in rates} == rates
 
 
-def test_an_old_table_without_the_unavoidable_column_can_be_counted(tmp_path: Path) -> None:
-    (tmp_path / "dataset").mkdir()
-    rows = [{"trajectory_id": "a", "action_type": "click", "leak": n < 1} for n in range(4)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dataset" / "steps.parquet")
-    with opened_views(tmp_path) as (sql, there):
-        assert there == {"steps"}
-        [query] = [one for one in QUERIES if one.name == "leak_rates"]
-        together = sql.execute(query.sql).fetchall()[0]
-    assert together == ("all", 4, 1, 0, 0.25, 0.0)
-
-
-def test_the_committed_statistics_equal_the_current_ones(counted: Workspace) -> None:
+def test_the_committed_statistics_equal_the_current_ones(counted):
     folder, version = counted.store.open("statistics")
     assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
     assert run_dataset_stage(counted, STATISTICS_STAGE).status == "unchanged"
@@ -119,7 +106,7 @@ def test_the_committed_statistics_equal_the_current_ones(counted: Workspace) -> 
     assert again.checks[0].passed
 
 
-def test_every_view_can_be_queried(counted: Workspace) -> None:
+def test_every_view_can_be_queried(counted):
     root = Path(counted.settings.store)
     assert views_with_files(store_views(), root) == {view.name for view in store_views()}
     for view in store_views():
@@ -133,9 +120,7 @@ def test_every_view_can_be_queried(counted: Workspace) -> None:
     assert len(joined) == current_statistics(counted)["overview"][0]["steps"]
 
 
-def test_the_committed_script_works_in_any_duckdb_in_the_store(
-    counted: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_committed_script_works_in_any_duckdb_in_the_store(counted, monkeypatch):
     monkeypatch.chdir(counted.settings.store)
     script = Path("statistics/views.sql").read_text()
     with duckdb.connect() as sql:
@@ -144,7 +129,7 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
         assert len(sql.execute("SELECT DISTINCT trajectory_id FROM frames").fetchall()) == 2
 
 
-def test_an_index_from_before_hidden_actions_is_counted(counted: Workspace, tmp_path: Path) -> None:
+def test_an_index_from_before_hidden_actions_is_counted(counted, tmp_path):
     folder = counted.store.open("dataset")[0]
     for name, new in (
         ("trajectories", ["complete", "hidden_actions", "hidden_reasons"]),
@@ -160,9 +145,7 @@ def test_an_index_from_before_hidden_actions_is_counted(counted: Workspace, tmp_
     assert (overview["trajectories"], overview["hidden_actions"]) == (2, None)
 
 
-def test_hidden_actions_that_the_index_does_not_count_are_a_disagreement(
-    counted: Workspace, tmp_path: Path
-) -> None:
+def test_hidden_actions_that_the_index_does_not_count_are_a_disagreement(counted, tmp_path):
     folder = counted.store.open("dataset")[0]
     pq.write_table(
         pq.read_table(folder / "trajectories.parquet"), tmp_path / "trajectories.parquet"
@@ -176,17 +159,7 @@ def test_hidden_actions_that_the_index_does_not_count_are_a_disagreement(
     assert problem.demonstration == "first"
 
 
-def test_a_view_without_files_is_a_comment(tmp_path: Path) -> None:
-    script = views_sql(store_views(), str(tmp_path), views_with_files(store_views(), tmp_path))
-    with duckdb.connect() as sql:
-        sql.execute(script)
-        assert sql.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [
-            (0,)
-        ]
-    assert all(f"\n-- {view.name}: " in script for view in store_views())
-
-
-def test_datasets_with_different_splits_fail_the_check(own: Workspace) -> None:
+def test_datasets_with_different_splits_fail_the_check(own):
     for seed in range(1, 9):
         root = Path(own.settings.store).parent
         other = open_workspace(root, datasets=DatasetSettings(seed=seed))
@@ -199,14 +172,14 @@ def test_datasets_with_different_splits_fail_the_check(own: Workspace) -> None:
     assert not check.blocking
 
 
-def test_without_an_index_the_error_names_the_command(tmp_path: Path) -> None:
+def test_without_an_index_the_error_names_the_command(tmp_path):
     (tmp_path / "uploads").mkdir()
     with pytest.raises(MissingOutput) as caught:
         run_dataset_stage(open_workspace(tmp_path), STATISTICS_STAGE)
     assert "--select trajectory_index`" in storage_message(caught.value)
 
 
-def test_only_existing_datasets_are_counted(own: Workspace) -> None:
+def test_only_existing_datasets_are_counted(own):
     for name in ("sft", "messages"):
         own.store.remove(name)
     run_dataset_stage(own, STATISTICS_STAGE)
@@ -222,7 +195,7 @@ def stats(workspace: Workspace, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["stats", *arguments], env=environment)
 
 
-def test_stats_prints_tables_json_views_and_answers(counted: Workspace) -> None:
+def test_stats_prints_tables_json_views_and_answers(counted):
     shown = stats(counted).stdout
     assert shown.startswith("2 trajectories, ")
     assert len(shown.splitlines()) < 20
@@ -235,7 +208,7 @@ def test_stats_prints_tables_json_views_and_answers(counted: Workspace) -> None:
     assert files in stats(counted, "--views").stdout
 
 
-def test_wide_records_stand_one_below_the_other(counted: Workspace) -> None:
+def test_wide_records_stand_one_below_the_other(counted):
     query = "SELECT * FROM steps ORDER BY trajectory_id, step_index LIMIT 2"
     lines = stats(counted, query).stdout.splitlines()
     [row, _] = run_query(counted, query)
@@ -247,7 +220,7 @@ def test_wide_records_stand_one_below_the_other(counted: Workspace) -> None:
     assert "┃" in stats(counted, "SELECT x, y FROM steps").stdout
 
 
-def test_stats_prints_csv_that_reads_back(counted: Workspace) -> None:
+def test_stats_prints_csv_that_reads_back(counted):
     query = "SELECT trajectory_id, x, text, keys FROM steps ORDER BY trajectory_id, step_index"
     answer = list(csv.DictReader(io.StringIO(stats(counted, query, "--csv").stdout)))
     known = run_query(counted, query)
@@ -257,12 +230,7 @@ def test_stats_prints_csv_that_reads_back(counted: Workspace) -> None:
     assert stats(counted, "--csv").exit_code == 2
 
 
-def test_the_help_says_what_a_query_may_do() -> None:
-    text = " ".join(CliRunner().invoke(app, ["stats", "--help"]).output.split())
-    assert "reads the files of the store and no others, and changes nothing" in text
-
-
-def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(tmp_path: Path) -> None:
+def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(tmp_path):
     (tmp_path / "it's").mkdir()
     empty = open_workspace(tmp_path / "it's")
     done = stats(empty)
@@ -289,7 +257,7 @@ def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(tmp_path: Pat
         "CREATE TABLE mine AS SELECT 1",
     ],
 )
-def test_a_query_reads_the_store_alone_and_writes_nothing(counted: Workspace, query: str) -> None:
+def test_a_query_reads_the_store_alone_and_writes_nothing(counted, query):
     before = sorted(Path(counted.settings.store).rglob("*"))
     with pytest.raises(duckdb.Error):
         run_query(counted, query.format(store=counted.settings.store))

@@ -1,7 +1,5 @@
 """Predictions in a bucket are found and scored as those in a folder."""
 
-from pathlib import Path
-
 import pytest
 
 from demo_pipeline.runs.evaluations import (
@@ -11,17 +9,13 @@ from demo_pipeline.runs.evaluations import (
     run_evaluation,
     write_right_answers,
 )
-from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.sample_workspace import open_workspace
 
 
-def test_predictions_in_a_bucket_become_scores(tmp_path: Path, moto_url: str) -> None:
-    settings = Settings(
-        uploads=str(tmp_path), store=f"{moto_url}/scored", cache=str(tmp_path / "cache")
-    )
-    workspace = Workspace.open(settings)
+def test_predictions_in_a_bucket_become_scores(tmp_path, moto_url):
+    workspace = open_workspace(tmp_path, uploads=str(tmp_path), store=f"{moto_url}/scored")
     actions = [CLICK, ("type", {"text": "hunter2"})]
     commit_trajectories(workspace, [make_trajectory(tmp_path, "demo", actions)])
     assert list_evaluations(workspace)[0] == []

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
@@ -64,8 +63,7 @@ def readable(path: str, data: bytes, scratch: Path) -> str:
     return str(pq.read_table(scratch).to_pylist())
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path: Path) -> None:
+def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path):
     (tmp_path / "uploads").mkdir()
     chosen = {"sft_trees": "object", "image_mode": "copy"}
     workspace = open_workspace(tmp_path, datasets=chosen)

@@ -12,7 +12,7 @@ import pytest
 
 from demo_pipeline.runs import stages
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
-from demo_pipeline_tests.sample_workspace import copy_of
+from demo_pipeline_tests.sample_workspace import copy_of, variables_of
 
 PACKAGE = Path(stages.__file__).parents[1]
 MODULE = """
@@ -86,12 +86,8 @@ class Checkout:
 
 
 def execute(root: Path, *arguments: str) -> str:
-    environment = {
+    environment = variables_of(root / "made") | {
         "PYTHONPATH": str(root),
-        "DAGSTER_HOME": str(root / "home"),
-        "DEMO_PIPELINE_UPLOADS": str(root / "made/uploads"),
-        "DEMO_PIPELINE_STORE": str(root / "made/store"),
-        "DEMO_PIPELINE_OSWORLD_TASKS": str(root / "made/tasks"),
         "DEMO_PIPELINE_DATASETS__EXPORTS": '["sft", "toy"]',
         "COLUMNS": "160",
     }
@@ -118,12 +114,12 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     settings.write_text(text.replace('    "sft",\n', '    "sft",\n    "toy",\n', 1))
     (package / "exports/toy.py").write_text(MODULE, encoding="utf-8")
     copy_of(made_root, root / "made")
-    (root / "home").mkdir()
-    (root / "home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
+    (root / "made/home").mkdir()
+    (root / "made/home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))
 
 
-def test_a_run_builds_it_with_its_card_and_lists_it(checkout: Checkout) -> None:
+def test_a_run_builds_it_with_its_card_and_lists_it(checkout):
     [row] = [line for line in checkout.run_output.splitlines() if "toy_dataset" in line]
     assert "train 1, val 1" in row
     store = checkout.root / "made/store/toy"
@@ -134,7 +130,7 @@ def test_a_run_builds_it_with_its_card_and_lists_it(checkout: Checkout) -> None:
     assert "A toy dataset: the id of every trajectory" in (store / "README.md").read_text()
 
 
-def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
+def test_dagster_and_the_error_messages_know_it(checkout):
     assert json.loads(checkout.python("-c", ASK_DAGSTER)) == {
         "description": "A toy dataset: the id of every trajectory, one per line.",
         "group": "datasets",
@@ -145,16 +141,14 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
     }
 
 
-def test_export_copies_it_and_validate_recognises_the_copy(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_export_copies_it_and_validate_recognises_the_copy(checkout, tmp_path):
     dest = tmp_path / "out"
     assert f"{dest}/toy\n" in checkout.command("export", str(dest))
     assert f"{dest}/toy: toy valid, 0 warnings" in checkout.command("validate", str(dest / "toy"))
     assert "toy valid" in checkout.command("validate", "--kind", "toy", str(dest / "toy"))
 
 
-def test_stats_queries_its_view(checkout: Checkout) -> None:
+def test_stats_queries_its_view(checkout):
     answer = checkout.command("stats", "--json", "SELECT count(*) AS n FROM toy")
     assert json.loads(answer) == {"answer": [{"n": 2}]}
     assert "-- toy: a trajectory of the toy dataset\n" in checkout.command("stats", "--views")

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from demo_pipeline.problems import Problem
@@ -53,20 +51,6 @@ def test_records_are_read_as_written_one_per_demonstration(store, tmp_path):
     before = path.read_bytes()
     write_quarantine(store, record("d1", "läuft"))
     assert path.read_bytes() == before
-
-
-def test_a_record_says_stage_code_file_line_byte_and_what_to_do(store, tmp_path):
-    write_quarantine(store, record("d1"))
-    said = json.loads((tmp_path / f"quarantine/d1/{A[:16]}.json").read_bytes())
-    assert (said["stage"], said["fingerprint"], said["attempts"]) == ("events", A, 1)
-    [problem] = said["problems"]
-    assert [problem[key] for key in ("code", "file", "line", "byte")] == [
-        "torn",
-        "input_log.jsonl",
-        3,
-        120,
-    ]
-    assert {"message", "remedy", "severity"} <= problem.keys()
 
 
 def test_only_the_newest_upload_of_a_demonstration_is_quarantined(store):

@@ -1,7 +1,5 @@
 """The quarantine as a table: one row per problem, even for incomplete records."""
 
-from pathlib import Path
-
 import pyarrow.parquet as pq
 
 from demo_pipeline.files.parquet import schema_problems
@@ -27,7 +25,7 @@ def record(*problems: Problem, **values: object) -> QuarantineRecord:
     )
 
 
-def test_each_problem_is_one_row_with_the_fields_of_its_record(tmp_path: Path) -> None:
+def test_each_problem_is_one_row_with_the_fields_of_its_record(tmp_path):
     records = [record(TORN, TORN, attempts=2), record(TORN, demonstration="d2")]
     summary = write_quarantine_table(records, tmp_path)
     assert summary == {
@@ -56,7 +54,7 @@ def test_each_problem_is_one_row_with_the_fields_of_its_record(tmp_path: Path) -
     assert schema_problems(tmp_path / TABLE_FILE, QUARANTINE_SCHEMA) == []
 
 
-def test_a_record_with_invalid_values_still_gives_a_row() -> None:
+def test_a_record_with_invalid_values_still_gives_a_row():
     odd = record().model_copy(update={"problems": [{"code": 5, "line": "three", "byte": True}]})
     bare = record()
     first, second = rows_of([odd, bare])
@@ -65,7 +63,7 @@ def test_a_record_with_invalid_values_still_gives_a_row() -> None:
     assert (second["demonstration"], second["code"]) == ("d1", "unknown")
 
 
-def test_the_table_is_rebuilt_only_when_the_quarantine_changed(tmp_path: Path) -> None:
+def test_the_table_is_rebuilt_only_when_the_quarantine_changed(tmp_path):
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary["quarantined"] == 0

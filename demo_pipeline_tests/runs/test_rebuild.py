@@ -19,11 +19,11 @@ COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
         ("datasets/demonstrations--me--20250101_000000", "cudag_dataset"),
     ],
 )
-def test_an_output_is_built_by_its_asset(output: str, selected: str) -> None:
+def test_an_output_is_built_by_its_asset(output, selected):
     assert rebuild_command(output) == f"{COMMAND} {selected}"
 
 
-def test_an_error_about_an_output_names_the_command() -> None:
+def test_an_error_about_an_output_names_the_command():
     missing = storage_message(MissingOutput("dataset"))
     assert missing.startswith("dataset: not committed")
     assert missing.endswith(f"build it with `{COMMAND} trajectory_index`")
@@ -42,7 +42,7 @@ def test_an_error_about_an_output_names_the_command() -> None:
         ("evaluation_scores/one", f"{COMMAND} evaluation_scores --partition one"),
     ],
 )
-def test_a_damaged_file_names_a_command_that_builds_it_again(output: str, command: str) -> None:
+def test_a_damaged_file_names_a_command_that_builds_it_again(output, command):
     damage = OutputDamage(output, "missing_file", f"{output}/a.txt", "is missing")
     problem = damage_problem(damage)
     assert (problem.code, problem.file) == ("missing_file", f"{output}/a.txt")

@@ -43,7 +43,7 @@ def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, b
     return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
 
 
-def test_switching_a_form_on_adds_its_records(tmp_path: Path) -> None:
+def test_switching_a_form_on_adds_its_records(tmp_path):
     commit(opened(tmp_path, exports=["sft"]), tmp_path, 0)
     before = records(opened(tmp_path))
     assert before.keys() == {"files.sha256", "trajectory.jsonl", "sft.jsonl"}
@@ -62,14 +62,12 @@ def test_switching_a_form_on_adds_its_records(tmp_path: Path) -> None:
         ({"include_stale_trees": True, "exports": ["sft"]}, "made"),
     ],
 )
-def test_records_depend_on_the_settings_of_their_form(
-    tmp_path: Path, settings: dict[str, Any], status: str
-) -> None:
+def test_records_depend_on_the_settings_of_their_form(tmp_path, settings, status):
     commit(opened(tmp_path, exports=["sft"]), tmp_path, 0)
     assert build_stage(opened(tmp_path, **settings), RECORDS_STAGE, "demo0").status == status
 
 
-def test_datasets_of_records_that_other_settings_made_are_those_of_new_ones(tmp_path: Path) -> None:
+def test_datasets_of_records_that_other_settings_made_are_those_of_new_ones(tmp_path):
     workspace = opened(tmp_path, exports=ALL)
     commit(workspace, tmp_path, 0, 1, 2, 3)
     changed = opened(tmp_path, exports=ALL, prompt_style="instruction", image_mode="jpeg")
@@ -85,7 +83,7 @@ def test_datasets_of_records_that_other_settings_made_are_those_of_new_ones(tmp_
         assert every_file(folder) == kept
 
 
-def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path: Path) -> None:
+def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path):
     """Also when it is built again and its records are not yet."""
     workspace = opened(tmp_path)
     commit(workspace, tmp_path, 0)
@@ -100,7 +98,7 @@ def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path: Path) ->
     assert run_dataset_stage(workspace, SFT_STAGE, force=True).version == before.version
 
 
-def test_damaged_records_cost_their_demonstration_only(tmp_path: Path) -> None:
+def test_damaged_records_cost_their_demonstration_only(tmp_path):
     workspace = opened(tmp_path)
     commit(workspace, tmp_path, 0, 1)
     folder = workspace.store.open("records/demo0")[0]
@@ -114,9 +112,7 @@ def test_damaged_records_cost_their_demonstration_only(tmp_path: Path) -> None:
     assert damage["file"] == "records/demo0/messages.jsonl"
 
 
-def test_annotated_screenshots_are_drawn_with_the_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_annotated_screenshots_are_drawn_with_the_records(tmp_path, monkeypatch):
     workspace = opened(tmp_path, **TEST_ONLY)
     commit(workspace, tmp_path, 0)
 
@@ -133,7 +129,7 @@ def test_annotated_screenshots_are_drawn_with_the_records(
     }
 
 
-def test_a_record_keeps_what_its_line_and_its_row_need(tmp_path: Path) -> None:
+def test_a_record_keeps_what_its_line_and_its_row_need(tmp_path):
     commit(opened(tmp_path), tmp_path, 0)
     text = records(opened(tmp_path))["sft.jsonl"][1].decode()
     first, record, *_ = map(json.loads, text.splitlines())
@@ -143,7 +139,7 @@ def test_a_record_keeps_what_its_line_and_its_row_need(tmp_path: Path) -> None:
     assert json.loads(record["parts"]["line"])["input"]["instruction"] == "Do 0"
 
 
-def test_no_record_depends_on_a_setting_that_its_form_does_not_name() -> None:
+def test_no_record_depends_on_a_setting_that_its_form_does_not_name():
     names = set(DatasetSettings.model_fields)
     for form in (form_of(name) for name in ALL if name not in WITHOUT_FORM):
         own = form.own(DatasetSettings(seed=9, min_steps=7))

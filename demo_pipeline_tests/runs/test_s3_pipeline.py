@@ -12,7 +12,6 @@ from demo_pipeline.runs.queries import current_statistics, run_query, views_scri
 from demo_pipeline.runs.stages import DATASET_STAGES, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline_tests.named_stages import SFT_STAGE
@@ -29,23 +28,14 @@ def build(workspace: Workspace) -> dict[str, str]:
     return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_bucket_gets_the_same_versions_as_a_local_store(
-    made_root: Path, moto_url: str, tmp_path: Path
-) -> None:
+def test_a_bucket_gets_the_same_versions_as_a_local_store(made_root, moto_url, tmp_path):
     shutil.copytree(made_root / "uploads" / DEMO, tmp_path / "local/uploads" / DEMO)
     local = open_workspace(tmp_path / "local")
     build(local)
 
     def machine(name: str) -> Workspace:
-        return Workspace.open(
-            Settings(
-                uploads=local.settings.uploads,
-                store=f"{moto_url}/store",
-                cache=str(tmp_path / name),
-                osworld_tasks=local.settings.osworld_tasks,
-            )
-        )
+        cache = str(tmp_path / name)
+        return open_workspace(tmp_path / "local", store=f"{moto_url}/store", cache=cache)
 
     bucket = machine("cache")
     assert set(build(bucket).values()) == {"made"}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.datasets.splits import plan_splits
+from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration
@@ -21,6 +22,7 @@ from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.uploads import made_manifest
 
 SFT = DATASET_STAGE_BY_NAME["sft_samples"]
 
@@ -48,7 +50,7 @@ def built(workspace: Workspace) -> dict[str, str]:
     return found
 
 
-def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_path: Path) -> None:
+def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_path):
     workspace = opened(tmp_path)
     same = ["Öffne die Datei.", "ÖFFNE  DIE DATEI", "O\u0308ffne die Datei", "öffne\ndie datei!"]
     demos = [made(tmp_path, f"same{n}", text, f"Title {n}") for n, text in enumerate(same)]
@@ -61,11 +63,11 @@ def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_
 
 
 @pytest.mark.parametrize(("one", "other"), [("Éditer", "E\u0301diter"), ("ÜBEN", "üben")])
-def test_a_title_in_another_form_or_case_is_the_same_task(one: str, other: str) -> None:
+def test_a_title_in_another_form_or_case_is_the_same_task(one, other):
     assert slug(one) == slug(other)
 
 
-def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path: Path) -> None:
+def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
     workspace = opened(tmp_path)
     for number in range(9):
         title = f"Title {number}"
@@ -95,39 +97,13 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path: Path
 
 def write_manifest(workspace: Workspace, name: str, film: str, log: str) -> None:
     """Commit a recording whose film and log have these hashes."""
-    files = [("input_log.jsonl", log), ("meta.json", name), ("recording.mp4", film)]
-    video = {
-        "codec": "h264",
-        "width": 64,
-        "height": 64,
-        "frames": 1,
-        "first_pts_s": 0.0,
-        "last_pts_s": 1.0,
-        "rotation": 0,
-        "pixel_format": "yuv420p",
-        "declared_frames": 1,
-        "key_frames": 1,
-        "time_base": "1/1000",
-        "mean_fps": 1.0,
-        "variable_rate": False,
-    }
-    manifest = {
-        "id": name,
-        "name": name,
-        "fingerprint": "0" * 64,
-        "video": video,
-        "files": [
-            {"name": file, "size": 1, "sha256": text.encode().hex().zfill(64)}
-            for file, text in files
-        ],
-        "meta": {"timestamp": "2025-03-04T15:18:16Z"},
-    }
+    manifest = made_manifest(name, [part.encode().hex() for part in (log, name, film)])
     with workspace.store.stage(RAW_RECORDINGS_STAGE.output(name)) as staging:
-        (staging.path / "manifest.json").write_text(json.dumps(manifest))
+        dump_json(staging.path / "manifest.json", manifest)
         workspace.store.commit(staging, Recipe("raw_recordings", "made", "made", {}), {})
 
 
-def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path: Path) -> None:
+def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path):
     workspace = opened(tmp_path)
     for name, film, log in (("b_first", "f", "l"), ("c_other", "g", "m")):
         write_manifest(workspace, name, film, log)
@@ -165,9 +141,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> _Made:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_any_union_of_titles_and_words_is_in_one_split(
-    demos: _Made, pairs: list[tuple[int, int]]
-) -> None:
+def test_any_union_of_titles_and_words_is_in_one_split(demos, pairs):
     sources = [demos.get(f"d{n:02}", f"Say {w}", f"T {t}") for n, (w, t) in enumerate(pairs)]
     _, plan = plan_splits(sources, DatasetSettings())
     for one, (words, title) in zip(sources, pairs, strict=True):

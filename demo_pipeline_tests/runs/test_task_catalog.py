@@ -58,9 +58,7 @@ def task_of(workspace: Workspace, name: str) -> Any:
     return json.loads((folder / "task.json").read_bytes())["osworld_task_id"]
 
 
-def test_a_task_matches_only_the_demonstration_with_its_instruction(
-    root: Path, workspace: Workspace
-) -> None:
+def test_a_task_matches_only_the_demonstration_with_its_instruction(root, workspace):
     assert (task_of(workspace, "first"), task_of(workspace, "second")) == (None, None)
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     assert redone(workspace) == {"first": MADE_AGAIN, "second": []}
@@ -77,9 +75,7 @@ def test_a_task_matches_only_the_demonstration_with_its_instruction(
     }
 
 
-def test_a_task_without_a_match_rebuilds_the_catalog_and_no_trajectory(
-    root: Path, workspace: Workspace
-) -> None:
+def test_a_task_without_a_match_rebuilds_the_catalog_and_no_trajectory(root, workspace):
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     redone(workspace)
     before = contents(workspace, "first")
@@ -91,7 +87,7 @@ def test_a_task_without_a_match_rebuilds_the_catalog_and_no_trajectory(
     assert contents(workspace, "first") == before
 
 
-def test_a_deleted_task_ends_its_match(root: Path, workspace: Workspace) -> None:
+def test_a_deleted_task_ends_its_match(root, workspace):
     before = contents(workspace, "first")
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     run_catalog(workspace)
@@ -103,9 +99,7 @@ def test_a_deleted_task_ends_its_match(root: Path, workspace: Workspace) -> None
     assert contents(workspace, "first") == before
 
 
-def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(
-    root: Path, workspace: Workspace
-) -> None:
+def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(root, workspace):
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_tasks(root / "tasks" / RISKY, {"os": [risk_task("t-2", "Whatever.")]})
     path = root / "uploads" / "first" / "meta.json"
@@ -116,9 +110,7 @@ def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(
     assert task_of(workspace, "first") == "t-2"
 
 
-def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
-    root: Path, workspace: Workspace
-) -> None:
+def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(root, workspace):
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     redone(workspace)
     sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
@@ -130,30 +122,7 @@ def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
     assert sft["excluded_trajectories"]["contaminated"] == 0
 
 
-@pytest.mark.parametrize(
-    ("file", "kind"),
-    [
-        (f"{RISKY}/account/t-1.json", "risk"),
-        ("examples_windows/excel/t-1.json", "ordinary"),
-        ("examples/Windows/excel/t-1.json", "ordinary"),
-    ],
-)
-def test_a_demonstration_of_a_risk_or_windows_task_as_published_is_contaminated(
-    root: Path, workspace: Workspace, file: str, kind: str
-) -> None:
-    put_text(root / "tasks", file, json.dumps(task("t-1", FIRST)))
-    put_text(root / "tasks", f"{RISKY}/test_risk.json", '{"account": []}')
-    redone(workspace)
-    assert task_of(workspace, "first") == "t-1"
-    folder = workspace.store.open("trajectories/first")[0]
-    assert read_provenance(folder / PROVENANCE_FILE)[0]["osworld_task_kind"] == kind
-    sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
-    assert sft["excluded_trajectories"]["contaminated"] == 1
-
-
-def test_invalid_task_files_are_reported_and_the_others_kept(
-    root: Path, workspace: Workspace
-) -> None:
+def test_invalid_task_files_are_reported_and_the_others_kept(root, workspace):
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_text(root / "tasks", "examples/os/bad.json", "{")
     put_text(root / "tasks", "test_all.json", '{"os": ["t-1", "bad"]}')
@@ -170,24 +139,7 @@ def test_invalid_task_files_are_reported_and_the_others_kept(
     assert str(root) not in str(made)
 
 
-def test_without_a_folder_the_catalog_is_empty(workspace: Workspace) -> None:
-    made = run_catalog(workspace, force=True)
-    assert (made.status, made.summary["tasks"]) == ("made", 0)
-    assert all(check.passed and not check.problems for check in made.checks)
-
-
-def test_a_forced_build_gives_the_catalog_the_same_version(
-    root: Path, workspace: Workspace
-) -> None:
-    put_tasks(root / "tasks", UNRELATED)
-    first = run_catalog(workspace).version
-    assert first is not None
-    assert run_catalog(workspace, force=True).version == first
-
-
-def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
-    workspace: Workspace,
-) -> None:
+def test_without_a_catalog_the_trajectory_is_built_with_a_warning(workspace):
     before = contents(workspace, "first")
     workspace.store.remove(CATALOG_OUTPUT)
     made = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
@@ -204,7 +156,7 @@ def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
     assert contents(workspace, "first") == before
 
 
-def test_a_damaged_catalog_quarantines_no_demonstration(root: Path, workspace: Workspace) -> None:
+def test_a_damaged_catalog_quarantines_no_demonstration(root, workspace):
     put_tasks(root / "tasks", UNRELATED)
     run_catalog(workspace)
     folder = workspace.store.open(CATALOG_OUTPUT)[0]

@@ -73,7 +73,7 @@ def built(workspace: Workspace, ids: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path: Path) -> None:
+def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     write_both(old / "uploads")
     copy_of(old / "uploads", new / "uploads")
@@ -87,7 +87,7 @@ def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("folder", sorted(RECORDINGS.glob("2*")), ids=lambda path: path.name)
-def test_the_samples_have_the_same_actions_in_both_forms(folder: Path, tmp_path: Path) -> None:
+def test_the_samples_have_the_same_actions_in_both_forms(folder, tmp_path):
     """All that follows is made of these tables, the scans' lines and meta.json."""
     new = copy_of(folder, tmp_path / folder.name)
     rewrite(new, ffmpeg_lines=True)
@@ -149,7 +149,7 @@ def trajectory(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_what_was_done_on_another_display_is_hidden(raw: bool, tmp_path: Path) -> None:
+def test_what_was_done_on_another_display_is_hidden(raw, tmp_path):
     folder = tmp_path / "uploads" / "demo"
     visits = write_visits(folder, ELSEWHERE)
     rewrite(folder, raw=raw, ffmpeg_lines=True)
@@ -161,7 +161,7 @@ def test_what_was_done_on_another_display_is_hidden(raw: bool, tmp_path: Path) -
     assert [kind["action_type"] for kind in kinds] == ["click"] * 3
 
 
-def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path: Path) -> None:
+def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path):
     """The close button of a maximised window, and a corner that opens a menu."""
     folder = tmp_path / "uploads" / "demo"
     write_visits(folder, [(639, 0), (0, 100), (400, 359)])
@@ -177,7 +177,7 @@ def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path: Path) -> No
     assert {(1917, 0), (0, 300), (1200, 1077)} <= set(places)
 
 
-def test_a_log_that_begins_with_a_press_is_processed(tmp_path: Path) -> None:
+def test_a_log_that_begins_with_a_press_is_processed(tmp_path):
     """No move before it, no ffmpeg_stderr, and scans of a form that nothing reads."""
     folder = tmp_path / "uploads" / "demo"
     write_recording(folder, script(*TYPING, click("Agree")), replace(SMALL, xy_on_buttons=False))

@@ -68,6 +68,7 @@ def meta(**values: Any) -> Callable[[Path], None]:
     return change
 
 
+TALLER = {"width": 1920, "height": 1200}
 SPOILED: dict[str, tuple[Callable[[Path], None], str, Severity]] = {
     "times in seconds": (lambda folder: change_lines(folder, in_seconds), "time_unit", ERROR),
     "another day": (
@@ -88,34 +89,24 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str, Severity]] = {
     "a negative duration": (meta(duration_seconds=-1), "negative_duration", WARNING),
     "a long duration": (meta(duration_seconds=600), "other_duration", WARNING),
     "a duration in milliseconds": (meta(duration_seconds=7000), "other_duration", WARNING),
-    "another shape": (
-        meta(primary_monitor={"width": 1920, "height": 1200}),
-        "other_shape",
-        WARNING,
-    ),
+    "another shape": (meta(primary_monitor=TALLER), "other_shape", WARNING),
     "no tree": (scans(lambda data: data.pop("tree")), "unreadable_scan", ERROR),
     "a tree of text": (scans(lambda data: data.update(tree="x")), "unreadable_scan", ERROR),
-    "an element that is a number": (
-        scans(lambda data: data["tree"].append(5)),
-        "malformed_scan",
-        WARNING,
-    ),
-    "an element without a role": (
-        scans(lambda data: data["tree"][0].pop("role")),
-        "malformed_scan",
-        WARNING,
-    ),
-    "an element without a box": (
-        scans(lambda data: data["tree"][0].pop("bbox")),
-        "malformed_scan",
-        WARNING,
-    ),
-    "a box with text": (
-        scans(lambda data: data["tree"][0]["bbox"].update(x="left")),
-        "malformed_scan",
-        WARNING,
-    ),
 }
+MALFORMED: dict[str, Callable[[Any], object]] = {
+    "an element that is a number": lambda tree: tree.append(5),
+    "an element without a role": lambda tree: tree[0].pop("role"),
+    "an element without a box": lambda tree: tree[0].pop("bbox"),
+    "a box with text": lambda tree: tree[0]["bbox"].update(x="left"),
+}
+
+
+def of_tree(spoil: Callable[[Any], object]) -> Callable[[Path], None]:
+    return scans(lambda data: spoil(data["tree"]))
+
+
+for name, spoil in MALFORMED.items():
+    SPOILED[name] = (of_tree(spoil), "malformed_scan", WARNING)
 
 
 @pytest.fixture
@@ -142,9 +133,7 @@ def good(recording: Path, tmp_path: Path) -> Path:
         (("notes.txt", "pictures/"), None),
     ],
 )
-def test_a_folder_is_recognised_by_its_files(
-    tmp_path: Path, names: tuple[str, ...], kind: str | None
-) -> None:
+def test_a_folder_is_recognised_by_its_files(tmp_path, names, kind):
     for name in names:
         if name.endswith("/"):
             (tmp_path / name).mkdir()
@@ -167,16 +156,14 @@ def test_a_folder_is_recognised_by_its_files(
         ("README", None),
     ],
 )
-def test_a_file_is_recognised_by_its_suffix_unless_it_is_a_part(
-    tmp_path: Path, name: str, kind: str | None
-) -> None:
+def test_a_file_is_recognised_by_its_suffix_unless_it_is_a_part(tmp_path, name, kind):
     (tmp_path / name).touch()
     assert recognise(tmp_path / name) == kind
 
 
 @pytest.mark.parametrize("kind", sorted(FORMATS))
 @pytest.mark.parametrize("what", ["nothing", "empty folder", "no text", "empty file"])
-def test_any_input_is_answered_with_problems(tmp_path: Path, kind: str, what: str) -> None:
+def test_any_input_is_answered_with_problems(tmp_path, kind, what):
     path = tmp_path / "given.json"
     if what == "empty folder":
         path.mkdir()
@@ -188,7 +175,7 @@ def test_any_input_is_answered_with_problems(tmp_path: Path, kind: str, what: st
 
 
 class TestRecordings:
-    def test_every_rejected_line_is_an_error_with_its_number(self, good: Path) -> None:
+    def test_every_rejected_line_is_an_error_with_its_number(self, good):
         log = good / "input_log.jsonl"
         lines = log.read_bytes().splitlines()
         lines[4:4] = [b"not json", b"[]"]
@@ -197,14 +184,14 @@ class TestRecordings:
         assert [problem.line for problem in found] == [5, 6]
 
     @pytest.mark.parametrize("what", sorted(SPOILED))
-    def test_what_the_pipeline_finds_is_found_with_its_code(self, good: Path, what: str) -> None:
+    def test_what_the_pipeline_finds_is_found_with_its_code(self, good, what):
         spoil, code, severity = SPOILED[what]
         spoil(good)
         found = validate_recording(good, Settings())
         assert {(one.code, one.severity) for one in found} == {(code, severity)}
         assert all(one.demonstration == "" for one in found)
 
-    def test_a_key_that_no_table_has_is_a_warning_without_its_name(self, good: Path) -> None:
+    def test_a_key_that_no_table_has_is_a_warning_without_its_name(self, good):
         log = good / "input_log.jsonl"
         lines = log.read_text(encoding="utf-8").splitlines()
         last = max(json.loads(line)["time"] for line in lines)
@@ -214,7 +201,7 @@ class TestRecordings:
         assert [(one.code, one.severity) for one in found] == [("unknown_key", Severity.WARNING)]
         assert "Hyper" not in str(found[0])
 
-    def test_the_code_is_that_of_the_quarantined_demonstration(self, tmp_path: Path) -> None:
+    def test_the_code_is_that_of_the_quarantined_demonstration(self, tmp_path):
         write_demos(tmp_path / "uploads")
         folder = tmp_path / "uploads" / "first"
         change_lines(folder, lambda line: shifted(line, -3 * DAY_MS))
@@ -223,14 +210,12 @@ class TestRecordings:
         [problem] = errors(validate_recording(folder, Settings()))
         assert [one.code for one in caught.value.problems] == [problem.code]
 
-    def test_a_log_with_too_many_lines_is_refused(
-        self, good: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_log_with_too_many_lines_is_refused(self, good, monkeypatch):
         monkeypatch.setattr(events, "_MAX_LINES", 5)
         [problem] = validate_recording(good, Settings())
         assert problem.code == "log_too_long"
 
-    def test_a_missing_log_and_a_bad_meta_are_both_reported(self, good: Path) -> None:
+    def test_a_missing_log_and_a_bad_meta_are_both_reported(self, good):
         (good / "input_log.jsonl").unlink()
         (good / "meta.json").write_text("{", encoding="utf-8")
         files = {problem.file for problem in errors(validate_recording(good, Settings()))}
@@ -252,7 +237,7 @@ def flipped(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", ["sft", "trajectory"])
 @pytest.mark.parametrize("damage", [flipped, damaged_pixels])
-def test_pictures_are_decoded(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+def test_pictures_are_decoded(tmp_path, name, damage):
     demo = make_trajectory(tmp_path, "one")
     folder = demo.path
     if name == "sft":
@@ -275,7 +260,7 @@ def test_pictures_are_decoded(tmp_path: Path, name: str, damage: Callable[[bytes
         ("train.jsonl", "has holes"),
     ],
 )
-def test_a_file_that_would_cost_all_memory_is_named(tmp_path: Path, name: str, reason: str) -> None:
+def test_a_file_that_would_cost_all_memory_is_named(tmp_path, name, reason):
     with (tmp_path / name).open("wb") as file:
         file.truncate(40 * 2**30)
     [sentence] = unreadable_files(tmp_path)

@@ -4,7 +4,7 @@ from demo_pipeline_tests.same.__main__ import differences, hashed, read_expected
 from demo_pipeline_tests.same.names import visible_names
 
 
-def test_every_name_is_as_recorded() -> None:
+def test_every_name_is_as_recorded():
     expected = read_expected()
     found = hashed(visible_names(expected))
     kinds = {name.split()[0] for name in found}

@@ -103,7 +103,12 @@ def age(store: Store, days: float = 100.0) -> None:
 
 
 class Counting(Bucket):
-    """A bucket that notes every operation and its key."""
+    """A bucket that notes every operation and its key.
+
+    The object `swapped` is replaced by another process just before it is downloaded.
+    """
+
+    swapped = ""
 
     def __init__(self, url: str, cache: Path) -> None:
         super().__init__(url, cache)
@@ -112,6 +117,11 @@ class Counting(Bucket):
     def call(self, method: str, key: str = "", **arguments: Any) -> Any:
         self.calls.append((method, key))
         return super().call(method, key, **arguments)
+
+    def fetch(self, key: str, etag: str, dest: Path) -> None:
+        if key == self.swapped:
+            self.put(key, b"foreign bytes")
+        super().fetch(key, etag, dest)
 
     def downloads(self) -> list[str]:
         """The keys that were read since the last question."""

@@ -74,7 +74,7 @@ def workspace(
             yield Workspace.open(Settings(uploads=UPLOADS, store=STORE, **places))
 
 
-def test_the_documented_policy_is_enough_and_gives_no_more(workspace: Workspace) -> None:
+def test_the_documented_policy_is_enough_and_gives_no_more(workspace):
     levels = {finding.check: finding.level for finding in examine_workspace(workspace)}
     assert levels["uploads"] is levels["store"] is HealthLevel.OK
     assert [one.id for one in workspace.uploads.list_demonstrations()] == ["one"]
@@ -96,7 +96,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace: Workspace)
             workspace.uploads.objects.delete(key)
 
 
-def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) -> None:
+def test_every_dataset_is_built_with_it(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
     failed, *_ = (export.stage for export in TRAINING_EXPORTS.values())
     note_error(workspace.store, failed, ValueError())
@@ -107,7 +107,7 @@ def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) ->
     assert INDEX_STAGE.folder in workspace.store.outputs()
 
 
-def test_people_judge_and_correct_with_it(workspace: Workspace, tmp_path: Path) -> None:
+def test_people_judge_and_correct_with_it(workspace, tmp_path):
     made = make_trajectory(tmp_path, "one", [CLICK] * 2)
     commit_trajectories(workspace, [made])
     material = Material(workspace.store, workspace.uploads)
@@ -120,7 +120,7 @@ def test_people_judge_and_correct_with_it(workspace: Workspace, tmp_path: Path) 
     assert workspace.store.delete_documents("reviews/one") == 2
 
 
-def test_steps_are_annotated_with_it(workspace: Workspace, tmp_path: Path) -> None:
+def test_steps_are_annotated_with_it(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK] * 2)])
     for written in (2, 0):
         assert (
@@ -131,9 +131,7 @@ def test_steps_are_annotated_with_it(workspace: Workspace, tmp_path: Path) -> No
     assert workspace.store.delete_documents("annotations/one") == 2
 
 
-def test_predictions_are_scored_and_never_written_with_it(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_predictions_are_scored_and_never_written_with_it(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
     assert [found.name for found in list_evaluations(workspace)[0]] == ["mine"]
     assert run_evaluation(workspace, "mine").status == "made"
@@ -143,7 +141,7 @@ def test_predictions_are_scored_and_never_written_with_it(
             objects.put(f"evaluations/{name}/predictions.jsonl", b"x")
 
 
-def test_s3_accepts_the_documented_lifecycle_rule(moto: S3Server) -> None:
+def test_s3_accepts_the_documented_lifecycle_rule(moto):
     with moto.connected():
         bucket = moto.make_bucket().removeprefix("s3://")
         rules = documented("Rules")

@@ -85,9 +85,7 @@ def killed(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> Any
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
 @pytest.mark.parametrize(("scenario", "before"), COMMITS)
-def test_a_commit_leaves_old_or_new_and_the_next_one_works(
-    killed: Any, scenario: str, before: dict[str, str] | None
-) -> None:
+def test_a_commit_leaves_old_or_new_and_the_next_one_works(killed, scenario, before):
     states = []
     for store in killed(scenario):
         whole = store.published(OUTPUT) is not None and not store.verify(OUTPUT)
@@ -107,7 +105,7 @@ def test_a_commit_leaves_old_or_new_and_the_next_one_works(
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_a_document_is_old_or_new(killed: Any) -> None:
+def test_a_document_is_old_or_new(killed):
     states = []
     for store in killed("document"):
         states.append(store.get_document(DOCUMENT))
@@ -118,7 +116,7 @@ def test_a_document_is_old_or_new(killed: Any) -> None:
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_a_prune_removes_nothing_that_is_needed_and_the_next_one_ends_it(killed: Any) -> None:
+def test_a_prune_removes_nothing_that_is_needed_and_the_next_one_ends_it(killed):
     for store in killed("prune"):
         assert seen(store, OUTPUT) == OLD
         store.prune(killing.ALL)
@@ -127,7 +125,7 @@ def test_a_prune_removes_nothing_that_is_needed_and_the_next_one_ends_it(killed:
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_a_removed_output_is_there_or_not(killed: Any) -> None:
+def test_a_removed_output_is_there_or_not(killed):
     states = []
     for store in killed("remove"):
         states.append(bool(store.outputs()))
@@ -140,7 +138,7 @@ def test_a_removed_output_is_there_or_not(killed: Any) -> None:
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_forgetting_again_leaves_nothing_that_carries_the_id(killed: Any) -> None:
+def test_forgetting_again_leaves_nothing_that_carries_the_id(killed):
     for store in killed("forget"):
         killing.forget(store)
         assert store.outputs() == []

@@ -85,9 +85,7 @@ CALLS: dict[str, tuple[str, Callable[[Bucket, Path], object]]] = {
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("name", CALLS)
-def test_trouble_that_passes_is_not_noticed(
-    url: str, script: Script, tmp_path: Path, name: str, fault: Fault
-) -> None:
+def test_trouble_that_passes_is_not_noticed(url, script, tmp_path, name, fault):
     bucket = Bucket(url, tmp_path / "cache")
     bucket.put("a", b"bytes")
     method, work = CALLS[name]
@@ -98,7 +96,7 @@ def test_trouble_that_passes_is_not_noticed(
     assert script.left == 0
 
 
-def test_a_body_that_was_cut_is_read_again(url: str, script: Script, tmp_path: Path) -> None:
+def test_a_body_that_was_cut_is_read_again(url, script, tmp_path):
     bucket = Bucket(url, tmp_path / "cache")
     bucket.put("a", b"bytes")
     script.set("GET", "cut", 3)
@@ -108,7 +106,7 @@ def test_a_body_that_was_cut_is_read_again(url: str, script: Script, tmp_path: P
         bucket.read("a")
 
 
-def test_trouble_that_stays_has_a_sentence(url: str, script: Script, tmp_path: Path) -> None:
+def test_trouble_that_stays_has_a_sentence(url, script, tmp_path):
     bucket = Bucket(url, tmp_path)
     script.set("GET", "storm", 99)
     with pytest.raises(S3CallError, match="try again"):
@@ -116,9 +114,7 @@ def test_trouble_that_stays_has_a_sentence(url: str, script: Script, tmp_path: P
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_commit_and_a_prune_do_without_any_one_answer(
-    url: str, script: Script, tmp_path: Path, method: str
-) -> None:
+def test_a_commit_and_a_prune_do_without_any_one_answer(url, script, tmp_path, method):
     """Of each request in turn the answer is lost, also of those that move the pointer."""
     store = Store(Bucket(url, tmp_path))
     put(store, "sft", {"a.txt": "first"})
@@ -144,9 +140,7 @@ ENVIRONMENTS: dict[str, tuple[dict[str, str | None], str]] = {
 
 
 @pytest.mark.parametrize("trouble", ENVIRONMENTS)
-def test_what_a_person_can_correct_has_a_sentence(
-    moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
+def test_what_a_person_can_correct_has_a_sentence(moto_url, tmp_path, monkeypatch, trouble):
     changed, sentence = ENVIRONMENTS[trouble]
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name, value in changed.items():
@@ -168,14 +162,12 @@ def test_what_a_person_can_correct_has_a_sentence(
         ("Strange", "S3 failed with Strange; try again"),
     ],
 )
-def test_every_other_code_has_its_sentence(code: str, sentence: str) -> None:
+def test_every_other_code_has_its_sentence(code, sentence):
     assert str(S3CallError("s3://b/k", code, 400)).startswith(f"s3://b/k: {sentence}")
 
 
 @pytest.mark.parametrize("server", ["moto", "seaweedfs"])
-def test_a_mistyped_bucket_is_told_from_an_empty_one_and_never_made(
-    request: pytest.FixtureRequest, tmp_path: Path, server: str
-) -> None:
+def test_a_mistyped_bucket_is_told_from_an_empty_one_and_never_made(request, tmp_path, server):
     url = request.getfixturevalue(f"{server}_url")
     assert open_store(url, tmp_path).published("events/d1") is None
     mistyped: list[Callable[[Store], object]] = [
@@ -190,9 +182,7 @@ def test_a_mistyped_bucket_is_told_from_an_empty_one_and_never_made(
             work(open_store(f"{url}-typo", tmp_path / "other"))
 
 
-def test_a_bucket_that_refuses_conditions_does_everything_else(
-    moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bucket_that_refuses_conditions_does_everything_else(moto_url, tmp_path, monkeypatch):
     call = Bucket.call
 
     def refusing(self: Bucket, method: str, key: str = "", **arguments: Any) -> Any:
@@ -212,9 +202,7 @@ def test_a_bucket_that_refuses_conditions_does_everything_else(
 
 
 @pytest.mark.parametrize("data", [None, b"bota", b"bot"])
-def test_what_lacks_or_differs_in_the_bucket_is_never_handed_out(
-    moto_url: str, tmp_path: Path, data: bytes | None
-) -> None:
+def test_what_lacks_or_differs_in_the_bucket_is_never_handed_out(moto_url, tmp_path, data):
     store = open_store(moto_url, tmp_path)
     version = put(store, "events/d1", {"a.txt": "beta"})
     key = f"versions/{version.at}/content/a.txt"
@@ -224,7 +212,7 @@ def test_what_lacks_or_differs_in_the_bucket_is_never_handed_out(
     assert isinstance(caught.value, MissingOutput if data is None else ChangedOutput)
 
 
-def test_only_what_is_needed_is_downloaded_and_only_once(moto_url: str, tmp_path: Path) -> None:
+def test_only_what_is_needed_is_downloaded_and_only_once(moto_url, tmp_path):
     writer = open_store(moto_url, tmp_path / "writer")
     linked = put(writer, "trajectories/d1", {"screenshot.png": "picture"})
     files = {"a.parquet": "alpha", "deep/b.png": "picture", "deep/c.parquet": "gamma"}
@@ -243,7 +231,7 @@ def test_only_what_is_needed_is_downloaded_and_only_once(moto_url: str, tmp_path
     assert seen(reader, "dataset")["a.parquet"] == "alpha"
 
 
-def test_an_idle_look_costs_one_request_an_output(moto_url: str, tmp_path: Path) -> None:
+def test_an_idle_look_costs_one_request_an_output(moto_url, tmp_path):
     bucket = Counting(moto_url, tmp_path)
     store = Store(bucket)
     version = put(store, "events/d1", {"a.txt": "1", "b.txt": "2"})
@@ -252,7 +240,7 @@ def test_an_idle_look_costs_one_request_an_output(moto_url: str, tmp_path: Path)
     assert bucket.calls == [("get_object", "pointers/events/d1")]
 
 
-def test_a_large_file_goes_in_parts_and_comes_back(moto_url: str, tmp_path: Path) -> None:
+def test_a_large_file_goes_in_parts_and_comes_back(moto_url, tmp_path):
     store = open_store(moto_url, tmp_path)
     data = os.urandom(BIG)
     with store.stage("recordings/d1") as staging:

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from demo_pipeline.files import atomic_write
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.store.folder import Folder
@@ -59,21 +58,6 @@ def test_another_size_is_refused_at_once(either):
         with pytest.raises(ChangedOutput, match=r"trees/d1/a\.txt was changed"):
             take(either, source)
     assert either.current("steps/d1") is None
-
-
-def test_a_large_directory_is_synced_by_one_call(tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic_write, "_MANY", 5)
-    whole: list[None] = []
-    monkeypatch.setattr(os, "sync", lambda: whole.append(None))
-    store = Store(tmp_path)
-    with store.stage("sft") as staging:
-        for number in range(20):
-            (staging.path / f"{number}.txt").write_text("text")
-        calls = recorded_calls(monkeypatch)
-        store.commit(staging, recipe(), {})
-    assert len(whole) == 1
-    assert not any(path.name.endswith(".txt") for call, path in calls if call == "fsync")
-    assert store.verify("sft") == []
 
 
 def test_two_names_of_one_new_file_are_both_described(tmp_path):

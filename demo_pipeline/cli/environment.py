@@ -143,7 +143,8 @@ def print_refused(workspace: "Workspace") -> bool:
 @contextmanager
 def dagster_instance(home: Path) -> Iterator[Any]:
     """Dagster's instance in this folder; the command ends unless it can record runs there."""
-    from demo_pipeline.defs.local_instance import InstanceError, opened_instance
+    from demo_pipeline.defs.local_instance import opened_instance
+    from demo_pipeline.runs.failures import InstanceError
 
     with ExitStack() as stack:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,7 @@ from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.shown_text import counted
 
 if TYPE_CHECKING:
+    from demo_pipeline.runs.local_runs import LocalRuns
     from demo_pipeline.runs.results import DatasetOutcome, DemonstrationResult
     from demo_pipeline.runs.workspace import Workspace
 
@@ -238,38 +239,39 @@ class _Run:
 
     def _work(self) -> _Selection:
         """Build what has to be built, each demonstration by a run of Dagster."""
+        from demo_pipeline.runs.failures import InstanceError
         from demo_pipeline.runs.health import HealthLevel, clear_leftovers, store_finding
 
         if (finding := store_finding(self.workspace)).level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
-        from demo_pipeline.defs.local_runs import close_dead_runs
-        from demo_pipeline.defs.partitions import register_partitions
+        from demo_pipeline.runs.local_runs import LocalRuns
         from demo_pipeline.runs.plan import tasks_unchanged
         from demo_pipeline.runs.stages import job_of
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-        with dagster_instance(self.home) as instance:
-            register_partitions(instance, self.known)
+        with LocalRuns(self.workspace, self.home, self.workers, "demo-pipeline") as runs:
             clear_leftovers(self.workspace)
-            again = {*close_dead_runs(instance)}.intersection(self._chosen())
+            try:
+                again = runs.prepare(self.known).intersection(self._chosen())
+            except InstanceError as error:
+                refuse(str(error))
             damaged, remake = self._verify() if self.verify else (set[str](), False)
             force = self.force or remake
             if force or not _holds(tasks_unchanged, self.workspace):
-                self._build_datasets(instance, job_of(TASKS_STAGE), force=force)
+                self._build_datasets(runs, job_of(TASKS_STAGE), force=force)
             forced = damaged | {*self._chosen()} if self.force else damaged
             everything = {*self._chosen()} if self.record else set[str]()
             selection = self._select(forced | again | everything)
             rest = [key for key in selection.todo if key not in forced]
-            self._process(instance, [k for k in selection.todo if k in forced], force=True)
-            self._process(instance, rest, force=False)
+            self._process(runs, [k for k in selection.todo if k in forced], force=True)
+            self._process(runs, rest, force=False)
             if self._has_trajectories():
-                self._build_datasets(instance, force=force)
+                self._build_datasets(runs, force=force)
         return selection
 
-    def _process(self, instance: Any, ids: Sequence[str], *, force: bool) -> None:
+    def _process(self, runs: "LocalRuns", ids: Sequence[str], *, force: bool) -> None:
         """Take in each result as it comes; an interruption ends the work that is under way."""
         from demo_pipeline.cli.tables import progress_bar
-        from demo_pipeline.defs.local_runs import process
         from demo_pipeline.runs.imported_trajectories import renew_trajectory
 
         if not ids:
@@ -281,24 +283,18 @@ class _Run:
                 progress.advance(shown)
             if not (rest := [key for key in ids if key not in self.imported]):
                 return
-            running = process(
-                self.workspace, instance, rest, self.workers, command="demo-pipeline", force=force
-            )
-            with closing(running):
+            with closing(runs.process(rest, force=force)) as running:
                 for result in running:
                     self.results.append(result)
                     progress.advance(shown)
 
-    def _build_datasets(self, instance: Any, job: str = "", *, force: bool) -> None:
+    def _build_datasets(self, runs: "LocalRuns", job: str = "", *, force: bool) -> None:
         from demo_pipeline.cli.tables import progress_bar
-        from demo_pipeline.defs.local_runs import build_datasets
         from demo_pipeline.stage import DATASETS_JOB
 
         with progress_bar() as progress:
             task = progress.add_task(job or "datasets", total=1)
-            built = build_datasets(
-                self.workspace, instance, job or DATASETS_JOB, command="demo-pipeline", force=force
-            )
+            built = runs.build_datasets(job or DATASETS_JOB, force=force)
             progress.advance(task)
         self.datasets += built.outcomes
         self.errors += built.errors

@@ -34,7 +34,7 @@ from demo_pipeline.runs.datasets import run_dataset_stage, wanted_recipe
 from demo_pipeline.runs.failures import DefectError, TransientError, redacted_errors, retry_pause
 from demo_pipeline.runs.plan import bytes_written
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.results import REFUSED, BuildResult
 from demo_pipeline.runs.stages import (
     DATASET_STAGES,
     TRAINING_EXPORTS,
@@ -120,7 +120,7 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
         results = list(_check_results(workspace, stage, made))
         if made.version is None:
             yield from results
-            raise reporting.failure(made.problems, reporting.REFUSED, _KEPT)
+            raise reporting.failure(made.problems, REFUSED, _KEPT)
         yield dg.MaterializeResult(
             metadata=_metadata(workspace, stage, made) | {SEEN: seen},
             check_results=results,

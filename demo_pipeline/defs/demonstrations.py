@@ -15,7 +15,7 @@ from demo_pipeline.defs.resources import Roots
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import DefectError, TransientError
-from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.results import DEFECT, REFUSED, BuildResult
 from demo_pipeline.runs.stage_runs import AStage, RefusedError, build_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
@@ -57,12 +57,12 @@ def demonstration_asset(stage: AStage) -> dg.AssetsDefinition:
             yield dg.AssetObservation(stage.name, partition=key, description=sentence)
             for outcome in error.checks or [_refusal(stage, error)]:
                 yield reporting.check_result(outcome)
-            raise reporting.failure(error.problems, reporting.REFUSED) from None
+            raise reporting.failure(error.problems, REFUSED) from None
         except DefectError as error:
             sentence = f"{key}: {error}"
             yield dg.AssetObservation(stage.name, partition=key, description=sentence)
             raise dg.Failure(
-                sentence, metadata={reporting.WHY: reporting.DEFECT}, allow_retries=False
+                sentence, metadata={reporting.WHY: DEFECT}, allow_retries=False
             ) from None
         # Not as the result's own metadata, which are in the event of the step's output too.
         location = f"{roots.workspace.store.url}/{made.output}"

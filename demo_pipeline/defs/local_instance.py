@@ -15,14 +15,10 @@ import dagster as dg
 
 from demo_pipeline.defs.partitions import PARTITIONS_NAME
 from demo_pipeline.files.processes import spare_existing_objects
-from demo_pipeline.runs.failures import error_words
+from demo_pipeline.runs.failures import InstanceError, error_words
 
 _FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody
 _PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
-
-
-class InstanceError(Exception):
-    """DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from demo_pipeline.files.shown_text import (
 )
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import RETRY_SECONDS, TransientError, UploadChangedError
-from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.results import MAY_PASS, BuildResult
 from demo_pipeline.stage import Check
 from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
@@ -37,8 +37,7 @@ _WORDS = {
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",
 }
-WHY = "why"  # in the metadata of a failure: one of the next three
-REFUSED, MAY_PASS, DEFECT = "the recording is at fault", "it may pass", "a defect of the pipeline"
+WHY = "why"  # in the metadata of a failure: one of those of runs/results.py
 
 
 def dataset_metadata(made: BuildResult, location: str) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """The sensor on uploads, and the job that takes many of them through their stages at once.
 
 Belongs here: asking Dagster what is in work, and requesting runs. What is whole and new is decided
-in runs/discovery.py; the runs of many are made by local_runs.py.
+in runs/discovery.py; the runs of many are made by runs/local_runs.py.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -15,16 +16,15 @@ from pydantic import Field
 
 from demo_pipeline.defs.dataset_assets import watching
 from demo_pipeline.defs.demonstrations import process_demonstration
-from demo_pipeline.defs.local_runs import close_dead_runs, process
 from demo_pipeline.defs.partitions import (
     DEMONSTRATIONS,
     PARTITION_TAG,
     REASON_TAG,
     UNFINISHED,
-    register_partitions,
     unregistered,
 )
 from demo_pipeline.defs.resources import Roots
+from demo_pipeline.defs.worker import close_dead_runs
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.runs.discovery import (
     NO_END,
@@ -39,6 +39,7 @@ from demo_pipeline.runs.discovery import (
     list_uploads,
     stuck,
 )
+from demo_pipeline.runs.local_runs import LocalRuns
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
@@ -78,14 +79,15 @@ def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Seque
             f"launch a backfill of process_demonstration instead, over {', '.join(ids)}",
             allow_retries=False,
         )
-    register_partitions(context.instance, ids)
     counts, refused = dict.fromkeys(Status, 0), list[str]()
-    workers = workspace.settings.execution.workers
-    for one in process(workspace, context.instance, ids, workers, command=context.job_name):
-        counts[one.status] += 1
-        if not one.status.is_done:
-            refused.append(one.demonstration)
-            context.log.warning("%s: %s", one.demonstration, one.problems[0])
+    home, workers = Path(context.instance.root_directory), workspace.settings.execution.workers
+    with LocalRuns(workspace, home, workers, context.job_name) as runs:
+        runs.prepare(ids)
+        for one in runs.process(ids):
+            counts[one.status] += 1
+            if not one.status.is_done:
+                refused.append(one.demonstration)
+                context.log.warning("%s: %s", one.demonstration, one.problems[0])
     context.add_output_metadata(
         {
             "done": counts[Status.BUILT],

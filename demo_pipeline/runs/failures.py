@@ -45,6 +45,10 @@ class TransientError(Exception):
         return (type(self), (self.reason,))
 
 
+class InstanceError(Exception):
+    """DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
+
+
 UPLOAD_CHANGED = "the upload changed while it was read: nothing is kept; run it again as it is now"
 
 

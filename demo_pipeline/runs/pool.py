@@ -1,8 +1,7 @@
 """Worker processes that take one task after the other, and what the death of one means.
 
-Belongs here: starting, feeding and ending the workers, with no knowledge of what the work is. Each
-attempt at a task has a ticket that the parent chose, so that the parent can end in other records
-what a dead worker had begun.
+Belongs here: starting, feeding and ending the workers, with no knowledge of what the work is. They
+are forked from one process that has imported what all of them need, and has no thread yet.
 """
 
 import multiprocessing
@@ -11,52 +10,63 @@ import pickle
 import queue
 import signal
 import threading
-import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from demo_pipeline.runs.failures import TransientError
+from demo_pipeline.runs.failures import InstanceError, TransientError
 
 _MAX_DEATHS = 3  # of the workers of one task: one alone may be the system's or a person's doing
 _MAX_EARLY_DEATHS = 5  # in a row, of workers that had not begun
 _LEAVE_SECONDS = 10.0  # that a worker has to end by itself
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; no one reads it
 
+_Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
-Work = Callable[[str, str], _Answer]
-"""Gets a task and a ticket."""
-Lost = Callable[[str, str, bool], None]
-"""Gets a task, the ticket of an unfinished attempt, and whether its worker died by itself."""
 
 
 class WorkersError(TransientError):
-    """The worker processes end before they have begun."""
+    """The worker processes end before they have begun, or before they have done what all need."""
 
 
 @dataclass
-class Pool(Generic[_Answer]):
-    """Up to `workers` processes for some tasks.
+class Pool(Generic[_Task, _Answer]):
+    """Up to `workers` processes, which are kept from one call to the next until `end`.
 
     Attributes:
-        begin: called in each worker before its first task; returns what does the work. A function
-            of a module, as the workers are new processes.
+        begin: `module:function`, called in each worker before its first task; returns what does
+            the work: it gets a task and returns the answer. This process does not import it.
         arguments: of `begin`.
         workers: most processes at once.
-        lost: called here for every attempt that was not finished.
     """
 
-    begin: Callable[..., Work[_Answer]]
+    begin: str
     arguments: tuple[Any, ...]
     workers: int
-    lost: Lost
     _live: dict[Connection, "_Worker"] = field(default_factory=dict)
     _died_early: int = 0
 
-    def process(self, tasks: Sequence[str]) -> Generator[tuple[str, _Answer | None]]:
+    def start(self) -> None:
+        """Start a worker, which imports while this process goes on."""
+        self._start(1)
+
+    def ask(self, task: _Task) -> _Answer:
+        """The answer to one task.
+
+        Raises:
+            WorkersError: its worker died three times.
+            InstanceError, TransientError: as `process`.
+        """
+        for _, answer in self.process([task]):
+            if answer is not None:
+                return answer
+        raise WorkersError("a worker process ended without an error: killed, or out of memory")
+
+    def process(self, tasks: Sequence[_Task]) -> Generator[tuple[_Task, _Answer | None]]:
         """Yield each task with its answer as it is done; None after its worker died three times.
 
         An early end of the iteration ends the workers, which is safe at any moment for tasks that
@@ -64,11 +74,12 @@ class Pool(Generic[_Answer]):
 
         Raises:
             WorkersError: the workers cannot begin.
-            TransientError: raised in a worker, whose task is not at fault.
+            InstanceError, TransientError: raised in a worker, whose task is not at fault.
         """
-        waiting, deaths = deque(tasks), Counter[str]()
+        waiting, deaths = deque(tasks), Counter[int]()
         try:
-            while waiting or any(worker.task for worker in self._live.values()):
+            self._hand_out(waiting)
+            while waiting or any(worker.is_busy for worker in self._live.values()):
                 self._start(len(waiting))
                 ready = wait(list(self._live))
                 for worker in [one for key, one in self._live.items() if key in ready]:
@@ -77,74 +88,73 @@ class Pool(Generic[_Answer]):
                         answer = worker.connection.recv()
                     except (EOFError, OSError):
                         self._bury(worker)
-                        if task is None:
+                        if not worker.is_busy:
                             continue
-                        deaths[task[0]] += 1
-                        if deaths[task[0]] < _MAX_DEATHS:
-                            waiting.append(task[0])
+                        deaths[id(task)] += 1
+                        if deaths[id(task)] < _MAX_DEATHS:
+                            waiting.append(task)
                         else:
-                            yield task[0], None
+                            yield task, None
                         continue
-                    if isinstance(answer, TransientError):
+                    if isinstance(answer, InstanceError | TransientError):
                         raise answer
-                    worker.is_ready, worker.task, self._died_early = True, None, 0
+                    was_busy, worker.is_ready, worker.is_busy = worker.is_busy, True, False
+                    self._died_early = 0
                     self._hand_out(waiting)  # before the answer is looked at
-                    if task is not None:
-                        yield task[0], answer
+                    if was_busy:
+                        yield task, answer
                 self._hand_out(waiting)
         finally:
-            self._end()
+            if any(worker.is_busy for worker in self._live.values()):
+                self.end()
 
     def _start(self, waiting: int) -> None:
-        idle = sum(worker.task is None for worker in self._live.values())
+        idle = sum(not worker.is_busy for worker in self._live.values())
         for _ in range(min(self.workers - len(self._live), waiting - idle)):
             worker = _Worker(self.begin, self.arguments)
             self._live[worker.connection] = worker
 
-    def _hand_out(self, waiting: deque[str]) -> None:
+    def _hand_out(self, waiting: deque[_Task]) -> None:
         for worker in self._live.values():
-            if waiting and worker.is_ready and worker.task is None:
+            if waiting and worker.is_ready and not worker.is_busy:
                 worker.give(waiting.popleft())
 
     def _bury(self, worker: "_Worker") -> None:
         del self._live[worker.connection]
         worker.end()
-        if worker.task is not None:
-            self.lost(*worker.task, True)
-        elif not worker.is_ready:
+        if not worker.is_ready:
             self._died_early += 1
             if self._died_early >= _MAX_EARLY_DEATHS:
                 raise WorkersError("the worker processes end before they have begun")
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the workers, also amid a task."""
         for worker in self._live.values():
             worker.connection.close()
         for worker in self._live.values():
             worker.end()
-        for worker in self._live.values():
-            if worker.task is not None:
-                self.lost(*worker.task, False)
         self._live.clear()
 
 
 class _Worker:
-    """One process, and the task and ticket that it works on."""
+    """One process, and the task that it works on."""
 
-    def __init__(self, begin: Callable[..., Work[Any]], arguments: tuple[Any, ...]) -> None:
-        self.connection, theirs = multiprocessing.Pipe()
-        self.task: tuple[str, str] | None = None
-        self.is_ready = False
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, begin: str, arguments: tuple[Any, ...]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([begin.partition(":")[0]])
+        self.connection, theirs = context.Pipe()
+        self.task: Any = None
+        self.is_ready = self.is_busy = False
         # Opened by the worker itself, which may import for seconds then, and is on the watch first.
-        packed = pickle.dumps((begin, arguments))
+        packed = pickle.dumps((dict(os.environ), begin, arguments))
         self._process = context.Process(target=_work, args=(theirs, packed), daemon=True)
         self._process.start()
         theirs.close()
 
-    def give(self, task: str) -> None:
-        self.task = (task, str(uuid.uuid4()))
+    def give(self, task: object) -> None:
+        self.task, self.is_busy = task, True
         with suppress(OSError):  # it died already: the next message says so
-            self.connection.send(self.task)
+            self.connection.send(task)
 
     def end(self) -> None:
         self.connection.close()
@@ -157,25 +167,28 @@ def _work(connection: Connection, packed: bytes) -> None:
     """The life of a worker: answer every task, until the other side is gone."""
     os.setpgrp()  # a terminal's Ctrl-C is the parent's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    tasks: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     with suppress(BrokenPipeError):  # the other side is gone, and `_receive` did not see it yet
         try:
-            begin, arguments = pickle.loads(packed)  # noqa: S301 - our own
-            work = begin(*arguments)
+            environment, begin, arguments = pickle.loads(packed)  # noqa: S301 - our own
+            os.environ.clear()  # that of the first command, when a process has several
+            os.environ.update(environment)
+            module, _, function = begin.partition(":")
+            work: Callable[[Any], Any] = getattr(import_module(module), function)(*arguments)
             connection.send(None)
-            for task, ticket in _taken(tasks):
-                connection.send(work(task, ticket))
-        except TransientError as error:
+            for task in _taken(tasks):
+                connection.send(work(task))
+        except (InstanceError, TransientError) as error:
             connection.send(error)
 
 
-def _taken(tasks: "queue.SimpleQueue[tuple[str, str]]") -> Iterator[tuple[str, str]]:
+def _taken(tasks: "queue.SimpleQueue[Any]") -> Iterator[Any]:
     while True:
         yield tasks.get()
 
 
-def _receive(connection: Connection, tasks: "queue.SimpleQueue[tuple[str, str]]") -> None:
+def _receive(connection: Connection, tasks: "queue.SimpleQueue[Any]") -> None:
     """Hand over what comes; end the process when the other side is gone, also amid a task."""
     while True:
         try:

@@ -52,6 +52,10 @@ IN_TABLES: Mapping[Status, str] = {
 }
 
 
+# Why a run failed.
+REFUSED, MAY_PASS, DEFECT = "the recording is at fault", "it may pass", "a defect of the pipeline"
+
+
 @dataclass(frozen=True, slots=True)
 class BuildResult:
     """The result of building an output, without the list of its files.

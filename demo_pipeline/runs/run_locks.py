@@ -22,11 +22,12 @@ def lock_folder(home: Path) -> Path:
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
     """Hold the file of a run, and remove it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{run_id}{_SUFFIX}"
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    file, draft = folder / f"{run_id}{_SUFFIX}", folder / f"{run_id}.new"
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.write(descriptor, demonstration.encode())
+        draft.rename(file)  # so nobody finds it before it is held
         yield
         file.unlink(missing_ok=True)
     finally:

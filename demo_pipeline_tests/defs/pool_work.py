@@ -9,10 +9,10 @@ from pathlib import Path
 from demo_pipeline.runs.failures import redacted_errors
 
 
-def begin(folder: str) -> Callable[[str, str], int]:
+def begin(folder: str) -> Callable[[str], int]:
     """In a worker: each task leaves a file a time; `bad` dies always, `once` once."""
 
-    def work(task: str, _ticket: str) -> int:
+    def work(task: str) -> int:
         Path(folder, f"{task}.{time.time_ns()}").touch()
         tries = len(list(Path(folder).glob(f"{task}.*")))
         if task == "bad" or (task == "once" and tries == 1):
@@ -22,24 +22,20 @@ def begin(folder: str) -> Callable[[str, str], int]:
     return work
 
 
-def begin_long(folder: str) -> Callable[[str, str], None]:
+def begin_long(folder: str) -> Callable[[str], None]:
     """In a worker: each task leaves the number of its process, and goes on for ever."""
 
-    def work(_task: str, _ticket: str) -> None:
+    def work(_task: str) -> None:
         Path(folder, str(os.getpid())).touch()
         time.sleep(3600)
 
     return work
 
 
-def begin_without_database(folder: str) -> Callable[[str, str], None]:
+def begin_without_database(folder: str) -> Callable[[str], None]:
     """In a worker: Dagster's database cannot be opened."""
     from sqlalchemy import create_engine
 
     with redacted_errors("begin"):
         create_engine(f"sqlite:///{folder}").connect()
     raise AssertionError
-
-
-def nothing_lost(_task: str, _ticket: str, _died: bool) -> None:
-    """Of a pool without runs."""

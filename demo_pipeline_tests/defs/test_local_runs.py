@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,21 +12,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs.local_runs import build_datasets, close_dead_runs, process
-from demo_pipeline.defs.partitions import register_partitions
+from demo_pipeline.defs.worker import close_dead_runs
 from demo_pipeline.runs.failures import TransientError
-from demo_pipeline.runs.pool import Pool
+from demo_pipeline.runs.local_runs import LocalRuns
+from demo_pipeline.runs.pool import Pool, WorkersError
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.run_locks import dead_runs, held, lock_folder
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench
 from demo_pipeline_tests.defs.daemon import open_runs
-from demo_pipeline_tests.defs.pool_work import (
-    begin,
-    begin_long,
-    begin_without_database,
-    nothing_lost,
-)
+
+WORK = "demo_pipeline_tests.defs.pool_work"
 
 
 @pytest.fixture
@@ -38,27 +36,33 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield opened
 
 
+def local_runs(made: Bench, workers: int) -> LocalRuns:
+    return LocalRuns(
+        made.workspace, Path(made.instance.root_directory), workers, command="a command"
+    )
+
+
 def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
     (made.uploads / "second" / "input_log.jsonl").write_text("{torn\n")
     ids = ["first", "second"]
-    register_partitions(made.instance, ids)
-    results = {
-        one.demonstration: one
-        for one in process(made.workspace, made.instance, ids, 2, command="a command")
-    }
+    with local_runs(made, 2) as runs:
+        assert runs.prepare(ids) == set()
+        results = {one.demonstration: one for one in runs.process(ids)}
+        built = runs.build_datasets()
     assert results["first"].status is Status.BUILT
     assert results["first"].summary["outcome"] == "done"
     refused = results["second"]
     assert (refused.status, refused.stage) == (Status.REJECTED, "events")
     assert refused.problems[0].file == "input_log.jsonl"
-    runs = made.instance.get_runs()
-    assert {run.tags["dagster/partition"]: run.is_success for run in runs} == {
+    recorded = {run.tags.get("dagster/partition"): run for run in made.instance.get_runs()}
+    assert {key: run.is_success for key, run in recorded.items()} == {
         "first": True,
         "second": False,
+        None: True,
     }
-    assert {run.job_name for run in runs} == {"process_demonstration"}
-    assert {run.tags["user"] for run in runs} == {"a command"}
-    built = build_datasets(made.workspace, made.instance, command="a command")
+    assert recorded["first"].job_name == "process_demonstration"
+    assert recorded[None].job_name == "build_datasets"
+    assert {run.tags["user"] for run in recorded.values()} == {"a command"}
     assert built.errors == []
     assert "sft_samples" in {one.name for one in built.outcomes}
     assert open_runs(made.instance) == 0
@@ -67,16 +71,17 @@ def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
 
 def test_an_interrupted_command_leaves_no_run_open(made):
     ids = ["first", "second"]
-    register_partitions(made.instance, ids)
-    running = process(made.workspace, made.instance, ids, 1, command="a command", force=True)
-    with closing(running):
-        assert next(running).status is Status.BUILT
+    with local_runs(made, 1) as runs:
+        runs.prepare(ids)
+        with closing(runs.process(ids, force=True)) as running:
+            assert next(running).status is Status.BUILT
+    ended = made.instance.get_runs(dg.RunsFilter(tags={"dagster/partition": "second"}))
+    assert {run.status for run in ended} <= {dg.DagsterRunStatus.CANCELED}
     assert open_runs(made.instance) == 0
     assert dead_runs(lock_folder(Path(made.instance.root_directory))) == {}
 
 
 def test_the_run_of_a_killed_command_is_closed_by_the_next(made):
-    register_partitions(made.instance, ["first"])
     folder = lock_folder(Path(made.instance.root_directory))
     job = made.definitions.resolve_job_def("process_demonstration")
     run = made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
@@ -93,27 +98,30 @@ def test_the_run_of_a_killed_command_is_closed_by_the_next(made):
 
 
 def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path):
-    if (child := os.fork()) == 0:
-        list(Pool[None](begin_long, (str(tmp_path),), 2, nothing_lost).process(["a", "b"]))
-        os._exit(1)
-    while len(workers := [path.name for path in tmp_path.iterdir()]) < 2:
-        time.sleep(0.1)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    begin, folder = f"{WORK}:begin_long", str(tmp_path)
+    script = (
+        "from demo_pipeline.runs.pool import Pool; "
+        f"list(Pool({begin!r}, ({folder!r},), 2).process(['a', 'b']))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as command:
+        while len(workers := [path.name for path in tmp_path.iterdir()]) < 2:
+            time.sleep(0.1)
+        command.kill()
     while any(Path("/proc", worker).exists() for worker in workers):
         time.sleep(0.1)
 
 
 def test_a_database_that_cannot_be_opened_in_a_worker_is_one_sentence(tmp_path, capfd):
-    pool = Pool[None](begin_without_database, (str(tmp_path),), 1, nothing_lost)
+    pool = Pool[str, None](f"{WORK}:begin_without_database", (str(tmp_path),), 1)
     with pytest.raises(TransientError, match="unable to open database file"):
         list(pool.process(["a"]))
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(tmp_path):
-    lost: list[tuple[str, bool]] = []
-    pool = Pool[int](begin, (str(tmp_path),), 2, lambda task, _, died: lost.append((task, died)))
-    answers = dict(pool.process(["bad", "good", "once"]))
-    assert answers == {"bad": None, "good": 1, "once": 2}
-    assert sorted(lost) == [("bad", True)] * 3 + [("once", True)]
+    pool = Pool[str, int](f"{WORK}:begin", (str(tmp_path),), 2)
+    assert dict(pool.process(["bad", "good", "once"])) == {"bad": None, "good": 1, "once": 2}
+    assert pool.ask("another") == 1
+    with pytest.raises(WorkersError):
+        pool.ask("bad")
+    pool.end()

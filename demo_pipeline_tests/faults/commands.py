@@ -152,5 +152,5 @@ def _prepare(disturbance: Disturbance | None) -> None:
 
 def preload() -> None:
     """Import what the command line and its workers need, before the first fork."""
-    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.local_runs", "s3fs"):
+    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.worker", "s3fs"):
         importlib.import_module(name)

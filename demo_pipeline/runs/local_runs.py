@@ -1,0 +1,164 @@
+"""Runs that this machine's own worker processes execute: for a command, and for many uploads.
+
+Belongs here: what is asked of the workers, and what became of a demonstration, as the store has it.
+Dagster is imported by the workers alone: here it would take a second.
+"""
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from demo_pipeline.files.logs import shown_level
+from demo_pipeline.files.system_errors import best_effort
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.plan import dataset_outcome
+from demo_pipeline.runs.pool import Pool
+from demo_pipeline.runs.quarantine import read_quarantine, record_crash
+from demo_pipeline.runs.results import DEFECT, REFUSED, DatasetOutcome, DemonstrationResult, Status
+from demo_pipeline.runs.run_locks import dead_runs, lock_folder
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import DATASETS_JOB
+from demo_pipeline.trajectories.provenance import recorded_outcome
+
+KILLED = "its process ended without an error: killed, or out of memory"
+_LOG = logging.getLogger(__package__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker is asked for.
+
+    Attributes:
+        kind: register demonstrations and close the runs of killed processes; run the stages of one;
+            run a job of datasets; close the runs of this command's workers, which were ended.
+        names: ids of demonstrations, or the job.
+        force: build what is up to date, too.
+        is_alone: no other task is done meanwhile, and a processor is free.
+    """
+
+    kind: Literal["prepare", "demonstration", "datasets", "cancel"]
+    names: tuple[str, ...] = ()
+    force: bool = False
+    is_alone: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a step of a run failed, with the sentence that people read."""
+
+    step: str
+    why: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker did.
+
+    Attributes:
+        again: demonstrations whose runs were found dead.
+        failures: of the steps of a run; none if it succeeded.
+        built: dataset → where it is, in the order in which they were built.
+    """
+
+    again: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    built: Mapping[str, str] = field(default_factory=dict)
+
+
+_KILLED = Answer(failures=(Failure("", DEFECT, KILLED),))
+
+
+@dataclass(frozen=True)
+class BuiltDatasets:
+    """What a run of a job of datasets gave: what people see of each, and why others failed."""
+
+    outcomes: list[DatasetOutcome] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class LocalRuns:
+    """The workers of a command, while a context is open; at its end none of their runs is open."""
+
+    def __init__(self, workspace: Workspace, home: Path, workers: int, command: str) -> None:
+        begin = "demo_pipeline.defs.worker:begin"
+        arguments = (workspace.settings, home, command, shown_level())
+        self._workspace, self._locks = workspace, lock_folder(home)
+        self._pool = Pool[Task, Answer](begin, arguments, workers)
+
+    def __enter__(self) -> Self:
+        self._pool.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.end()
+        if dead_runs(self._locks):
+            with best_effort(_LOG, "closing the runs of ended processes"):
+                self._pool.ask(Task("cancel"))
+            self._pool.end()
+
+    def prepare(self, ids: Sequence[str]) -> set[str]:
+        """Register demonstrations; returns those whose runs were killed.
+
+        Raises:
+            InstanceError: Dagster cannot record runs.
+        """
+        return {*self._pool.ask(Task("prepare", tuple(ids))).again}
+
+    def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
+        """Yield what became of each demonstration, taken through its stages by a run of its own.
+
+        One whose process died is put back on the list; after the third time it is quarantined.
+        """
+        is_alone = len(ids) == 1 < self._pool.workers
+        tasks = [Task("demonstration", (key,), force, is_alone) for key in ids]
+        with closing(self._pool.process(tasks)) as running:
+            for task, answer in running:
+                (key,) = task.names
+                if answer is None:
+                    with best_effort(_LOG, "noting a crash in the quarantine"):
+                        record_crash(self._workspace, key, STAGES[0].name, KILLED)
+                yield self._result(key, answer or _KILLED)
+
+    def _result(self, key: str, answer: Answer) -> DemonstrationResult:
+        """What it is, by the store; why it is not done, by its run."""
+        for failure in answer.failures:
+            problems = (Problem("run_failed", ".", failure.sentence, demonstration=key),)
+            if failure.why != REFUSED:
+                return DemonstrationResult(key, Status.FAILED, {}, failure.step, problems)
+            record = read_quarantine(self._workspace.store, key)
+            known = tuple(record.known_problems()) if record else problems
+            return DemonstrationResult(key, Status.REJECTED, {}, failure.step, known)
+        return DemonstrationResult(key, Status.BUILT, trajectory_summary(self._workspace, key))
+
+    def build_datasets(self, job: str = DATASETS_JOB, *, force: bool = False) -> BuiltDatasets:
+        """Run a job of datasets."""
+        answer = self._pool.ask(Task("datasets", (job,), force))
+        store = self._workspace.store
+        outcomes = [
+            dataset_outcome(store, stage, answer.built[name].removeprefix(f"{store.url}/"))
+            for name, stage in DATASET_STAGE_BY_NAME.items()
+            if name in answer.built and stage.counts
+        ]
+        return BuiltDatasets(outcomes, [f"{one.step}: {one.sentence}" for one in answer.failures])
+
+
+def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
+    """The summary of a trajectory, with its `recorded_outcome`; empty without one."""
+    raw, trajectory = (
+        workspace.store.current(f"{folder}/{key}") for folder in ("recordings", "trajectories")
+    )
+    if raw is None or trajectory is None:
+        return {}
+    made, status = trajectory.manifest.summary, raw.manifest.summary.get("status")
+    return {**made, "outcome": recorded_outcome(status, success=bool(made.get("success")))}

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.child import Spent, spent
+from demo_pipeline_tests.distributed.processes import adopt_orphans, end_descendants
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -91,6 +92,10 @@ def run_piece(recording: Path, copies: int) -> Spent:
             "PYTHONPATH": str(_ROOT),
         }
         command = [sys.executable, "-m", "demo_pipeline.cli.app", "run", "--workers", str(copies)]
-        return spent(
-            lambda: subprocess.run(command, env=environment, check=True, capture_output=True)
-        )
+        adopt_orphans()  # the command does not wait for the process from which it forked workers
+
+        def work() -> None:
+            subprocess.run(command, env=environment, check=True, capture_output=True)
+            end_descendants()
+
+        return spent(work)

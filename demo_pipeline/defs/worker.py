@@ -20,7 +20,7 @@ from demo_pipeline.files.logs import show_log
 from demo_pipeline.files.processes import save_memory, spare_existing_objects
 from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.runs.failures import DefectError, redacted_errors
-from demo_pipeline.runs.local_runs import KILLED, Answer, Failure, Task
+from demo_pipeline.runs.local_runs import KILLED, Failure, WorkerAnswer, WorkerTask
 from demo_pipeline.runs.results import DEFECT
 from demo_pipeline.runs.run_locks import dead_runs, forget_run, held, lock_folder
 from demo_pipeline.settings import Settings
@@ -35,7 +35,9 @@ _TAGS = {
 }
 
 
-def begin(settings: Settings, home: Path, command: str, level: int) -> Callable[[Task], Answer]:
+def begin(
+    settings: Settings, home: Path, command: str, level: int
+) -> Callable[[WorkerTask], WorkerAnswer]:
     """In a worker: the definitions and the instance, once.
 
     Raises:
@@ -46,7 +48,7 @@ def begin(settings: Settings, home: Path, command: str, level: int) -> Callable[
     definitions, kept = _definitions(settings), ExitStack()
     instance = kept.enter_context(opened_instance(home))
 
-    def work(task: Task) -> Answer:
+    def work(task: WorkerTask) -> WorkerAnswer:
         HAS_SPARE_PROCESSOR.set(task.is_alone)
         try:
             with redacted_errors(task.kind, *task.names[:1]):
@@ -54,10 +56,10 @@ def begin(settings: Settings, home: Path, command: str, level: int) -> Callable[
                     register_partitions(instance, task.names)
                 again = close_dead_runs(instance, died=task.kind != "cancel")
                 if task.kind in {"prepare", "cancel"}:
-                    return Answer(tuple(again))
+                    return WorkerAnswer(tuple(again))
                 return _run(definitions, instance, task, command)
         except DefectError as error:
-            return Answer(failures=(Failure("", DEFECT, f"{error}"),))
+            return WorkerAnswer(failures=(Failure("", DEFECT, f"{error}"),))
 
     spare_existing_objects()
     return work
@@ -74,8 +76,8 @@ def _definitions(settings: Settings) -> dg.Definitions:
 
 
 def _run(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, task: Task, command: str
-) -> Answer:
+    definitions: dg.Definitions, instance: dg.DagsterInstance, task: WorkerTask, command: str
+) -> WorkerAnswer:
     (name,), run_id = task.names, str(uuid.uuid4())
     is_one = task.kind == "demonstration"
     job = definitions.resolve_job_def(DEMONSTRATION_JOB if is_one else name)
@@ -91,7 +93,7 @@ def _run(
     failures = tuple(_failures(result))
     if not (failures or result.success):
         failures = (Failure("", DEFECT, "the run failed"),)
-    return Answer(failures=failures, built={} if is_one else dict(_built(result)))
+    return WorkerAnswer(failures=failures, built={} if is_one else dict(_built(result)))
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:

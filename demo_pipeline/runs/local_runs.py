@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkerTask:
     """What a worker is asked for.
 
     Attributes:
@@ -57,7 +57,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     """What a worker did.
 
     Attributes:
@@ -71,7 +71,7 @@ class Answer:
     built: Mapping[str, str] = field(default_factory=dict)
 
 
-_KILLED = Answer(failures=(Failure("", DEFECT, KILLED),))
+_KILLED = WorkerAnswer(failures=(Failure("", DEFECT, KILLED),))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class LocalRuns:
         begin = "demo_pipeline.defs.worker:begin"
         arguments = (workspace.settings, home, command, shown_level())
         self._workspace, self._locks = workspace, lock_folder(home)
-        self._pool = Pool[Task, Answer](begin, arguments, workers)
+        self._pool = Pool[WorkerTask, WorkerAnswer](begin, arguments, workers)
 
     def __enter__(self) -> Self:
         self._pool.start()
@@ -104,7 +104,7 @@ class LocalRuns:
         self._pool.end()
         if dead_runs(self._locks):
             with best_effort(_LOG, "closing the runs of ended processes"):
-                self._pool.ask(Task("cancel"))
+                self._pool.ask(WorkerTask("cancel"))
             self._pool.end()
 
     def prepare(self, ids: Sequence[str]) -> set[str]:
@@ -113,7 +113,7 @@ class LocalRuns:
         Raises:
             InstanceError: Dagster cannot record runs.
         """
-        return {*self._pool.ask(Task("prepare", tuple(ids))).again}
+        return {*self._pool.ask(WorkerTask("prepare", tuple(ids))).again}
 
     def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
         """Yield what became of each demonstration, taken through its stages by a run of its own.
@@ -121,7 +121,7 @@ class LocalRuns:
         One whose process died is put back on the list; after the third time it is quarantined.
         """
         is_alone = len(ids) == 1 < self._pool.workers
-        tasks = [Task("demonstration", (key,), force, is_alone) for key in ids]
+        tasks = [WorkerTask("demonstration", (key,), force, is_alone) for key in ids]
         with closing(self._pool.process(tasks)) as running:
             for task, answer in running:
                 (key,) = task.names
@@ -130,7 +130,7 @@ class LocalRuns:
                         record_crash(self._workspace, key, STAGES[0].name, KILLED)
                 yield self._result(key, answer or _KILLED)
 
-    def _result(self, key: str, answer: Answer) -> DemonstrationResult:
+    def _result(self, key: str, answer: WorkerAnswer) -> DemonstrationResult:
         """What it is, by the store; why it is not done, by its run."""
         for failure in answer.failures:
             problems = (Problem("run_failed", ".", failure.sentence, demonstration=key),)
@@ -143,7 +143,7 @@ class LocalRuns:
 
     def build_datasets(self, job: str = DATASETS_JOB, *, force: bool = False) -> BuiltDatasets:
         """Run a job of datasets."""
-        answer = self._pool.ask(Task("datasets", (job,), force))
+        answer = self._pool.ask(WorkerTask("datasets", (job,), force))
         store = self._workspace.store
         outcomes = [
             dataset_outcome(store, stage, answer.built[name].removeprefix(f"{store.url}/"))

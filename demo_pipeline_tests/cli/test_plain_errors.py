@@ -28,9 +28,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `run` prints when it ends as a usage error."""
-    monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run"])
+def told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str = "run"
+) -> str:
+    """What a command prints when it ends as a usage error."""
+    monkeypatch.setattr(sys, "argv", ["demo-pipeline", command])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
@@ -48,7 +50,7 @@ def test_a_home_that_is_read_only_or_full(home, monkeypatch, capsys, number, wor
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", fail)
-    line = told(monkeypatch, capsys)
+    line = told(monkeypatch, capsys, "register")
     assert line.startswith(f"demo-pipeline: DAGSTER_HOME {home} cannot be written to: {words}; ")
     assert "set DAGSTER_HOME to another folder" in line
 

@@ -36,7 +36,7 @@ from demo_pipeline_tests.faults.cancelled_backfill import write_uploads
 from demo_pipeline_tests.faults.states import blamed, stuck_runs
 
 _COMMAND = (sys.executable, "-m", "demo_pipeline.cli.app")
-_WORKER = "multiprocessing.spawn"  # in the command line of a worker, not of its resource tracker
+_FORKED = "multiprocessing.forkserver"  # in the command line of a worker, and of its parent's
 _PAUSE = 3.0  # most seconds between two looks
 _PATIENCE = 7200.0
 
@@ -64,7 +64,11 @@ def _kill(command: int, what: str) -> bool:
         os.kill(command, signal.SIGKILL)
         return True
     states = process_states()
-    workers = [pid for pid in descendants(command) if pid in states and _WORKER in title_of(pid)]
+    workers = [
+        pid
+        for pid in descendants(command)
+        if pid in states and all(_FORKED in title_of(one) for one in (pid, states[pid].parent))
+    ]
     if workers:
         with suppress(ProcessLookupError):
             os.kill(random.choice(workers), signal.SIGKILL)

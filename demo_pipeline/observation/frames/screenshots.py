@@ -52,8 +52,8 @@ from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTr
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
+from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
-from demo_pipeline.observation.trees.step_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.clock_steps import read_clock_steps

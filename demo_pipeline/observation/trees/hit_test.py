@@ -7,6 +7,7 @@ the window in front. What the picture shows of it is in frames/scan_comparisons.
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+import msgspec
 import numpy as np
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox
@@ -113,11 +114,30 @@ def _is_overlay(tree: StepTree, window: int) -> bool:
 
 
 def focused_node(tree: StepTree) -> Element | None:
-    """The element with the keyboard focus, when the scan has it; never a window or a panel."""
+    """The element with the keyboard focus, when the scan has it; never a window or a page."""
     focused = tree.focused
-    if focused is None or tree.roles[focused] in {"desktop", "window", "panel"}:
+    if focused is None or tree.roles[focused] in {"desktop", "window"}:
+        return None
+    if tree.roles[focused] == "panel" and not _is_widget(tree, focused):
         return None
     return tree.element(focused)
+
+
+def _is_widget(tree: StepTree, panel: int) -> bool:
+    """Whether a panel that can have the focus is drawn by its program, as a sheet of cells is."""
+    is_document = raw_role(tree, panel).startswith("document")
+    return not is_document and can_have_focus(tree, panel) and not _is_whole(tree, panel)
+
+
+def can_have_focus(tree: StepTree, position: int) -> bool:
+    """Whether the recorder says that a node can; one that never does tells no order."""
+    if {"hidden", "disabled"} & set(tree.states_at(position)):
+        return False
+    try:
+        states = msgspec.json.decode(bytes(tree.raws[position].states), type=dict[str, object])
+    except msgspec.DecodeError:
+        return False
+    return states.get("keyboard_focusable") is True or states.get("focusable") is True
 
 
 def has_element(tree: StepTree, element: Element) -> bool:

@@ -412,7 +412,7 @@ def _json_text(raw: msgspec.Raw) -> str:
 
 
 class TreeReader:
-    """Reads and maps scans of one log; keeps the last two, which neighbouring actions share.
+    """Reads and maps scans of one log; keeps the last three, which neighbouring actions share.
 
     A scan that cannot be read, or in which nothing has an area, counts as none.
 
@@ -428,7 +428,7 @@ class TreeReader:
         self.log = log
         self._scales = scales
         self.platform = platform
-        self._kept: deque[tuple[int, StepTree]] = deque(maxlen=2)
+        self._kept: deque[tuple[int, StepTree]] = deque(maxlen=3)
 
     def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
         """The tree of `scan`; without a usable scan, only a root."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.hit_test import (
     TEXT_ROLES,
     ancestors,
+    can_have_focus,
     positions_of,
     raw_role,
 )
@@ -19,7 +18,7 @@ HOLDS_FOCUS = frozenset(
         *("button", "link", "listbox", "tab", "tablecell", "icon"),
     }
 )
-_CHOICES = frozenset({"menuitem", "listitem"})  # arrows go through them
+CHOICES = frozenset({"menuitem", "listitem", "treeitem"})  # arrows go through them
 _HOLDERS = frozenset({"window", "dialog"})
 Stop = tuple[PixelBox, ...]
 """The boxes of what one press of Tab reaches: an element, or the radio buttons of a group."""
@@ -52,7 +51,7 @@ def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
     stops: list[Stop] = []
     last_is_radio = False
     inside = [node for node in range(len(tree)) if page in ancestors(tree, node)]
-    able = [n for n in inside if tree.roles[n] not in _CHOICES and can_have_focus(tree, n)]
+    able = [n for n in inside if tree.roles[n] not in CHOICES and can_have_focus(tree, n)]
     around = {outer for node in able for outer in ancestors(tree, node)}
     for node in able:
         role, box = tree.roles[node], tree.box(node)
@@ -75,14 +74,3 @@ def _page_of(tree: StepTree, position: int) -> int | None:
         if (role := raw_role(tree, node)).startswith("document") or role == "webarea"
     )
     return next(pages, None)
-
-
-def can_have_focus(tree: StepTree, position: int) -> bool:
-    """Whether the recorder says that a node can; one that never does tells no order."""
-    if {"hidden", "disabled"} & set(tree.states_at(position)):
-        return False
-    try:
-        states = msgspec.json.decode(bytes(tree.raws[position].states), type=dict[str, object])
-    except msgspec.DecodeError:
-        return False
-    return states.get("keyboard_focusable") is True or states.get("focusable") is True

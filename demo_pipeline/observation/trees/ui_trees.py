@@ -44,7 +44,7 @@ from demo_pipeline.observation.trees.secret_fields import (
     types_a_secret,
     without_texts,
 )
-from demo_pipeline.observation.trees.step_targets import StepTargets
+from demo_pipeline.observation.trees.step_targets import METHODS, StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.problems import Problem
@@ -83,7 +83,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_method", pa.string(), False, "hit_test, focused, last_click, typed, tab or none"),
+    ("target_method", pa.string(), False, ", ".join(METHODS)),
     (
         "cursor_agrees",
         pa.bool_(),
@@ -108,7 +108,7 @@ UI_TREES_SCHEMA = described_schema(
         "target_role": one_of(*Role).where("target_id"),
         "target_name target_x target_y": ANY.where("target_id"),
         "target_width target_height": COUNT.where("target_id"),
-        "target_method": one_of("hit_test", "focused", "last_click", "typed", "tab", "none"),
+        "target_method": one_of(*METHODS),
     },
 )
 
@@ -141,8 +141,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     since = float("-inf")
     last: tuple[StepTree, Path] | None = None
     changes = list(map(evidence.clock.event_time, evidence.screen_changes_s))
-    targets = StepTargets(reader, evidence, changes)
     actions = read_actions(actions_folder)
+    targets = StepTargets(reader, evidence, changes, actions, shots)
     for number, action in enumerate(actions):
         canvas = screen.at(action.press_ms).canvas or evidence.canvas
         known = scans_of_part(scans, screen, action.press_ms)
@@ -154,7 +154,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         else:
             (out / name).write_bytes(tree.to_bytes())
         last = (tree, out / name)
-        agreement, target, method = targets.step(action, actions[:number], tree, current)
+        agreement, target, method = targets.step(number, tree, current, known)
         row = _row(action, name, current, tree, target=target, method=method)
         title = _window_title(targets, action, tree, target) if agreement == "agrees" else None
         more = {"tree_agreement": str(agreement), "window_title": title}

@@ -1,12 +1,16 @@
 """Which element keys were meant for, and when that is not known."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.hit_test import node_at
+from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus, Sight
 from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
-from demo_pipeline.observation.trees.step_targets import KeyboardFocus, agreement_at
+from demo_pipeline.observation.trees.step_targets import agreement_at
 from demo_pipeline.observation.trees.tree_agreement import Contradiction
 from demo_pipeline_tests.observation.nodes import mapped, node
 
@@ -351,7 +355,8 @@ def test_a_cell_that_was_clicked_has_the_keys_and_is_edited_in_place() -> None:
     assert after(PAGE, clicked, (keys("down", at=2000), ())) is None
     changed = [Contradiction(place, is_popup=False) for place in (own, other)]
     assert after(PAGE, clicked, typed=((210, 305, 40, 16),), against=changed[:1]) == "Row 0"
-    assert after(PAGE, clicked, typed=((210, 305, 40, 16),), against=changed) is None
+    assert after(PAGE, clicked, typed=((210, 305, 40, 16),), against=changed) == "Row 0"
+    assert after(PAGE, clicked, against=changed) is None
 
 
 def test_the_ring_around_what_tab_reached_does_not_cover_it() -> None:
@@ -378,5 +383,142 @@ def test_escape_goes_to_the_menu_that_was_opened() -> None:
             target = node_at(tree, action.x, action.y) if action.x and action.y else None
             keyboard.record(action, tree, target)
         current = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), 0, "stale")
+        found, _ = keyboard.target(escape, tree, current, ())
+        assert (found.name if found else None) == name
+
+
+def scanned(
+    begun: int, focused: Any, *, later: Any = None, alone: bool = True, action: Action = TYPING
+) -> str | None:
+    """Role and name of what keys go to: two scans, and whether nothing was done between them."""
+    tree, keyboard = mapped(SHEET, focused=focused), KeyboardFocus()
+    keyboard.record(click(620, 220, 8000), tree, node_at(tree, 620, 220))
+    current = CurrentScan(LoggedScan(1, 0, 0, begun, 100), 0, "stale")
+    sight = Sight(later=mapped(SHEET, focused=later) if later else None, is_undisturbed=alone)
+    found, method = keyboard.target(action, tree, current, (), (), (), sight)
+    assert method in {"focused", "none"}
+    return f"{found.role} {found.name}" if found else None
+
+
+CELLS_DRAWN = node("Panel", (150, 300, 700, 300), keyboard_focusable=True)
+DOCUMENT = node("document web", (150, 300, 700, 300), name="Page", keyboard_focusable=True)
+SHEET = [
+    node("Window", (100, 100, 800, 600), SEARCH, CELLS_DRAWN, node("Button", (600, 200, 80, 40)))
+]
+
+
+def test_what_two_scans_call_focused_had_all_keys_between_them() -> None:
+    enter = keys("enter", at=10_000)
+    assert scanned(7000, SEARCH) is None
+    assert scanned(7000, SEARCH, later=SEARCH, alone=False, action=enter) == "textfield Search"
+    assert scanned(7000, SEARCH, later=CELLS_DRAWN, alone=False) is None
+
+
+def test_a_scan_after_keys_that_move_nothing_tells_where_they_went() -> None:
+    enter = keys("enter", at=10_000)
+    assert scanned(7000, SEARCH, later=CELLS_DRAWN) == "panel "
+    assert scanned(7000, SEARCH, later=CELLS_DRAWN, action=enter) is None
+    assert scanned(7000, SEARCH, later=NOTE) is None  # which the current tree lacks
+
+
+def test_a_panel_that_draws_its_content_has_the_focus_a_page_does_not() -> None:
+    assert scanned(9500, CELLS_DRAWN) == "panel "
+    tree = mapped([node("Window", (100, 100, 800, 600), DOCUMENT)], focused=DOCUMENT)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    assert KeyboardFocus().target(TYPING, tree, current, ()) == (None, "none")
+
+
+def test_after_alt_tab_the_scan_tells_the_window() -> None:
+    field = node("Edit", (1050, 150, 100, 30), name="Street")
+    tree = mapped([*SCREEN, node("Window", (1000, 100, 300, 600), field)], focused=field)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    for done, name in (([], None), ([keys("alt", "tab", at=8500)], "Street")):
+        keyboard = KeyboardFocus()
+        keyboard.record(click(250, 320, 8000), tree, None, tree.windows[0])
+        for action in done:
+            keyboard.record(action, tree, None)
+        found, _ = keyboard.target(TYPING, tree, current, ())
+        assert (found.name if found else None) == name
+
+
+def test_buttons_that_can_be_pressed_now_do_not_take_the_focus_from_a_scanned_field() -> None:
+    assert meant(9500, typed=((610, 212, 40, 16),)) == "Search"
+    assert meant(9500, typed=(ELSEWHERE,)) is None
+
+
+def pictures(*marked: tuple[int, int, int, int]) -> list[Any]:
+    """Screenshots of a white screen, each with a black ring around a place."""
+    shown = []
+    for x, y, width, height in marked:
+        picture = np.full((1080, 1920), 255, np.uint8)
+        picture[y - 2 : y + height + 2, x - 2 : x + width + 2] = 0
+        picture[y : y + height, x : x + width] = 255
+        shown.append(picture)
+    return shown
+
+
+def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
+    tree, keyboard = mapped(FORM, focused=None), KeyboardFocus()
+    current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
+    upper, lower, book = (200, 280, 90, 20), (300, 280, 90, 20), (200, 360, 80, 30)
+    had = None
+    for pressed, before, now, name in (
+        (keys("f6", at=2000), (20, 20, 9, 9), upper, "Upper"),
+        (keys("down", at=3000), upper, lower, "Lower"),
+        (keys("tab", at=4000), lower, (200, 320, 120, 20), "Bicycle"),  # known by the order
+        (keys("f6", at=5000), lower, book, "Book"),
+        (keys("f6", at=6000), book, (20, 20, 9, 9), None),
+    ):
+        keyboard.record(pressed, tree, had)
+        old, new = pictures(before, now)
+        sight = Sight(before=[partial(pick, old)], now=partial(pick, new))
+        had, _ = keyboard.target(TYPING, tree, current, (), (), (), sight)
+        assert (had.name if had else None) == name
+
+
+def pick(picture: Any) -> Any:
+    return picture
+
+
+def test_the_lit_choice_of_an_open_list_has_the_keys() -> None:
+    rows = [node("ListItem", (200, 232 + 20 * n, 200, 18), name=f"Row {n}") for n in range(4)]
+    box = node("ComboBox", (200, 200, 200, 30), *rows, name="Shelf", keyboard_focusable=True)
+    tree, keyboard = mapped([node("Window", (100, 100, 800, 600), box)]), KeyboardFocus()
+    keyboard.record(click(250, 210, 1000), tree, node_at(tree, 250, 210))
+    current = CurrentScan(LoggedScan(1, 0, 0, 1500, 100), 0, "fresh")
+    picture = np.full((1080, 1920), 240, np.uint8)
+    unlit = keyboard.target(keys("down", at=2000), tree, current, (), sight=Sight())
+    assert unlit == (None, "none")
+    picture[252:270, 200:400] = 90
+    sight = Sight(now=partial(pick, picture))
+    for action in (keys("down", at=2000), keys("enter", at=3000)):
+        found, method = keyboard.target(action, tree, current, (), sight=sight)
+        assert (found and found.name, method) == ("Row 1", "picture")
+        keyboard.record(action, tree, found)
+    found, _ = keyboard.target(keys("up", at=4000), tree, current, ())
+    assert found is not None
+    assert found.name == "Shelf"
+
+
+def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
+    controls = [
+        node("Edit", (320, 320, 100, 30), name="Member", keyboard_focusable=True),
+        node("Button", (320, 400, 60, 30), name="OK", keyboard_focusable=True),
+    ]
+    dialog = node("Dialog", (300, 300, 200, 150), *controls)
+    before, tree = mapped(SCREEN), mapped([*SCREEN, dialog])
+    escape, current = (
+        keys("esc", at=10_000),
+        CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh"),
+    )
+    for pressed, known, shown, name in (
+        ((620, 220), True, before, "Member"),
+        ((620, 220), True, tree, None),  # it was open before
+        ((620, 220), False, before, "Member"),
+        ((330, 410), False, before, None),  # perhaps something in it was pressed
+    ):
+        keyboard = KeyboardFocus()
+        clicked = click(*pressed, 8000)
+        keyboard.record(clicked, shown, node_at(shown, *pressed) if known else None, 0)
         found, _ = keyboard.target(escape, tree, current, ())
         assert (found.name if found else None) == name

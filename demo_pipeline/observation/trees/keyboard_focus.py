@@ -1,0 +1,606 @@
+"""Which element has the keyboard, followed through the actions of a demonstration.
+
+A scan says it, where recorders know: two scans that agree say it of all keys between them. A click
+and Tab tell as long as nothing may have moved the focus; typed text tells where it appeared, and a
+screenshot shows the ring around what the keys reached, and the lit choice of an open list. A menu
+or dialog that opened has the keys. In doubt there is no target.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.observation.frames.changes import ChangedBox
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
+from demo_pipeline.observation.trees.focus_look import Grey, is_as_before, lit, ringed
+from demo_pipeline.observation.trees.hit_test import (
+    TEXT_ROLES,
+    ancestors,
+    can_have_focus,
+    focused_node,
+    front_window,
+    positions_of,
+    raw_role,
+    text_node_around,
+)
+from demo_pipeline.observation.trees.scans import CurrentScan
+from demo_pipeline.observation.trees.step_tree import Element, StepTree
+from demo_pipeline.observation.trees.tab_order import (
+    CHOICES,
+    HOLDS_FOCUS,
+    Stop,
+    stop_after,
+    stop_of,
+)
+from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, Contradiction
+
+FOCUS_MS = 300  # ms in which a scan may have the old focus; decides one key of 904 actions
+EDITOR_HEIGHT = 60  # units of event space; a field of one line is 20 to 50 high
+_EDITING = frozenset(
+    {
+        *("backspace", "delete", "left", "right", "up", "down", "home", "end"),
+        *("pageup", "pagedown", "shift"),
+    }
+)
+_IN_TEXT = frozenset("abciuvxyz")  # with ctrl or command: clipboard, undo, letters' style
+_ARROWS = frozenset({"left", "right", "up", "down"})
+_MENUS = frozenset({"menu", "menuitem"})
+_EDITED = TEXT_ROLES | {"slider", "panel"}  # a panel as a sheet, which draws its own content
+_KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
+_KEEPS_ONE_CLICK = frozenset(
+    {"tablecell", "icon", "treeitem"}
+)  # if they can; a second click opens an icon
+_NO_FIELDS = frozenset(
+    {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
+)
+_LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})  # under the pointer
+
+Aimed = tuple[Element | None, str]
+"""The target (None when in doubt) and how it was found, as `target_method`."""
+
+NOTHING: Aimed = (None, "none")
+
+
+def _no_picture() -> Grey | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is known of the focus besides the current scan.
+
+    Attributes:
+        before: give the screenshots of the actions before, the last one first.
+        now: gives that of the action.
+        later: tree of the first scan that began after the action did; None without one.
+        is_undisturbed: nothing else was done until that scan had ended.
+    """
+
+    before: Sequence[Callable[[], Grey | None]] = ()
+    now: Callable[[], Grey | None] = _no_picture
+    later: StepTree | None = None
+    is_undisturbed: bool = False
+
+
+class KeyboardFocus:
+    """Follows the actions of a demonstration in order."""
+
+    def __init__(self) -> None:
+        self._since_ms = float("-inf")  # when the focus may have moved last
+        self._stop: Stop = ()  # that has it since; several: one radio button of a group
+        self._method = "last_click"  # how that is known
+        self._window: PixelBox | None = None  # that was clicked last
+        self._others: frozenset[PixelBox | None] = frozenset()  # the other windows at that time
+        self._is_lost = False  # in something that is not in the trees
+        self._menu_opened = False
+        self._menu: PixelBox | None = None  # whose title opened it
+        self._left: PixelBox | None = None  # what had the focus before Tab
+        self._list: PixelBox | None = None  # of choices, that may be open
+        self._written: Sequence[ChangedBox] = ()  # where text appeared that no tree had a field for
+        self._dialogs: frozenset[PixelBox | None] | None = None  # at that time; None: not known
+        self._ring: PixelBox | None = None  # around what had it last
+        self._pointer: Point | None = None  # where a button was pressed last
+        self._is_click_known = True  # what was pressed there
+
+    def target(  # noqa: PLR0917 - all that is known of the keys
+        self,
+        action: Action,
+        tree: StepTree,
+        current: CurrentScan,
+        changes_ms: Sequence[float],
+        typed: Sequence[ChangedBox] = (),
+        against: Sequence[Contradiction] | None = None,
+        sight: Sight = Sight(),
+    ) -> Aimed:
+        """The element that keys went to (None when in doubt) and the method, as `target_method`.
+
+        Args:
+            action: the keys.
+            tree: the tree of the current scan.
+            current: the current scan.
+            changes_ms: when much of the screen changed, epoch milliseconds.
+            typed: what changed while text was typed, video pixels.
+            against: what the screenshot shows otherwise than the tree; None: not compared.
+            sight: what else is known.
+        """
+        if action.action_type == "pause" or current.scan is None:
+            return NOTHING
+        scanned, is_compared, against = current.scan.begin_ms, against is not None, against or ()
+        opened = self._in_what_opened(action, tree, scanned, sight)
+        if opened is not None:
+            return opened
+        since = max(scanned, self._since_ms)
+        is_new = any(since < change < action.press_ms for change in changes_ms)
+        written = _written(tree, typed)
+        found, method = self._scanned_around(action, tree, sight), "focused"
+        if found is None:
+            found, method = self._believed(tree, scanned, is_compared=is_compared, is_new=is_new)
+            if found is not None and not _holds_any(tree, found, written, whole=True):
+                found = None if self._is_covered(tree, found, against) else found
+        if found is not None and self._is_behind_menu(action, tree, found):
+            found = None
+        if written and (found is None or not _holds_any(tree, found, written)):
+            found, method = self._written_into(tree, (found, method), written, against, is_compared)
+        elif found and written and _reaches_neighbours(tree, found, written):
+            self._keep(None)  # the parts of a date pass the focus on
+            self._since_ms = action.end_ms
+        if found is None:
+            found, method = self._ringed(tree, sight), "picture"
+            if found is None:
+                found, method = self._first_of_dialog(tree, scanned), "tab"
+            if found is not None:
+                self._keep(found)
+        if found is not None:
+            self._is_lost = False
+        self._ring = found.box if found is not None and method == "picture" else None
+        return (found, method) if found else NOTHING
+
+    def _written_into(
+        self,
+        tree: StepTree,
+        aimed: Aimed,
+        written: Sequence[ChangedBox],
+        against: Sequence[Contradiction],
+        is_compared: bool,
+    ) -> Aimed:
+        """The field in which text appeared, that was not written into the known one.
+
+        What a scan calls focused may show nothing of the text, while its window does.
+        """
+        (focused, method), field = aimed, _field_with(tree, written, any_height=is_compared)
+        if field is not None and self._is_covered(tree, field, against):
+            field = None
+        window = None if focused is None else tree.windows_around[focused.position]
+        shown_in = None if window is None or method != "focused" else tree.element(window)
+        if field is None and shown_in is not None and _holds_any(tree, shown_in, written):
+            return aimed
+        self._keep(field)
+        if field is None:
+            self._written, self._method = written, "typed"
+        self._is_lost, self._others = field is None, _window_boxes(tree)
+        return field, "typed"
+
+    def _in_what_opened(
+        self, action: Action, tree: StepTree, scanned: int, sight: Sight
+    ) -> Aimed | None:
+        """What has the keys in a menu or list that opened; None: none did, as far as is known.
+
+        Escape goes to the menu, other keys to the choice that is lit.
+        """
+        if self._menu_opened and "esc" in action.keys:
+            menu = self._open_menu(tree, scanned)
+            return (menu, "last_click") if menu else NOTHING
+        choices = self._choices(tree) if scanned >= self._since_ms else ()
+        if not choices:
+            return None
+        picture = sight.now()
+        index = None if picture is None else lit(picture, _bounds(tree, choices))
+        return NOTHING if index is None else (tree.element(choices[index]), "picture")
+
+    def _choices(self, tree: StepTree) -> Sequence[int]:
+        """The choices of the list that is open, or of the innermost menu that was opened."""
+        shown = [n for n, role in enumerate(tree.roles) if role in CHOICES and _shows(tree, n)]
+        lists = {n: box for n in shown if (box := _box_above(tree, n))}
+        if lists:
+            self._list = next(iter(lists.values()))
+        if lists or not self._menu_opened:
+            return list(lists)
+        menus = [node for node in _popups(tree) if tree.roles[node] == "menu"][-1:]
+        return [node for node in shown if tree.parents[node] in menus]
+
+    def _scanned_around(self, action: Action, tree: StepTree, sight: Sight) -> Element | None:
+        """The focus of the next scan, if the one before had it too, or nothing moved it before."""
+        now, later = self._focused(tree), sight.later and self._focused(sight.later)
+        if not later:
+            return None
+        if now and (now.role, now.box) == (later.role, later.box):
+            return now
+        if not sight.is_undisturbed or _moves_focus(action, later):
+            return None
+        same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
+        return tree.element(same[-1]) if same else None
+
+    def _believed(self, tree: StepTree, scanned: int, *, is_compared: bool, is_new: bool) -> Aimed:
+        """What has the keyboard by the current scan and the actions before.
+
+        `is_new`: much of the screen changed since, so that something may have opened.
+        """
+        if is_new:
+            return NOTHING
+        if self._list is not None and scanned >= self._since_ms:
+            self._stop = (self._list,)  # no choice is to be seen: it is closed, or edited in place
+        found, method = self._known_field(tree, any_height=is_compared), self._method
+        is_scanned = scanned >= self._since_ms + FOCUS_MS
+        if is_scanned and (found is None or method == "tab"):
+            now = self._focused(tree)
+            return (found, method) if now is None else (now, "focused")
+        return found, method
+
+    def _ringed(self, tree: StepTree, sight: Sight) -> Element | None:
+        """What got a ring since the last actions, or has it still, of what can have the focus.
+
+        What is under the pointer looks otherwise for that alone.
+        """
+        texts = [node for node, role in enumerate(tree.roles) if role in TEXT_ROLES]
+        around = {outer for node in texts for outer in ancestors(tree, node)}
+        able = [
+            node
+            for node, role in enumerate(tree.roles)
+            if role in HOLDS_FOCUS | CHOICES
+            and node not in around
+            and can_have_focus(tree, node)
+            and self._is_of_window(tree, node)
+            and not (role in _LOOKS_HOVERED and self._is_under_pointer(tree, node))
+        ]
+        now = None if self._menu_opened or not able else sight.now()
+        if now is None:
+            return None
+        for earlier in sight.before:
+            before, fields = earlier(), [node in texts for node in able]
+            index = None if before is None else ringed(before, now, _bounds(tree, able), fields)
+            if index is not None:
+                return tree.element(able[index])
+            able = [node for node in able if node in texts]  # others look otherwise by and by
+        had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)]
+        before = sight.before[0]() if had and sight.before else None
+        if before is None or not is_as_before(before, now, _bounds(tree, had[:1])[0]):
+            return None
+        return tree.element(had[0])
+
+    def _is_under_pointer(self, tree: StepTree, node: int) -> bool:
+        box = tree.box(node)
+        return box is not None and self._pointer is not None and box.contains(*self._pointer)
+
+    def _first_of_dialog(self, tree: StepTree, scanned: int) -> Element | None:
+        """The first of a dialog that opened since: it gets the focus."""
+        if self._dialogs is None or scanned < self._since_ms:
+            return None
+        opened = [n for n in _popups(tree) if tree.roles[n] == "dialog"][-1:]
+        if not opened or tree.box(opened[0]) in self._dialogs:
+            return None
+        if not self._is_click_known and self._is_under_pointer(tree, opened[0]):
+            return None  # it may have been open before, and something in it was clicked
+        inside = (node for node in range(len(tree)) if opened[0] in ancestors(tree, node))
+        able = (n for n in inside if tree.roles[n] in HOLDS_FOCUS and can_have_focus(tree, n))
+        first = next(able, None)
+        return None if first is None else tree.element(first)
+
+    def _focused(self, tree: StepTree) -> Element | None:
+        """The focus of a scan, in the window that was clicked or in one that opened since."""
+        found = focused_node(tree)
+        if found is None or not self._is_of_window(tree, found.position, is_lost=self._is_lost):
+            return None
+        return found
+
+    def _is_of_window(self, tree: StepTree, node: int, *, is_lost: bool = False) -> bool:
+        """Whether a node is in the window that was clicked, or in one that opened since."""
+        window = tree.windows_around[node]
+        box = None if window is None else tree.box(window)
+        left = self._others if self._window in {None, *_window_boxes(tree)} else frozenset()
+        return (not is_lost and self._window in {None, box}) or box not in left
+
+    @property
+    def is_in_unknown_field(self) -> bool:
+        """Whether text appeared where no tree had a field, and nothing moved the focus since."""
+        return bool(self._written)
+
+    def _keep(self, element: Element | None) -> None:
+        """An element has the focus from now on."""
+        self._stop = () if element is None or element.box is None else (element.box,)
+        self._method, self._written = "last_click", ()
+
+    def _is_covered(
+        self, tree: StepTree, element: Element, against: Sequence[Contradiction]
+    ) -> bool:
+        """Whether something opened in the window of an element, or changed over the element.
+
+        Not so when nothing but what had the focus before changed, which is edited now, nor when
+        Tab moved the ring around what has the focus.
+        """
+        if element.box is None:
+            return False
+        window = tree.windows_around[element.position]
+        around = (None if window is None else tree.box(window)) or element.box
+        own, outer = map(tree.canvas.box_to_video, (element.box, around))
+        if self._stop == (element.box,) and all(_is_within(one.place, own) for one in against):
+            return False
+        if self._method == "tab" and self._left is not None:
+            left = tree.canvas.box_to_video(self._left)
+            rings = [own, left, _hull(own, left)]
+            against = [one for one in against if not any(_is_around(one.place, r) for r in rings)]
+        if element.role in TEXT_ROLES:  # its text may change
+            against = [one for one in against if one.is_popup or not _is_within(one.place, own)]
+        if element.role == "combobox":  # its list opens and closes below it
+            own_list = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
+            against = [one for one in against if not _is_within(one.place, own_list)]
+        return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
+
+    def _open_menu(self, tree: StepTree, scanned: int) -> Element | None:
+        """The menu that Escape closes: that whose title was clicked, or the only one there is."""
+        found = [node for node in positions_of(tree, self._menu) if tree.roles[node] == "menu"]
+        if self._menu is None and scanned >= self._since_ms:
+            found = [node for node in _popups(tree) if tree.roles[node] == "menu"]
+        return tree.element(found[0]) if len(found) == 1 else None
+
+    def _known_field(self, tree: StepTree, *, any_height: bool) -> Element | None:
+        if self._written and not self._stop:
+            return _field_with(tree, _written(tree, self._written), any_height=any_height)
+        fields = (
+            node
+            for node in positions_of(tree, self._stop[0] if len(self._stop) == 1 else None)
+            if tree.roles[node] in HOLDS_FOCUS | CHOICES
+        )
+        position = next(fields, None)
+        return None if position is None else tree.element(position)
+
+    def _is_behind_menu(self, action: Action, tree: StepTree, found: Element) -> bool:
+        """Whether a menu that was opened has the keys, or a dialog that Escape would close."""
+        if not self._menu_opened and "esc" not in action.keys:
+            return False
+        around = {tree.roles[node] for node in (found.position, *ancestors(tree, found.position))}
+        return not around & {*_MENUS, "dialog"} and (self._menu_opened or bool(_popups(tree)))
+
+    def is_elsewhere(self, tree: StepTree, against: Sequence[Contradiction]) -> bool:
+        """Whether all of it is outside the window that was clicked last."""
+        if self._window is None:
+            return False
+        window = tree.canvas.box_to_video(self._window)
+        return not any(_overlap(one.place, window) for one in against)
+
+    def record(
+        self, action: Action, tree: StepTree, target: Element | None, front: int | None = None
+    ) -> None:
+        """Note an action and its target; `front`: the window that the picture shows in front."""
+        if action.action_type in POINTER_TYPES - {"scroll"}:
+            self._click(action, tree, target, front)
+        elif action.action_type == "hotkey" and "tab" in action.keys:
+            self._tab(action, tree, target)
+        elif action.action_type == "hotkey":
+            self._press(action, tree, target)
+        elif action.action_type == "type":
+            self._list = self._menu = None
+            if target is not None and target.role == "button":
+                self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
+
+    def _click(
+        self, action: Action, tree: StepTree, target: Element | None, front: int | None
+    ) -> None:
+        """What was clicked has the keyboard, if it is of a kind that takes it."""
+        place = None if action.x is None or action.y is None else (action.x, action.y)
+        if target is not None:
+            front = tree.windows_around[target.position]
+        elif front is None and place is not None:
+            front = front_window(tree, *place)
+        field = None if target is None else text_node_around(tree, target)
+        if target is not None and (target.role in _KEEPS_CLICK or _is_cell(action, tree, target)):
+            field = target
+        opens_list = field is not None and field.role == "combobox"  # which has the focus then
+        self._lose(action, tree)
+        self._keep(None if opens_list else field)
+        self._list = field.box if field is not None and opens_list else None
+        self._is_lost = target is None and front is None
+        self._window = None if front is None else tree.box(front)
+        self._others = _window_boxes(tree) - {self._window}
+        opens_menu = target is not None and target.role == "menu"
+        self._menu_opened = opens_menu or action.action_type == "right_click"
+        self._menu = target.box if target is not None and opens_menu else None
+        self._pointer, self._is_click_known = place, target is not None
+
+    def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Tab goes on from where the focus is, if that is known; with Alt to another window."""
+        known = (target.box,) if target is not None and target.box is not None else self._stop
+        known = known if self._list is None else (self._list,)
+        self._lose(action, tree)
+        self._list = self._dialogs = None
+        if set(action.keys) <= {"shift", "tab"}:
+            presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
+            self._left = known[0] if known else None
+            self._stop = stop_after(tree, known, presses) if known else ()
+            self._method = "tab"
+        elif set(action.keys) & {"alt", "command"}:
+            self._window, self._others, self._is_lost = None, frozenset(), False
+
+    def _press(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Other keys may move the focus, or close what has it."""
+        keys, role = set(action.keys), target.role if target is not None else None
+        self._menu_opened &= keys.isdisjoint({"esc", "enter"})
+        self._menu = self._menu if keys <= {"up", "down"} else None
+        chosen, self._list = self._list, self._list if keys <= {"up", "down"} else None
+        is_open = chosen is not None or self._menu_opened
+        if is_open and role in CHOICES and keys <= _EDITING:
+            return  # another choice of the same list
+        if keys <= _ARROWS and (role == "radiobutton" or len(self._stop) > 1):
+            self._stop = stop_of(tree, target.box) if target and target.box else self._stop
+        elif _moves_focus(action, target):
+            self._lose(action, tree)
+            if role == "combobox" and target is not None and keys == {"esc"}:
+                chosen = target.box  # only its list closed
+            if chosen is not None and keys in ({"enter"}, {"esc"}):
+                self._stop = (chosen,)
+
+    def _lose(self, action: Action, tree: StepTree) -> None:
+        """Nothing is known to have the focus after an action."""
+        self._keep(None)
+        self._since_ms, self._dialogs = action.end_ms, _dialog_boxes(tree)
+
+
+def _overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
+    left, top, width, height = place
+    across = left < box.right and box.x < left + width
+    return across and top < box.bottom and box.y < top + height
+
+
+def _popups(tree: StepTree) -> Sequence[int]:
+    """Positions of the dialogs, and of the menus with their items, that are on the screen."""
+    found = set()
+    for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
+        role, parent = tree.roles[node], tree.parents[node]
+        is_item = role == "menuitem" and parent >= 0 and tree.roles[parent] == "menu"
+        if (role == "dialog" or is_item) and "hidden" not in tree.states_at(node):
+            found.add(parent if is_item else node)
+    return sorted(found)
+
+
+def _dialog_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
+    return frozenset(tree.box(node) for node in _popups(tree) if tree.roles[node] == "dialog")
+
+
+def _box_above(tree: StepTree, choice: int) -> PixelBox | None:
+    """The combo box of a choice that is beyond it: its list is open."""
+    inner = tree.box(choice)
+    boxes = [tree.box(node) for node in ancestors(tree, choice) if tree.roles[node] == "combobox"]
+    return next((box for box in boxes if box and inner and not _overlap(inner, box)), None)
+
+
+def _shows(tree: StepTree, node: int) -> bool:
+    box = tree.box(node)
+    return box is not None and box.area > 0 and "hidden" not in tree.states_at(node)
+
+
+def _bounds(tree: StepTree, nodes: Sequence[int]) -> Sequence[Sequence[int]]:
+    """x, y, width, height of nodes on the canvas."""
+    return [list(tree.element(node).bounds.values()) for node in nodes]
+
+
+def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
+    return frozenset(map(tree.box, tree.windows))
+
+
+def _moves_focus(action: Action, target: Element | None) -> bool:
+    """Whether keys may move the focus, or open something that takes it."""
+    keys = set(action.keys)
+    if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _IN_TEXT:
+        return False
+    if target is None or target.role not in _EDITED:
+        return True
+    if action.action_type == "type":
+        return not set("\t\n").isdisjoint(action.text or "")
+    edits = keys <= _EDITING | {"ctrl"}
+    if target.role in {"textarea", "textfield"} and target.box is not None:
+        edits |= keys <= {"enter", "shift"} and target.box.height >= EDITOR_HEIGHT
+    return not edits
+
+
+def _holds_any(
+    tree: StepTree, element: Element, places: Sequence[ChangedBox], *, whole: bool = False
+) -> bool:
+    """Whether any of these places in the picture reaches into an element, or is in it `whole`."""
+    box = element.box and tree.canvas.box_to_video(element.box)
+    reaches = _is_within if whole else _overlap
+    return box is not None and any(reaches(place, box) for place in places)
+
+
+def _is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
+    """Whether a place in the picture is in a box or on its rim; video pixels."""
+    left, top, width, height = place
+    is_across = box.x - FOCUS_RIM_PX <= left and left + width <= box.right + FOCUS_RIM_PX
+    return is_across and box.y - FOCUS_RIM_PX <= top and top + height <= box.bottom + FOCUS_RIM_PX
+
+
+def _is_around(place: ChangedBox, box: PixelBox) -> bool:
+    """Whether a place has the sides of a box, as the ring around what has the focus."""
+    return _is_within(place, box) and _is_within(box, PixelBox(*place))
+
+
+def _hull(one: PixelBox, other: PixelBox) -> PixelBox:
+    """The smallest box around both."""
+    x, y = min(one.x, other.x), min(one.y, other.y)
+    return PixelBox(x, y, max(one.right, other.right) - x, max(one.bottom, other.bottom) - y)
+
+
+def _reaches_neighbours(tree: StepTree, field: Element, places: Sequence[ChangedBox]) -> bool:
+    """Whether text appeared in other fields of the same group, too."""
+    parent = tree.parents[field.position]
+    return any(
+        tree.parents[node] == parent and _holds_any(tree, tree.element(node), places)
+        for node, role in enumerate(tree.roles)
+        if role in TEXT_ROLES and node != field.position
+    )
+
+
+def _written(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
+    """The places in which text may have been typed.
+
+    What other elements show, as a button that can be pressed now or a status that says that the
+    text is not saved, tells nothing.
+    """
+    if not places:
+        return ()
+    around, fields = _fields(tree)
+    said = [
+        tree.canvas.box_to_video(box)
+        for node, role in enumerate(tree.roles)
+        if role in _NO_FIELDS and tree.raws[node].name and node not in around
+        if "hidden" not in tree.states_at(node) and (box := tree.box(node)) is not None
+        if not fields.intersection(ancestors(tree, node))
+    ]
+    return [place for place in places if not any(_is_within(place, box) for box in said)]
+
+
+def _fields(tree: StepTree) -> tuple[set[int], set[int]]:
+    """What is around text fields, and the fields, and cells that can be edited in place."""
+    inner = {node for node, role in enumerate(tree.roles) if role in TEXT_ROLES}
+    around = {outer for node in inner for outer in ancestors(tree, node)}
+    cells = (node for node, role in enumerate(tree.roles) if role == "tablecell")
+    return around, inner.union(node for node in cells if can_have_focus(tree, node)) - around
+
+
+def _field_with(
+    tree: StepTree, places: Sequence[ChangedBox], *, any_height: bool
+) -> Element | None:
+    """The only text field, or cell that is edited in place, in which these places are.
+
+    None when one is elsewhere.
+
+    Args:
+        tree: that may have the field.
+        places: where text appeared, video pixels.
+        any_height: also of several lines, over which there may be a menu.
+    """
+    shown = [node for node in range(len(tree)) if "hidden" not in tree.states_at(node)]
+    boxes = {node: tree.canvas.box_to_video(box) for node in shown if (box := tree.box(node))}
+    _, fields = _fields(tree)
+    found: set[int] = set()
+    for place in places:
+        holding = [node for node, box in boxes.items() if _is_within(place, box)]
+        front = min(
+            filter(tree.windows.__contains__, holding),
+            key=lambda node: boxes[node].area,
+            default=None,
+        )
+        inside = fields.intersection(holding)
+        found |= {node for node in inside if tree.windows_around[node] == front} or {-1}
+    if len(found) != 1 or -1 in found:
+        return None  # a formula bar repeats what goes into a cell
+    (field,) = found
+    return tree.element(field) if any_height or tree.boxes[field, 3] < EDITOR_HEIGHT else None
+
+
+def _is_cell(action: Action, tree: StepTree, target: Element) -> bool:
+    """Whether a click gave a cell or an icon the focus."""
+    clicks_once = action.action_type == "click" or target.role == "tablecell"
+    is_title = "header" in raw_role(tree, target.position)
+    can = target.role in _KEEPS_ONE_CLICK and can_have_focus(tree, target.position)
+    return can and clicks_once and not is_title

@@ -1,0 +1,59 @@
+"""What pictures show of the keyboard focus: rings and lit choices."""
+
+from typing import Any
+
+import numpy as np
+
+from demo_pipeline.observation.trees.focus_look import lit
+from demo_pipeline.observation.trees.focus_look import ringed as ringed_by_kind
+
+BUTTONS = [(100, 100, 80, 36), (184, 100, 80, 36), (100, 200, 14, 14)]  # 4 pixels apart, a radio
+ROWS = [(100, 300 + 26 * row, 200, 26) for row in range(4)]
+
+
+def drawn(ring: int | None = None, ground: int = 240, missing: int | None = None) -> Any:
+    """A grey page with framed buttons that have a label; one may have a ring."""
+    picture = np.full((500, 500), ground, np.uint8)
+    for number, (x, y, width, height) in enumerate(BUTTONS):
+        if number != missing:
+            wide, level = (2, 16) if number == ring else (1, 118)
+            picture[y : y + height, x : x + width] = level
+            picture[y + wide : y + height - wide, x + wide : x + width - wide] = 250
+            picture[y + 14 : y + height - 14, x + 20 : x + width - 20] = 0
+    return picture
+
+
+def ringed(before: Any, after: Any, boxes: Any, *, new: bool = False) -> int | None:
+    return ringed_by_kind(before, after, boxes, [new] * len(boxes))
+
+
+def test_the_element_whose_frame_grew_is_the_one_with_the_ring() -> None:
+    for before in (None, 0, 1, 2):
+        for ring in {0, 1, 2} - {before}:
+            assert ringed(drawn(before), drawn(ring), BUTTONS) == ring
+    assert ringed(drawn(1), drawn(1), BUTTONS) is None
+    assert ringed(drawn(1), drawn(), BUTTONS) is None
+
+
+def test_what_appeared_or_was_drawn_anew_with_all_others_has_no_ring() -> None:
+    assert ringed(drawn(missing=1), drawn(), BUTTONS) is None
+    assert ringed(drawn(missing=1), drawn(), BUTTONS, new=True) == 1
+    assert ringed(drawn(ground=120), drawn(), BUTTONS) is None
+    assert ringed(drawn(), drawn(0)[:400], BUTTONS) is None
+    assert ringed(drawn(), drawn(0), [(-2, 100, 80, 36), (480, 100, 80, 36)]) is None
+
+
+def test_two_boxes_of_one_place_are_no_two_elements() -> None:
+    cell = (99, 99, 82, 38)
+    assert ringed(drawn(), drawn(0), [*BUTTONS, cell]) in {0, 3}
+
+
+def test_one_row_with_another_ground_is_lit() -> None:
+    picture = np.full((500, 500), 240, np.uint8)
+    picture[305:320:3, 110:180] = 20  # letters of the first row
+    assert lit(picture, ROWS) is None
+    picture[326:352, 100:300] = 100
+    assert lit(picture, ROWS) == 1
+    assert lit(picture, ROWS[:2]) is None  # which of two is lit?
+    picture[352:378, 100:300] = 180
+    assert lit(picture, ROWS) is None

@@ -41,6 +41,7 @@ from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Fram
 
 REACTION_S = 0.3  # seconds; the soonest press on what was awaited came after 0.39
 TOGETHER_S = 0.5  # seconds; closer changes are one; keys wrote within 0.4
+LEAST_S = 1.5  # seconds to an answer; at 1 second one was invented in 26 films, at 2 five missed
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 READING_S = 10.0  # seconds; unless it had answered: who reads that for longer thinks about it
 AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be chance
@@ -51,7 +52,6 @@ HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
 SCREEN_HEIGHT = 0.5  # of the screen's; pages and lists that were awaited changed 0.6 to 0.95 of it
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
-LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
@@ -129,10 +129,10 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 
     1. Something new stands where the next action is: it came at least `EARLY_S` after the last
        action, was not there before that action, and was at rest when the person acted.
-    2. Or the place of the next action is part of what the last action brought up at once, and
+    2. Or, wherever the next action is, what came at once (a skeleton, a spinner, a label as
+       "Loading", a row of dots) stood for the answer, and gave way to it.
+    3. Or the place of the next action is part of what the last action brought up at once, and
        something in there was busy until then, and came to rest.
-    3. Or, wherever the next action is, what came at once (a skeleton, a spinner, a label as
-       "Loading") stood for the answer, and gave way to it.
 
     Args:
         changes: what changed between the two actions.
@@ -143,8 +143,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     late = [(time, cells & still) for time, cells in changes.late]
     return (
         _appeared(changes, place, late)
-        or _in_time(changes, stand_in_replaced(changes, late))
-        or _in_time(changes, _loading(changes, late)[0])
+        or _in_time(changes, *_gave_way(changes, late))
         or _was_busy(changes, place, late, still)
     )
 
@@ -166,8 +165,7 @@ def _appeared(
     rest = max((time for time, cells in late if is_notable(cells & region)), default=float("-inf"))
     last = _together(late, rest, place) & region
     new = last & changes.new
-    at_once = changes.early | _soon_page(changes, late, rest)
-    answered = np.count_nonzero(at_once & place) >= SMALL_CELLS
+    answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
     shown = region if answered else region & _solid(changes, new)
     if not is_notable(last if answered else new) or not _is_inside(place, shown, changes):
         return None
@@ -177,77 +175,42 @@ def _appeared(
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
 
 
-def _soon_page(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], rest: float) -> Cells:
-    """What came of another screen soon after the first action, and before it came to rest."""
-    soon = min(changes.interval.since + PAUSE_S, rest - TOGETHER_S)
-    return union((cells for time, cells in late if time < soon and _is_page(cells)), changes.new)
-
-
-def _is_page(cells: Cells) -> bool:
-    """Whether so much changed as when another screen comes."""
-    return bool(np.count_nonzero(cells) >= LARGE_SHARE * cells.size)
-
-
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
     """What appeared, with what is between; of another screen, all that is inside its outline."""
     rows, columns = (np.flatnonzero(cells.any(axis=axis)) for axis in (1, 0))
     solid = changes.filled(cells)
     tall = len(rows) and rows[-1] - rows[0] >= SCREEN_HEIGHT * len(cells)
-    if tall and _is_page(cells):
+    if tall and np.count_nonzero(cells) >= LARGE_SHARE * cells.size:
         solid = solid.copy()
         solid[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = True
     return solid
 
 
-def _loading(
+def _gave_way(
     changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
-) -> tuple[float | None, Cells]:
-    """When what stood for the answer gave way to it, and the cells of both.
+) -> tuple[float | None, float]:
+    """When what had come at once gave way to something new; and how long that may be looked at.
 
-    A spinner that came at once was at work until then; or what was pressed showed something else at
-    once, and changed again together with the answer.
+    A stand-in for most of the answer, as a skeleton of a page, and a label that was pressed, tell
+    of a wait however long the answer is read; a line elsewhere if the person acts on it soon. A
+    toast that goes away leaves nothing new. What moves by itself may be the stand-in, not the
+    answer.
     """
-    looked, none = changes.interval.looked, np.zeros_like(changes.new)
-    often = np.zeros(none.shape, np.uint8)
-    for _, cells in late:
-        often += with_neighbours(cells)
-    busy = (often >= AT_WORK_TIMES) & with_neighbours(changes.early)
-    turns = [time for time, cells in late if np.count_nonzero(cells & busy) >= SMALL_CELLS]
-    if turns and is_notable(_together(late, turns[-1], none) & changes.new & ~busy):
-        return turns[-1], busy | _together(late, turns[-1], none)
-    label = none.copy()
-    if changes.interval.origin is not None:
-        label[cells_of(changes.interval.origin)] = True
-    label &= changes.early
-
-    def turns_label(cells: Cells) -> bool:
-        return bool(np.count_nonzero(cells & label) >= MIN_SIGNIFICANT_CELLS)
-
-    times = [time for time, cells in late if time <= looked and turns_label(cells)]
-    if not times or times[-1] - changes.interval.since < PAUSE_S:
-        return None, none
-    last = _together(late, times[-1], none)
-    is_new = is_notable(last & changes.new) or turns_label(last & changes.new)
-    return (times[-1], last) if is_notable(last) and is_new else (None, none)
-
-
-def stand_in_replaced(
-    changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
-) -> float | None:
-    """When what had come at once gave way to something new at once, as a skeleton of a page does.
-
-    This tells of a wait wherever the next action is. What loads later in a page that is already
-    there is a small part of it; a toast that goes away leaves nothing new.
-    """
+    interval, early, nothing = changes.interval, changes.early, (None, PAUSE_S)
     rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
-    last = _together(late, rest, changes.new)
-    page = _soon_page(changes, late, rest)
-    before = union((cells for time, cells in late if rest - time > TOGETHER_S), page) & ~page
-    at_once = changes.early | page
-    both = np.count_nonzero(last & at_once)
-    most = max(np.count_nonzero(last), np.count_nonzero(at_once))
-    is_replaced = rest - changes.interval.since >= PAUSE_S and both >= PART_SHARE * most
-    return rest if is_replaced and is_notable(last & changes.new & ~before) else None
+    if rest - interval.since < LEAST_S or rest > interval.looked:
+        return nothing
+    last, whole = (_together(those, rest, early) for those in (late, changes.late))
+    stood = np.count_nonzero(whole & with_neighbours(early))
+    if min(stood, np.count_nonzero(last & changes.new)) < MIN_SIGNIFICANT_CELLS:
+        return nothing
+    most = max(np.count_nonzero(last), np.count_nonzero(early))
+    is_read = np.count_nonzero(last & early) >= PART_SHARE * most
+    if interval.origin is not None:
+        pressed = np.zeros_like(early)
+        pressed[cells_of(interval.origin)] = True
+        is_read |= np.count_nonzero(whole & early & pressed) >= MIN_SIGNIFICANT_CELLS
+    return rest, READING_S if is_read else PAUSE_S
 
 
 def _was_busy(
@@ -304,13 +267,10 @@ class RestlessCells:
     def __init__(self) -> None:
         self._counts: CellCounts | None = None
 
-    def add(
-        self, since: float, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None
-    ) -> None:
+    def add(self, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> None:
         """Count what changed long after an action.
 
         Args:
-            since: when the action had ended.
             late: what changed then.
             changes: of the interval, when it tells where the next action was.
         """
@@ -318,7 +278,7 @@ class RestlessCells:
             return
         if self._counts is None:
             self._counts = np.zeros((2, *late[0][1].shape), np.int32)
-        self._counts += _reasons(since, late, changes)
+        self._counts += _reasons(late, changes)
 
     def cells(self, changes: IntervalChanges) -> Cells:
         """(rows, columns): the cells that move by themselves, and their neighbours.
@@ -329,23 +289,17 @@ class RestlessCells:
             return np.zeros_like(changes.new)
         unasked, asked = self._counts
         if changes.late:
-            unasked = unasked - (_reasons(changes.interval.since, changes.late, changes)[0] == 1)
+            unasked = unasked - (_reasons(changes.late, changes)[0] == 1)
         often = (unasked >= RESTLESS_TIMES) & (2 * unasked >= asked)
         return with_neighbours(often)
 
 
-def _reasons(
-    since: float, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None
-) -> CellCounts:
+def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
     """How often each cell changed without a reason and with one; arguments as of `add`."""
     unasked, asked = counts = np.zeros((2, *late[0][1].shape), np.int32)
     awaited = _awaited(late, changes)
-    parts: dict[int, Cells] = {}
-    for time, cells in late:
-        part = int((time - since) // LONG_INTERVAL_S)
-        parts[part] = parts.get(part, np.zeros_like(cells)) | cells
-    for cells in parts.values():
-        unasked += cells if awaited is None else cells & ~awaited
+    seen = union((cells for _, cells in late), late[0][1])
+    unasked += seen if awaited is None else seen & ~awaited
     if awaited is not None:
         asked += awaited
     return counts
@@ -357,12 +311,10 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
         return None
     content = [(time, _solid(changes, cells)) for time, cells in late if is_notable(cells)]
     touching = (time for time, cells in reversed(content) if (cells & changes.place).any())
-    loaded, cells = _loading(changes, late)
-    last = next(touching, None) or stand_in_replaced(changes, late) or loaded
+    last = next(touching, None) or _gave_way(changes, late)[0]
     if last is None or changes.interval.until - last < REACTION_S:
         return None
-    together = _together(late, last, changes.place)
-    return together if loaded is None else together | cells
+    return _together(late, last, changes.place)
 
 
 def filled_between(cells: Cells) -> Cells:
@@ -571,7 +523,7 @@ class WaitObserver:
         self._verdicts[interval.pause] = False
         if record.is_hidden:
             return
-        self._restless.add(interval.since, record.late(), changes)
+        self._restless.add(record.late(), changes)
         if changes is not None and changes.late and may_be_wait(changes):
             self._verdicts[interval.pause] = True
             # Maps of whole screens are mostly empty: a hundredth of the memory.

@@ -34,7 +34,7 @@ from demo_pipeline.observation.trees.tab_order import (
     stop_after,
     stop_of,
 )
-from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, Contradiction
+from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_INPUTS, Contradiction
 
 FOCUS_MS = 300  # ms in which a scan may have the old focus; decides one key of 904 actions
 EDITOR_HEIGHT = 60  # units of event space; a field of one line is 20 to 50 high
@@ -243,8 +243,7 @@ class KeyboardFocus:
 
         What is under the pointer looks otherwise for that alone.
         """
-        texts = [node for node, role in enumerate(tree.roles) if role in TEXT_ROLES]
-        around = {outer for node in texts for outer in ancestors(tree, node)}
+        around, _ = _fields(tree)
         able = [
             node
             for node, role in enumerate(tree.roles)
@@ -258,11 +257,11 @@ class KeyboardFocus:
         if now is None:
             return None
         for earlier in sight.before:
-            before, fields = earlier(), [node in texts for node in able]
-            index = None if before is None else ringed(before, now, _bounds(tree, able), fields)
+            before, are_fields = earlier(), [tree.roles[node] in TEXT_INPUTS for node in able]
+            index = None if before is None else ringed(before, now, _bounds(tree, able), are_fields)
             if index is not None:
                 return tree.element(able[index])
-            able = [node for node in able if node in texts]  # others look otherwise by and by
+            able = [node for node in able if tree.roles[node] in TEXT_INPUTS]  # others may be new
         had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)]
         before = sight.before[0]() if had and sight.before else None
         if before is None or not is_as_before(before, now, _bounds(tree, had[:1])[0]):

@@ -23,6 +23,7 @@ def cells(top: int = 0, left: int = 0, bottom: int = 0, right: int = 0) -> Cells
 
 
 NONE = cells()
+ELSEWHERE = cells(80, 140, 84, 144)
 PAGE = cells(20, 20, 60, 100)
 PLACE = cells(40, 50, 44, 54)
 # Content that appeared three seconds after a click, and was clicked 0.9 s later.
@@ -37,6 +38,7 @@ APPEARED = IntervalChanges(
     moving_before=NONE,
     new=PAGE,
 )
+READ = replace(CLICKED, looked=15.5, limit=15.9, until=16.0)  # the same, after reading for long
 STILL = replace(APPEARED, late=[], new=NONE)
 
 
@@ -72,7 +74,7 @@ def test_the_actions_own_effect_is_no_wait() -> None:
 
 
 def test_who_looks_for_long_before_acting_was_thinking() -> None:
-    late = replace(APPEARED, interval=replace(CLICKED, looked=15.5, until=16.0))
+    late = replace(APPEARED, interval=READ)
     assert rest_after_answer(late, NONE) is None
     replaced = replace(late, early=PAGE)  # but what stood in for the content tells of a wait
     assert rest_after_answer(replaced, NONE) == 13.0
@@ -110,7 +112,8 @@ def test_a_window_that_was_busy_and_came_to_rest_was_waited_for() -> None:
     busy = [(11.2 + 0.2 * step, bar) for step in range(10)]
     window = replace(APPEARED, early=PAGE, late=busy)
     assert rest_after_answer(window, NONE) == busy[-1][0]
-    assert rest_after_answer(replace(window, late=[busy[0], busy[-1]]), NONE) is None
+    twice = replace(window, late=[busy[0], busy[-1]], interval=READ)
+    assert rest_after_answer(twice, NONE) is None
 
 
 def test_keys_have_to_write_into_what_appeared() -> None:
@@ -124,9 +127,9 @@ def test_keys_have_to_write_into_what_appeared() -> None:
 def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
     restless = RestlessCells()
     elsewhere = replace(APPEARED, place=cells(80, 140, 84, 144))
-    restless.add(10.0, elsewhere.late, elsewhere)
+    restless.add(elsewhere.late, elsewhere)
     assert not restless.cells(STILL).any()
-    restless.add(20.0, [(23.0, PAGE)], None)
+    restless.add([(23.0, PAGE)], None)
     found = restless.cells(STILL)
     assert found[19, 19]
     assert not found[17, 17]
@@ -136,14 +139,8 @@ def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
 def test_what_was_awaited_is_not_restless() -> None:
     restless = RestlessCells()
     for _ in range(4):
-        restless.add(10.0, APPEARED.late, APPEARED)
+        restless.add(APPEARED.late, APPEARED)
     assert not restless.cells(STILL).any()
-
-
-def test_a_long_interval_tells_more_than_once() -> None:
-    restless = RestlessCells()
-    restless.add(0.0, [(2.0, PAGE), (7.0, PAGE)], None)
-    assert restless.cells(STILL).any()
 
 
 def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts() -> None:
@@ -151,7 +148,35 @@ def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts
     assert rest_after_answer(elsewhere, NONE) == 13.0
     assert rest_after_answer(replace(elsewhere, new=NONE), NONE) is None  # a toast that fades
     small = cells(20, 20, 30, 40)  # what loads later in a page that is already there
-    assert rest_after_answer(replace(elsewhere, late=[(13.0, small)]), NONE) is None
+    image = replace(elsewhere, late=[(13.0, small)], interval=READ)
+    assert rest_after_answer(image, NONE) is None
+    assert rest_after_answer(replace(elsewhere, late=[(11.2, small)]), NONE) is None
+
+
+def test_a_line_that_stood_for_the_answer_tells_of_a_wait_if_the_person_acts_soon() -> None:
+    """Loading, and then another text somewhere else: a click that is next to neither."""
+    line, text = cells(2, 120, 5, 140), cells(20, 20, 30, 60)
+    turned = [(13.0, line | text)]
+    loaded = replace(APPEARED, place=ELSEWHERE, early=line, late=turned, new=text)
+    assert rest_after_answer(loaded, NONE) == 13.0
+    assert rest_after_answer(loaded, line) == 13.0  # it may be one that changes often
+    assert rest_after_answer(loaded, text) is None
+    for other in (
+        replace(loaded, interval=READ),
+        replace(loaded, new=NONE),
+        replace(loaded, late=[(13.0, text)]),
+        replace(loaded, late=[*turned, (13.7, text)]),  # a film, which does not rest
+    ):
+        assert rest_after_answer(other, NONE) is None
+
+
+def test_dots_in_a_line_below_a_command_are_its_answer() -> None:
+    dots = [(11.2 + 0.4 * dot, cells(4, 20 + dot, 7, 23 + dot)) for dot in range(4)]
+    number = cells(4, 2, 11, 40)
+    done = replace(
+        APPEARED, place=ELSEWHERE, early=cells(1, 2, 4, 20), late=[*dots, (13.0, number)]
+    )
+    assert rest_after_answer(replace(done, new=number), NONE) == 13.0
 
 
 def test_keys_act_in_the_window_in_which_content_appeared() -> None:
@@ -169,7 +194,6 @@ def test_the_blank_part_of_another_screen_is_part_of_it() -> None:
     assert rest_after_answer(replace(blank, late=[(13.0, wide)], new=wide), NONE) == 13.0
 
 
-ELSEWHERE = cells(80, 140, 84, 144)
 SPINNER, LIST = cells(30, 20, 34, 24), cells(30, 20, 50, 60)
 
 
@@ -194,7 +218,9 @@ def test_a_pressed_label_that_changed_at_once_and_again_with_the_answer_tells_of
     )
     assert rest_after_answer(loaded, NONE) == 13.0
     assert rest_after_answer(replace(loaded, late=[(13.0, rows)], new=rows), NONE) is None
-    assert rest_after_answer(replace(loaded, interval=CLICKED), NONE) is None
+    read = replace(pressed, looked=15.5, limit=15.9, until=16.0)
+    assert rest_after_answer(replace(loaded, interval=read), NONE) == 13.0
+    assert rest_after_answer(replace(loaded, interval=READ), NONE) is None
 
 
 def test_a_pressed_label_that_says_what_it_does_and_then_that_it_did_was_waited_for() -> None:
@@ -204,7 +230,7 @@ def test_a_pressed_label_that_says_what_it_does_and_then_that_it_did_was_waited_
     ended = replace(saved, late=[(13.0, label | status)])
     assert rest_after_answer(ended, NONE) == 13.0
     toast = [*ended.late, (13.3, status), (13.4, status)]  # a toast that comes with it and goes
-    assert rest_after_answer(replace(ended, late=toast), NONE) == 13.0
+    assert rest_after_answer(replace(ended, late=toast), NONE) == 13.4
     caret = cells(42, 50, 45, 51)
     blinking = replace(ended, early=caret, new=caret, late=[(13.0, caret | status)])
     assert rest_after_answer(blinking, NONE) is None
@@ -222,17 +248,10 @@ def test_what_a_command_wrote_where_its_own_line_went_may_be_read_for_long() -> 
     assert rest_after_answer(replace(written, early=NONE), NONE) is None
 
 
-def test_a_skeleton_may_come_late_itself() -> None:
-    skeleton = [(11.5, PAGE), (13.0, PAGE)]
-    same_layout = replace(APPEARED, late=skeleton, new=cells(20, 20, 60, 40))
-    assert rest_after_answer(replace(same_layout, place=ELSEWHERE), NONE) == 13.0
-    assert rest_after_answer(replace(same_layout, place=cells(40, 80, 44, 84)), NONE) == 13.0
-
-
 def test_what_was_loading_is_not_restless() -> None:
     turns = [(11.2 + 0.25 * turn, SPINNER) for turn in range(7)]
     spun = replace(APPEARED, place=ELSEWHERE, early=SPINNER, late=[*turns, (13.0, LIST)], new=LIST)
     restless = RestlessCells()
     for _ in range(3):
-        restless.add(10.0, spun.late, spun)
+        restless.add(spun.late, spun)
     assert not restless.cells(STILL).any()

@@ -217,7 +217,8 @@ class KeyboardFocus:
             return None
         if now and (now.role, now.box) == (later.role, later.box):
             return now
-        if not sight.is_undisturbed or _moves_focus(action, later):
+        may_close = "enter" in action.keys  # a dialog, so that what is behind it has the focus
+        if not sight.is_undisturbed or may_close or _moves_focus(action, later):
             return None
         same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
         return tree.element(same[-1]) if same else None

@@ -402,8 +402,14 @@ def scanned(
 
 CELLS_DRAWN = node("Panel", (150, 300, 700, 300), keyboard_focusable=True)
 DOCUMENT = node("document web", (150, 300, 700, 300), name="Page", keyboard_focusable=True)
+TALL = node("Edit", (150, 610, 700, 80), name="Text")
 SHEET = [
-    node("Window", (100, 100, 800, 600), SEARCH, CELLS_DRAWN, node("Button", (600, 200, 80, 40)))
+    node(
+        "Window",
+        (100, 100, 800, 600),
+        *(SEARCH, CELLS_DRAWN, TALL),
+        node("Button", (600, 200, 80, 40)),
+    )
 ]
 
 
@@ -418,6 +424,10 @@ def test_a_scan_after_keys_that_move_nothing_tells_where_they_went() -> None:
     enter = keys("enter", at=10_000)
     assert scanned(7000, SEARCH, later=CELLS_DRAWN) == "panel "
     assert scanned(7000, SEARCH, later=CELLS_DRAWN, action=enter) is None
+    assert scanned(7000, SEARCH, later=TALL, action=enter) is None  # it may have closed a dialog
+    assert (
+        scanned(7000, SEARCH, later=TALL, action=keys("ctrl", "z", at=10_000)) == "textfield Text"
+    )
     assert scanned(7000, SEARCH, later=NOTE) is None  # which the current tree lacks
 
 

@@ -40,7 +40,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     "action, and result. provenance.parquet records the source of each step, "
     "hidden_actions.parquet the actions that no screenshot shows.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="17",
+    code_version="18",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=noting(_run_trajectories),

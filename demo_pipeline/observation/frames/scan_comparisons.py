@@ -3,7 +3,7 @@
 Belongs here: what changed from the frames shown when a scan began and ended to the screenshot, at
 the target and anywhere, and from before typed text to the next action; and the border test. What a
 tree says of the order of windows is in trees/hit_test.py, whether a place is that of the element
-with the focus in trees/step_targets.py.
+with the focus in trees/keyboard_focus.py.
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,7 +23,7 @@ RING_LEVELS = 30  # of 255, by which a side's contrast rises; rings rose it by 6
 RING_LEAD = 2.0  # times as much as any other element's; fewer: several were redrawn
 STILL_SIDE = 24  # pixels; what is as large has an inside apart from its ring
 STILL_SHARE = 0.25  # of the ink inside was there before; of what appeared, none was
-INK_LEVELS = 24  # of 255, by which ink differs from its ground
+WRITTEN_LEVELS = 24  # of 255, by which ink differs from its ground
 LIT_LEVELS = 20  # of 255, by which a lit choice's ground differs from the others'
 ALIKE_LEVELS = 8  # of 255, by which the others' differ from each other
 FEWEST_CHOICES = 3  # of two that differ, nothing tells which one is lit
@@ -98,7 +98,7 @@ def _with_rim(picture: Grey, box: Sequence[int]) -> Grey | None:
 def _ink(picture: Grey) -> int:
     """Pixels that differ from the most common level."""
     ground = np.full_like(picture, np.bincount(picture.ravel()).argmax())
-    return int(np.count_nonzero(cv2.absdiff(picture, ground) > INK_LEVELS))
+    return int(np.count_nonzero(cv2.absdiff(picture, ground) > WRITTEN_LEVELS))
 
 
 def _contrasts(picture: Grey) -> list[float]:

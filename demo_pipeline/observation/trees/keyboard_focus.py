@@ -131,12 +131,10 @@ class KeyboardFocus:
         opened = self._in_what_opened(action, tree, scanned, sight)
         if opened is not None:
             return opened
-        since = max(scanned, self._since_ms)
-        is_new = any(since < change < action.press_ms for change in changes_ms)
-        written = _written(tree, typed)
+        since, written = max(scanned, self._since_ms), _written(tree, typed)
         found, method = self._scanned_around(action, tree, sight), "focused"
-        if found is None:
-            found, method = self._believed(tree, scanned, is_compared=is_compared, is_new=is_new)
+        if found is None and not any(since < change < action.press_ms for change in changes_ms):
+            found, method = self._believed(tree, scanned, is_compared=is_compared)
             if found is not None and not _holds_any(tree, found, written, whole=True):
                 found = None if self._is_covered(tree, found, against) else found
         if found is not None and self._is_behind_menu(action, tree, found):
@@ -147,15 +145,20 @@ class KeyboardFocus:
             self._keep(None)  # the parts of a date pass the focus on
             self._since_ms = action.end_ms
         if found is None:
-            found, method = self._ringed(tree, sight), "picture"
-            if found is None:
-                found, method = self._first_of_dialog(tree, scanned), "tab"
-            if found is not None:
-                self._keep(found)
+            found, method = self._shown(tree, scanned, sight)
         if found is not None:
             self._is_lost = False
         self._ring = found.box if found is not None and method == "picture" else None
         return (found, method) if found else NOTHING
+
+    def _shown(self, tree: StepTree, scanned: int, sight: Sight) -> Aimed:
+        """What the pictures show to have the keyboard, or a dialog that opened."""
+        found, method = self._ringed(tree, sight), "picture"
+        if found is None:
+            found, method = self._first_of_dialog(tree, scanned), "tab"
+        if found is not None:
+            self._keep(found)
+        return found, method
 
     def _written_into(
         self,
@@ -223,13 +226,8 @@ class KeyboardFocus:
         same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
         return tree.element(same[-1]) if same else None
 
-    def _believed(self, tree: StepTree, scanned: int, *, is_compared: bool, is_new: bool) -> Aimed:
-        """What has the keyboard by the current scan and the actions before.
-
-        `is_new`: much of the screen changed since, so that something may have opened.
-        """
-        if is_new:
-            return NOTHING
+    def _believed(self, tree: StepTree, scanned: int, *, is_compared: bool) -> Aimed:
+        """What has the keyboard by the current scan and the actions before."""
         if self._list is not None and scanned >= self._since_ms:
             self._stop = (self._list,)  # no choice is to be seen: it is closed, or edited in place
         found, method = self._known_field(tree, any_height=is_compared), self._method

@@ -37,15 +37,13 @@ def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
     """A tree per action."""
-    folder = inputs.folders["screenshots"]
     return ui_trees.build_ui_trees(
         inputs.file(LOG_FILE),
         inputs.recording.parsed_meta().platform,
         inputs.folders["events"],
         inputs.folders["actions"],
-        screenshots.read_evidence(folder),
+        screenshots.read_evidence(inputs.folders["screenshots"]),
         out,
-        [folder / str(frame["file"]) for frame in screenshots.read_frames(folder)],
     )
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.observation.clock.clock import Clock, documented_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
 from demo_pipeline.observation.clock.clock_search import MAX_OFFSET_S
 from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerPath, pointer_path
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
@@ -63,7 +62,7 @@ class Watched:
     """Where the pictures of a recording change, and where its events say the pointer was."""
 
     changes: ChangeMap
-    track: PointerTrack
+    track: PointerPath
     documented: Clock
 
     def clock(self, lag_ms: float) -> Clock | None:
@@ -77,7 +76,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Decoded once for all lags."""
     folder, out = RECORDINGS / request.param, tmp_path_factory.mktemp("events")
     build_events(folder / "input_log.jsonl", out)
-    track = PointerPath(inputs_of(read_events(out))).track()
+    track = pointer_path(read_events(out))
     changes, video = ChangeMap(), folder / "recording.mp4"
     for frame in decode_spans(video, read_packets(video), [Span(0, 99)]):
         changes.add(frame)

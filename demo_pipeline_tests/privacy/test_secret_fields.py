@@ -79,29 +79,25 @@ def test_other_fields_keep_what_is_typed(tmp_path):
 
 
 @pytest.mark.parametrize(("shape", "dots"), [("dots", True), ("asterisks", True), ("text", False)])
-def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(tmp_path, shape, dots):
-    before = np.full((400, 700, 3), 245, np.uint8)
-    cv2.rectangle(before, (40, 100), (400, 140), (90, 90, 90), 1)
+def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(shape, dots):
+    before = np.full((400, 700), 245, np.uint8)
+    cv2.rectangle(before, (40, 100), (400, 140), 90, 1)
     after = before.copy()
     for number, letter in enumerate(SECRET):
         if shape == "dots":
-            cv2.circle(after, (60 + 11 * number, 120), 3, (30, 30, 30), cv2.FILLED, cv2.LINE_AA)
+            cv2.circle(after, (60 + 11 * number, 120), 3, 30, cv2.FILLED, cv2.LINE_AA)
         else:
             shown = letter if shape == "text" else "*"
             at = (55 + 16 * number, 127)
-            cv2.putText(after, shown, at, cv2.FONT_HERSHEY_PLAIN, 1.2, (20, 20, 20), 1, cv2.LINE_AA)
-    for name, picture in (("before", before), ("after", after)):
-        cv2.imwrite(str(tmp_path / f"{name}.png"), picture)
-    assert dots_for(SECRET, tmp_path / "before.png", tmp_path / "after.png") is dots
+            cv2.putText(after, shown, at, cv2.FONT_HERSHEY_PLAIN, 1.2, 20, 1, cv2.LINE_AA)
+    assert dots_for(SECRET, before, after) is dots
 
 
-def test_three_equal_letters_of_a_word_are_no_dots(tmp_path):
+def test_three_equal_letters_of_a_word_are_no_dots():
     """As the last letters of a short word are in some fonts."""
     before = np.full((400, 700), 245, np.uint8)
     after = before.copy()
     cv2.rectangle(after, (48, 112), (62, 127), 20, 2)
     for number in range(1, 4):
         cv2.circle(after, (62 + 16 * number, 122), 5, 20, 2)
-    for name, picture in (("before", before), ("after", after)):
-        cv2.imwrite(str(tmp_path / f"{name}.png"), picture)
-    assert not dots_for("moon", tmp_path / "before.png", tmp_path / "after.png")
+    assert not dots_for("moon", before, after)

@@ -7,12 +7,13 @@ for it is in clock_search.py.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 import pyarrow.compute as pc
 
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.clock.canvas import (
     ALWAYS,
     Canvas,
@@ -26,12 +27,14 @@ from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, re
 from demo_pipeline.observation.clock.clock_search import (
     MAX_OFFSET_S,
     ClockSearch,
+    drift_corrected,
     with_parts,
 )
 from demo_pipeline.observation.clock.clock_shifts import InputTimes, find_shifts
-from demo_pipeline.observation.frames.changes import Cells, ChangeMap, flickering_cells
-from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath, PointerTrack
-from demo_pipeline.observation.frames.video_reader import RecordedVideo, rotation
+from demo_pipeline.observation.frames.change_detector import EFFECT_S, ChangeDetector
+from demo_pipeline.observation.frames.changes import ChangeMap
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span, rotation
 from demo_pipeline.recording.clock_steps import ClockStep
 from demo_pipeline.recording.manifest import RecordingManifest
 
@@ -45,13 +48,13 @@ class Calibration:
     Attributes:
         clock: maps event times to video times.
         canvas: maps event space to the canvas, at the beginning.
-        flickering: (rows, columns) of cells that change all the time; None without two frames.
+        detector: compares frames, and knows the cells that flickered in what was looked at.
         parts: of a recording whose screen changed its resolution or scale; else None.
     """
 
     clock: Clock
     canvas: Canvas
-    flickering: Cells | None
+    detector: ChangeDetector = field(default_factory=ChangeDetector)
     parts: ScreenParts | None = None
 
     @property
@@ -66,17 +69,16 @@ def calibrate(
     *,
     events: Any,
     path: PointerPath,
-    presses: PointerTrack,
+    actions: Sequence[Action],
     keys: Floats,
     steps: Sequence[ClockStep] = (),
 ) -> Calibration:
     """Find the clock and the canvas of a recording, of which `events` is the events table.
 
     Decodes one stretch of video, more when that holds too little pointer movement or typing to be
-    sure, in a long recording some seconds at its end (how the clock drifts), and up to four parts
-    (whether it holds). All that the choice of frames depends on is known before the decode pass.
-    `path` has the positions of the pointer in the log, `presses` those of pressed buttons, `keys`
-    the epoch milliseconds of keys that type, `steps` those of the recorder's clock.
+    sure, and up to four parts (how the clock drifts, and whether it holds). All that the choice of
+    frames depends on is known before the decode pass. `path` has the positions of the pointer in
+    the log, `keys` the epoch milliseconds of keys that type, `steps` those of the recorder's clock.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -87,18 +89,16 @@ def calibrate(
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
     upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
     screen = RecordedScreen.of(manifest.parsed_meta(), upright)
-    inputs, until_ms = InputTimes(path.track(), keys), steps[0].from_ms if steps else inf
+    inputs, until_ms = InputTimes(path, keys), steps[0].from_ms if steps else inf
     first, changes = inputs.between(ALWAYS, until_ms), ChangeMap()
     search = ClockSearch(video, first.track, first.keys)
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
     clock = pictured or documented
-    if pictured is not None:
-        clock = pictured if steps else search.drift_corrected(pictured, changes)
-    elif logged is None:
-        presses = InputTimes(presses, keys).between(ALWAYS, until_ms).track
-        clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
+    elif pictured is None:
+        presses = InputTimes(_presses(actions), keys).between(ALWAYS, until_ms).track
+        clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
     if steps:
         tried = screen.candidates if pictured is None else [pictured.event_scale]
         clock = find_shifts(video, clock, tried, steps, inputs)
@@ -107,9 +107,38 @@ def calibrate(
         search = ClockSearch(video, even.track, even.keys)
     shown = clock if clock.method == "typing" else pictured
     if shown is not None:
-        clock = _as_parts_show(clock, replace(shown, shifts=()), search, changes)
-    flickering = flickering_cells(changes, video.grab_s)
-    return _logged(Calibration(clock, _canvas(screen, pictured, path), flickering))
+        parts = search.parts(replace(shown, shifts=()), changes)
+        if pictured is not None and not steps:
+            early_ms = pictured.event_time((changes.times[0] + changes.times[-1]) / 2)
+            clock = drift_corrected(pictured, early_ms, parts)
+            clock = reconcile_clocks(logged, pictured, clock, first_s) if logged else clock
+        clock = with_parts(clock, parts)
+    detector = ChangeDetector(_acting(actions, clock), video.grab_s)
+    detector.learn(changes)
+    return _logged(Calibration(clock, _canvas(screen, pictured, path), detector))
+
+
+def _presses(actions: Sequence[Action]) -> PointerPath:
+    """When and where buttons were pressed."""
+    return PointerPath.through(
+        (action.press_ms, action.x, action.y)
+        for action in actions
+        if action.action_type in POINTER_TYPES - {"scroll"}
+        if action.x is not None and action.y is not None
+    )
+
+
+def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
+    """When somebody may have acted, or the effect of it shown, video seconds."""
+    unsure_s = clock.uncertainty_ms / 1000
+    return [
+        Span(
+            clock.video_time(action.press_ms) - unsure_s,
+            clock.video_time(action.end_ms) + unsure_s + EFFECT_S,
+        )
+        for action in actions
+        if action.action_type != "pause"
+    ]
 
 
 def _logged(found: Calibration) -> Calibration:
@@ -121,15 +150,8 @@ def _logged(found: Calibration) -> Calibration:
     return found
 
 
-def _as_parts_show(clock: Clock, shown: Clock, search: ClockSearch, changes: ChangeMap) -> Clock:
-    """The clock, as unsure as parts of the film make it, seen and later ones."""
-    even = with_parts(replace(clock, shifts=()), search.parts_seen(shown, changes))
-    even = with_parts(even, search.later_parts(shown, changes.times[-1]))
-    return replace(even, shifts=clock.shifts)
-
-
 def _unpictured_clock(
-    search: ClockSearch, changes: ChangeMap, presses: PointerTrack, documented: Clock, scale: float
+    search: ClockSearch, changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float
 ) -> Clock:
     """The clock that typing or clicks show, else the documented one."""
     typed = search.typed_clock(changes, documented)
@@ -142,5 +164,5 @@ def _canvas(screen: RecordedScreen, pictured: Clock | None, path: PointerPath) -
     if pictured is not None:
         return replace(fit_canvas(screen.video, pictured.event_scale), scale_method="pixels")
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
-    canvas = fit_canvas(screen.video, screen.scale_from_documents(path.track()))
+    canvas = fit_canvas(screen.video, screen.scale_from_documents(path))
     return replace(canvas, scale_method=method)

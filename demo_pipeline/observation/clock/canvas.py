@@ -25,7 +25,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.files.recording_files import META_FILE
 from demo_pipeline.observation.clock.clock import DECIMALS
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
@@ -199,7 +199,7 @@ class RecordedScreen:
         scales = COMMON_SCALES if scale is None else (scale, *COMMON_SCALES)
         return list(dict.fromkeys(round(scale, 6) for scale in scales))
 
-    def scale_from_documents(self, track: PointerTrack) -> float:
+    def scale_from_documents(self, track: PointerPath) -> float:
         """The event scale when the pictures confirm none: the documented one unless it cannot be.
 
         Raises:
@@ -225,7 +225,7 @@ class RecordedScreen:
         remedy = "correct primary_monitor in meta.json, or record with the pointer in the video"
         raise DemonstrationError(Problem("ambiguous_scale", META_FILE, message, remedy=remedy))
 
-    def _share_on_video(self, track: PointerTrack, scale: float) -> float:
+    def _share_on_video(self, track: PointerPath, scale: float) -> float:
         """Share of the positions that are on the video at a scale."""
         x, y = track.x * scale, track.y * scale
         width, height = self.video

@@ -1,10 +1,9 @@
 """What tells the clock: pointer moves, typing and clicks against the pixels that changed.
 
-Belongs here: finding that lag and the event scale with it, the drift between two stretches far
-apart, and reconciling the result with a logged start time. Typing and clicks are for videos that do
-not show the pointer, and for parts in which it rests. A character appears a little after its key,
-by as much as the program takes to show it; the answer to a click is less exact still, since
-applications take different times to react.
+Belongs here: finding that lag and the event scale with it, and reconciling the result with a logged
+start time. Typing and clicks are for videos that do not show the pointer, and for parts in which it
+rests. A character appears a little after its key, by as much as the program takes to show it; the
+answer to a click is less exact still, since applications take different times to react.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import BLOCK, Cells, ChangeMap
-from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerPath
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
 
@@ -45,7 +44,7 @@ Indexes = np.ndarray[Any, np.dtype[np.int32]]
 
 def clock_from_pointer(
     changes: ChangeMap,
-    track: PointerTrack,
+    track: PointerPath,
     documented: Clock,
     scales: Sequence[float],
     search_s: float,
@@ -76,7 +75,7 @@ def clock_from_pointer(
 def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     changes: ChangeMap,
     differing: ChangeMap,
-    track: PointerTrack,
+    track: PointerPath,
     documented: Clock,
     scales: Sequence[float],
     search_s: float,
@@ -110,26 +109,6 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
     origin_ms = documented.origin_ms + lag_ms
     return replace(best, origin_ms=origin_ms, documented_offset_ms=round(lag_ms, 3))
-
-
-def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Clock:
-    """`clock`, which was found around epoch `early_ms`, corrected by `late` around `late_ms`.
-
-    A difference within their uncertainties is not a drift.
-    """
-    difference = late.origin_ms - clock.origin_ms
-    if abs(difference) <= clock.uncertainty_ms + late.uncertainty_ms:
-        return clock
-    seconds = (late_ms - early_ms) / 1000
-    rate = (late.video_time(late_ms) - clock.video_time(early_ms)) / seconds
-    origin = early_ms - clock.video_time(early_ms) * 1000 / rate
-    return replace(
-        clock,
-        origin_ms=origin,
-        documented_offset_ms=clock.documented_offset_ms + origin - clock.origin_ms,
-        uncertainty_ms=max(clock.uncertainty_ms, late.uncertainty_ms),
-        rate=rate,
-    )
 
 
 def reconcile_clocks(
@@ -172,7 +151,7 @@ class _Moves:
     """
 
     def __init__(
-        self, changes: ChangeMap, track: PointerTrack, documented: Clock, lags: Floats
+        self, changes: ChangeMap, track: PointerPath, documented: Clock, lags: Floats
     ) -> None:
         self._changes, self._track, self.lags = changes, track, lags
         frames = np.array(changes.times)
@@ -225,7 +204,7 @@ class _Moves:
 
 
 def _of_lag(
-    events: Floats, track: PointerTrack, frames: Floats, first: int
+    events: Floats, track: PointerPath, frames: Floats, first: int
 ) -> tuple[Indexes, Indexes, Indexes]:
     """Intervals, positions before and after of the moves at one lag.
 
@@ -456,7 +435,7 @@ CLICK_UNCERTAINTY_MS = 120.0  # milliseconds; reaction times differ this much
 
 
 def clock_from_clicks(
-    changes: ChangeMap, presses: PointerTrack, documented: Clock, scale: float, search_s: float
+    changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float, search_s: float
 ) -> Clock | None:
     """The clock at whose lag most presses are followed, and not preceded, by a change around them.
 
@@ -497,7 +476,7 @@ def clock_from_clicks(
 
 
 def _changes_near(
-    changes: ChangeMap, presses: PointerTrack, documented: Clock, scale: float, search_s: float
+    changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float, search_s: float
 ) -> list[tuple[float, Floats]]:
     """(documented video time of a press, onsets of changes around it), both in seconds.
 

@@ -17,10 +17,9 @@ from demo_pipeline.observation.clock.clock_evidence import (
     clock_from_keys,
     clock_from_pointer,
     echo_lag,
-    with_drift,
 )
 from demo_pipeline.observation.frames.changes import ChangeMap
-from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerPath
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
     Frame,
@@ -48,10 +47,7 @@ MAX_STRETCHES = 32  # with too little pointer movement in these, the documented 
 MIN_STRETCHES = 6  # before giving up, however short the video is
 MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
-DRIFT_AFTER_S = 300.0  # seconds; a shorter recording has no time to drift by a frame
-LATE_S = 120.0  # seconds before the end of the recording in which its drift is looked for
-LATE_STRETCH_S = 6.0  # seconds of video looked at for drift
-LATE_STEP_S = 2.0  # seconds between the starts that are compared
+DRIFT_AFTER_S = 300.0  # seconds between two parts; in fewer a clock does not drift by a frame
 MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
 _NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
 
@@ -74,14 +70,8 @@ class ClockSearch:
     """
 
     video: RecordedVideo
-    track: PointerTrack
+    track: PointerPath
     keys: Floats
-
-    def _add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
-        """Decode stretches of video and add what changes in them."""
-        for frame in self.video.frames(stretches):
-            changes.add(frame)
-        changes.seconds += sum(stretch.end - stretch.start for stretch in stretches)
 
     def _look(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
         """Decode one batch of stretches after the other, and add what changes in each.
@@ -102,7 +92,6 @@ class ClockSearch:
                 changes.add(last)
                 if last.time >= until:
                     break
-            changes.seconds += sum(stretch.end - stretch.start for stretch in batch)
             yield
 
     def pictured_clock(
@@ -171,19 +160,7 @@ class ClockSearch:
         if batch:
             yield batch
 
-    def drift_corrected(self, clock: Clock, changes: ChangeMap) -> Clock:
-        """The clock of a long recording, corrected by what a stretch near its end shows."""
-        late, seen = self._late_stretch(clock), ChangeMap()
-        if late is None:
-            return clock
-        self._add_changes(seen, [late])
-        part = self.part(clock, late, seen)
-        if part is None:
-            return clock
-        early_s = (changes.times[0] + changes.times[-1]) / 2
-        return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
-
-    def part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
+    def _part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
         """The clock that the changes in a span show, not far from `clock`; None: they show none."""
         middle = (span.start + span.end) / 2
         found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], MAX_DRIFT_S)
@@ -197,38 +174,18 @@ class ClockSearch:
             found = replace(clock, origin_ms=clock.origin_ms - off_s * 1000, uncertainty_ms=0)
         return ClockPart(clock.event_time(middle), found)
 
-    def parts_seen(self, clock: Clock, changes: ChangeMap) -> list[ClockPart]:
-        """The clocks that the stretches in `changes` show each on its own."""
-        times = np.array(changes.times)
-        number = (times[1:] - times[0]) // STRETCH_S
-        found = (
-            self.part(clock, Span(start, start + STRETCH_S), changes.only(number == position))
-            for position, start in enumerate(np.arange(times[0], times[-1], STRETCH_S).tolist())
-        )
+    def parts(self, clock: Clock, seen: ChangeMap) -> list[ClockPart]:
+        """The clocks that the stretches in `seen`, and parts of the video after them, show each."""
+        looked = chain(_stretches_of(seen), self._later_changes(clock, seen.times[-1]))
+        found = (self._part(clock, span, changes) for span, changes in looked)
         return [part for part in found if part is not None]
 
-    def later_parts(self, clock: Clock, begin: float) -> list[ClockPart]:
-        """The clocks that parts of the video after a video time show each on its own."""
-        found = []
+    def _later_changes(self, clock: Clock, begin: float) -> Iterator[tuple[Span, ChangeMap]]:
+        """Parts of the video after a video time, and what changes in each."""
         for span in self.parts_to_check(clock, begin, float(self.video.times[-1])):
             changes = ChangeMap()
-            self._add_changes(changes, [span])
-            part = self.part(clock, span, changes)
-            found += [part] if part is not None else []
-        return found
-
-    def _late_stretch(self, clock: Clock) -> Span | None:
-        """The stretch with most movement near the end of a recording; None in a short one."""
-        first, last = float(self.video.times[0]), float(self.video.times[-1])
-        if last - first <= DRIFT_AFTER_S:
-            return None
-        moved = (self.track.times - clock.origin_ms) / 1000
-        # A stretch starts at a key frame: frames between the two would be decoded for nothing.
-        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, LATE_STEP_S)
-        starts = np.unique([self._key_frame_before(float(start)) for start in starts])
-        ends = np.searchsorted(moved, starts + LATE_STRETCH_S)
-        best = int(np.argmax(ends - np.searchsorted(moved, starts)))
-        return Span(float(starts[best]), float(starts[best]) + LATE_STRETCH_S)
+            for _ in self._look(changes, [[span]]):
+                yield span, changes
 
     @property
     def _key_frames(self) -> Floats:
@@ -300,6 +257,37 @@ class ClockSearch:
         return Span(float(times[starts[best]]), float(times[ends[best]]))
 
 
+def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
+    """The stretches of video that were looked at together, and what changes in each."""
+    times = np.array(changes.times)
+    number = (times[1:] - times[0]) // STRETCH_S
+    for position, start in enumerate(np.arange(times[0], times[-1], STRETCH_S).tolist()):
+        yield Span(start, start + STRETCH_S), changes.only(number == position)
+
+
+def drift_corrected(clock: Clock, early_ms: float, parts: Sequence[ClockPart]) -> Clock:
+    """The clock, which was found around epoch `early_ms`, corrected by its last part, far later.
+
+    A difference within their uncertainties is not a drift.
+    """
+    late_ms, late = parts[-1] if parts else (early_ms, clock)
+    if late_ms - early_ms < DRIFT_AFTER_S * 1000:
+        return clock
+    difference = late.origin_ms - clock.origin_ms
+    if abs(difference) <= clock.uncertainty_ms + late.uncertainty_ms:
+        return clock
+    seconds = (late_ms - early_ms) / 1000
+    rate = (late.video_time(late_ms) - clock.video_time(early_ms)) / seconds
+    origin = early_ms - clock.video_time(early_ms) * 1000 / rate
+    return replace(
+        clock,
+        origin_ms=origin,
+        documented_offset_ms=clock.documented_offset_ms + origin - clock.origin_ms,
+        uncertainty_ms=max(clock.uncertainty_ms, late.uncertainty_ms),
+        rate=rate,
+    )
+
+
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """The clock, as uncertain as its parts differ from it.
 
@@ -308,9 +296,9 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     A start time that the recorder logged is exact: only a part that contradicts it beyond its own
     uncertainty counts.
     """
-    uncertainty = clock.uncertainty_ms
+    uncertainty, even = clock.uncertainty_ms, replace(clock, shifts=())
     for part in parts:
-        shown = part.clock.video_time(part.middle_ms) - clock.video_time(part.middle_ms)
+        shown = part.clock.video_time(part.middle_ms) - even.video_time(part.middle_ms)
         apart = abs(shown) * 1000
         granted = clock.uncertainty_ms + part.clock.uncertainty_ms
         if clock.method != "ffmpeg_start":

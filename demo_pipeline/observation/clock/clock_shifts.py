@@ -12,7 +12,7 @@ import numpy as np
 from demo_pipeline.observation.clock.clock import NEVER_MS, Clock, ClockShift
 from demo_pipeline.observation.clock.clock_evidence import clock_from_keys, clock_from_pointer
 from demo_pipeline.observation.frames.changes import ChangeMap
-from demo_pipeline.observation.frames.pointer_path import Floats, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.clock_steps import ClockStep
 
@@ -28,13 +28,13 @@ SLACK_MS = 50.0  # beyond the bounds: a line may be written so much late
 class InputTimes:
     """What a log says about the pointer, and when keys were pressed that type; epoch ms."""
 
-    track: PointerTrack
+    track: PointerPath
     keys: Floats
 
     def between(self, from_ms: float, until_ms: float) -> "InputTimes":
         """What is from one time until before another."""
         kept = (self.track.times >= from_ms) & (self.track.times < until_ms)
-        track = PointerTrack(self.track.times[kept], self.track.x[kept], self.track.y[kept])
+        track = PointerPath(self.track.times[kept], self.track.x[kept], self.track.y[kept])
         return InputTimes(track, self.keys[(self.keys >= from_ms) & (self.keys < until_ms)])
 
     def shifted(self, shifts: Sequence[ClockShift]) -> "InputTimes":
@@ -42,7 +42,7 @@ class InputTimes:
         track, keys = self.track, self.keys
         moved, typed = (_shifted(times, shifts) for times in (track.times, keys))
         kept = np.isfinite(moved)
-        track = PointerTrack(moved[kept], track.x[kept], track.y[kept])
+        track = PointerPath(moved[kept], track.x[kept], track.y[kept])
         return InputTimes(track, typed[np.isfinite(typed)])
 
 

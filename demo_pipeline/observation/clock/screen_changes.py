@@ -8,6 +8,7 @@ sides; a change to another resolution than the candidates stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
 
@@ -26,12 +27,11 @@ from demo_pipeline.observation.clock.clock_search import STRETCH_S
 from demo_pipeline.observation.frames.changes import (
     BLOCK,
     Cells,
-    ChangeDetector,
     changed_cells,
     with_neighbours,
 )
 from demo_pipeline.observation.frames.frame_requests import merge_spans
-from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo, Span
 
@@ -170,20 +170,6 @@ WRONG_DESKTOP = 4.0  # cost of a candidate that contradicts the desktop's size i
 UNKNOWN_DESKTOP = 2.0  # cost of saying that it is not known, then
 
 
-def first_beyond(calibration: Calibration, track: PointerTrack) -> float | None:
-    """When the pointer first left the screen over two sides, epoch milliseconds; else None.
-
-    Positions right of the screen and others below it, neither of them beyond both, cannot all be on
-    one other display.
-    """
-    width, height = calibration.canvas.event_size
-    right = (track.x >= width) & (track.y >= 0) & (track.y < height)
-    below = (track.y >= height) & (track.x >= 0) & (track.x < width)
-    if not right.any() or not below.any():
-        return None
-    return float(track.times[right | below].min())
-
-
 def parts_by_scans(
     video: RecordedVideo,
     calibration: Calibration,
@@ -236,7 +222,7 @@ class ScreenWatch:
         self.redraws: list[_Redraw] = []
         self.observations = [self._of_scan(desktop) for desktop in known]
         self._misses, self._is_suspicious = 0, False
-        self._positions = pointer.path.track()
+        self._positions = pointer.path
         self._costs: Floats = np.zeros((0, 0))
 
     def see(self, diff: FrameDiff) -> None:
@@ -253,17 +239,19 @@ class ScreenWatch:
         if diff.is_next and share <= QUIET_SHARE:
             moved = self._pointer.moves_around(before.time, frame.time)
             if len(moved) == 4:
-                self._see_move(before, frame, moved)
+                self._see_move(before, frame, moved, diff.detector.flickering)
 
-    def _see_move(self, before: Frame, frame: Frame, moved: Sequence[Point]) -> None:
+    def _see_move(
+        self, before: Frame, frame: Frame, moved: Sequence[Point], flickering: Cells | None
+    ) -> None:
         """Note which candidates a move of the pointer in a quiet picture agrees with.
 
         It counts as missed when no place that it was logged at changed, but another one did:
         grabbers stall, and then write the same picture again.
         """
         changed = with_neighbours(changed_cells(before.luma, frame.luma))
-        if self._calibration.flickering is not None:
-            changed &= ~self._calibration.flickering
+        if flickering is not None:
+            changed &= ~flickering
         if not changed.any():
             return
         time_ms = self._calibration.clock.event_time(frame.time)
@@ -280,7 +268,7 @@ class ScreenWatch:
 
     def look_at(self, video: RecordedVideo, spans: Sequence[Span]) -> None:
         """See all frames of some stretches of the film."""
-        detector = ChangeDetector(self._calibration.flickering)
+        detector = deepcopy(self._calibration.detector)
         for before, frame in pairwise(video.frames(merge_spans(spans, video.frame_s))):
             self.see(FrameDiff(before, frame, video.times, detector, self._pointer))
 
@@ -305,23 +293,12 @@ class ScreenWatch:
         """Parts that are not the calibration's, after the whole film; None: it holds.
 
         Redraws between frames that were not decoded are looked for then. In a film that did not
-        show the pointer when it was calibrated, its absence proves nothing. Where positions begin
-        that contradict the first candidate and fit no other, nothing is known from the last redraw
-        before them on.
+        show the pointer when it was calibrated, its absence proves nothing.
         """
-        calibration, found = self._calibration, None
-        if calibration.canvas.scale_method == "pixels":
-            if self._is_suspicious:
-                self._look_between(video)
-                found = self.parts()
-        elif calibration.parts is None:
-            beyond_ms = first_beyond(calibration, self._positions)
-            before = [r for r in self.redraws if beyond_ms and r.start_ms <= beyond_ms]
-            whole = [redraw for redraw in before if redraw.share >= WHOLE_SHARE]
-            unknown = [ScreenPart(one.start_ms, None) for one in whole[-1:]]
-            first = ScreenPart(ALWAYS, calibration.canvas)
-            found = ScreenParts((first, *unknown)) if unknown else None
-        known = [part.canvas for part in calibration.screen]
+        if self._calibration.canvas.scale_method != "pixels" or not self._is_suspicious:
+            return None
+        self._look_between(video)
+        found, known = self.parts(), [part.canvas for part in self._calibration.screen]
         return found if found and [part.canvas for part in found] != known else None
 
     def _look_between(self, video: RecordedVideo) -> None:

@@ -30,8 +30,6 @@ KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture again
 SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
 MIN_SIGNIFICANT_CELLS = 4  # cells; a text cursor has 3, the least content awaited 20
 SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches two
-FLICKER_FRAMES = 8  # frames; in a short video the share alone is soon reached
-FLICKER_SHARE = 0.05  # of the time; with a variable rate a menu changes in 5 % of the frames
 LARGE_SHARE = 0.02  # of all cells; another screen had 3.9 to 14.8 %, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
 
@@ -45,26 +43,19 @@ class ChangeMap:
 
     Attributes:
         times: of the frames, seconds.
-        seconds: how much of the video they show.
-        counts: (rows, columns): in how many frames a cell or its neighbour changed.
+        shape: (rows, columns) of the cells; (0, 0) before two frames were added.
     """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
         self.times: list[float] = []
+        self.shape = (0, 0)
         self._packed: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
         self._last: Luma | None = None
         self._none = np.packbits(np.zeros(0, bool))
-        self.counts: np.ndarray[Any, np.dtype[np.int64]] = np.zeros((0, 0), np.int64)
 
     def __len__(self) -> int:
         """Number of pairs of successive frames compared."""
         return len(self._packed)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns) of the cells; (0, 0) before two frames were added."""
-        return self.counts.shape[0], self.counts.shape[1]
 
     def add(self, frame: Frame) -> None:
         """Add the next frame in presentation order."""
@@ -73,15 +64,18 @@ class ChangeMap:
         if self._last is not None:
             cells = changed_cells(self._last, luma)
             if not self._packed:
-                self.counts = np.zeros(cells.shape, np.int64)
+                self.shape = (cells.shape[0], cells.shape[1])
                 self._none = np.packbits(np.zeros_like(cells))
-            if cells.any():
-                cells = with_neighbours(cells)
-                self.counts += cells
-                self._packed.append(np.packbits(cells))
-            else:
-                self._packed.append(self._none)
+            packed = np.packbits(with_neighbours(cells)) if cells.any() else self._none
+            self._packed.append(packed)
         self._last = luma
+
+    def pairs(self) -> Iterator[tuple[float, float, Cells]]:
+        """The times of each two successive frames, and the cells that changed between them."""
+        rows, columns = self.shape
+        for times, packed in zip(pairwise(self.times), self._packed, strict=True):
+            cells = np.unpackbits(packed, count=rows * columns).reshape(self.shape)
+            yield *times, cells.view(bool)
 
     def only(self, chosen: Cells) -> "ChangeMap":
         """The chosen ones of the (frames - 1,) comparisons, with the frame before the first."""
@@ -89,7 +83,7 @@ class ChangeMap:
         first = int(np.argmax(chosen)) if chosen.any() else 0
         kept.times = self.times[first : first + 1] + list(compress(self.times[1:], chosen))
         kept._packed = list(compress(self._packed, chosen))
-        kept.counts = self.counts
+        kept.shape = self.shape
         return kept
 
     def without_repeats(self) -> "ChangeMap":
@@ -152,18 +146,6 @@ def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) ->
     return cells
 
 
-def flickering_cells(changes: ChangeMap, grab_s: float) -> Cells | None:
-    """(rows, columns): cells that change in too much of the time; None without two frames.
-
-    `grab_s`: seconds that a frame stands for. Those between which nothing changes may be left out.
-    """
-    if not len(changes):
-        return None
-    grabbed = max(len(changes), changes.seconds / grab_s)
-    flickering: Cells = changes.counts > max(FLICKER_FRAMES, FLICKER_SHARE * grabbed)
-    return flickering
-
-
 @dataclass(frozen=True)
 class Difference:
     """Where two frames differ, and what kind of change that is. Points, boxes: video pixels.
@@ -175,6 +157,11 @@ class Difference:
 
     cells: Cells
     count: int
+
+    @classmethod
+    def of(cls, cells: Cells) -> "Difference":
+        """The difference in these cells."""
+        return cls(cells, _count(cells))
 
     @property
     def is_large(self) -> bool:
@@ -214,26 +201,6 @@ class Difference:
             row, column = int(y // BLOCK), int(x // BLOCK)
             near[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = True
         return rest & ~_parts_at(near, self.cells)
-
-
-class ChangeDetector:
-    """Compares frames of one recording; `flickering` are the cells that never count."""
-
-    def __init__(self, flickering: Cells | None) -> None:
-        self.flickering = flickering
-        self._steady = None if flickering is None else ~flickering
-
-    def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:
-        """What changed from a frame to the next one; `key_frame`: the next one is a key frame."""
-        changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
-        if self._steady is not None:
-            changed &= self._steady
-        return Difference(changed, _count(changed))
-
-    def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
-        """What changed between two frames some time apart, except around the pointers."""
-        changed = self.between(before, after, key_frame=True).without_pointers(pointers)
-        return Difference(changed, _count(changed))
 
 
 def is_notable(cells: Cells) -> bool:

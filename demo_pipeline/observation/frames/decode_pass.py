@@ -7,6 +7,7 @@ are kept until then.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -20,7 +21,7 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
-from demo_pipeline.observation.frames.changes import ChangeDetector
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.evidence import Evidence, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
@@ -314,7 +315,7 @@ def run_decode_pass(
     """
     clock = calibration.clock
     pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
-    near, detector = replace(pointer, frame_s=video.grab_s), ChangeDetector(calibration.flickering)
+    near, detector = replace(pointer, frame_s=video.grab_s), deepcopy(calibration.detector)
     matched, asked = (actions, requests) if clock.uncertainty_ms <= SURE_MS else ([], [])
     scanned = ScanComparison(asked, video.times, detector, near)
     scrolls = ScrollMotion(matched, clock, calibration.screen)
@@ -361,6 +362,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
                 {"action_index": index, "places": places}
                 for index, places in sorted(typed.found.items())
             ],
+            "dotted": typed.dotted,
             "tree_scales": [
                 {"scan_event": line, "scale": scale}
                 for line, scale in scanned.scales.parts().items()
@@ -405,7 +407,7 @@ def show_frames(
         count += 1
         for one in single_frames:
             one.see(frame)
-        position = int(np.searchsorted(ends, frame.time))
+        position = int(ends.searchsorted(frame.time))
         if position == len(ends) or frame.time < spans[position].start - TIME_TOLERANCE_S:
             continue
         diff = FrameDiff(last, frame, video.times, detector, pointer)

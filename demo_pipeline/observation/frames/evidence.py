@@ -76,6 +76,9 @@ class Evidence(_Frozen):
     typed: tuple[_TypedEvidence, ...] = Field(
         (), description="what changed from before a typing action to the action after it"
     )
+    dotted: tuple[int, ...] = Field(
+        (), description="typing actions whose text the picture shows as dots; left out: none"
+    )
     since_scan: tuple[SinceScanEvidence, ...] = Field(
         (), description="what changed between the scan of each action and its screenshot"
     )
@@ -92,6 +95,6 @@ class Evidence(_Frozen):
 
     def to_json(self) -> dict[str, Any]:
         """What is written; the clock's scale is the canvas's, which begins without bars."""
-        doubled = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
-        written: dict[str, Any] = self.model_dump(mode="json", exclude=doubled)
-        return written
+        left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
+        written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
+        return written if self.dotted else {k: v for k, v in written.items() if k != "dotted"}

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
+from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import Floats
 from demo_pipeline.observation.frames.video_pointer import FrameDiff
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
 
 APPROACH_ERROR_S = 0.01  # seconds; clocks found in a film at a steady rate are off by less
-EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
 
 Kept = TypeVar("Kept")
 

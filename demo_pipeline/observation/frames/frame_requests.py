@@ -43,7 +43,7 @@ class Aim:
 class ScannedTarget:
     """The current scan of an action, and the element that it has under the action.
 
-    Boxes are in event space, those of a request in video pixels.
+    Boxes are in event space, those of a request, but for the marks, in video pixels.
 
     Attributes:
         event_index: line of the scan.
@@ -78,7 +78,6 @@ class ScannedTarget:
             aim=filmed(self.aim),
             windows=[filmed(aim) for aim in self.windows],
             box=self.box and canvas.box_to_video(self.box),
-            marks=None if self.marks is None else canvas.boxes_to_video(self.marks),
         )
 
 

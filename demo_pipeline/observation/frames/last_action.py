@@ -10,8 +10,8 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.changes import SMALL_CELLS, Cells, with_neighbours
-from demo_pipeline.observation.frames.frame_choice import EFFECT_S
 from demo_pipeline.observation.frames.video_pointer import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 

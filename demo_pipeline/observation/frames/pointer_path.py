@@ -1,14 +1,15 @@
 """The pointer's path in the log: where it was at a time, and when it started towards a target."""
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import dist
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from demo_pipeline.actions.inputs import Input
+from demo_pipeline.recording.input_log import INPUT_EVENTS
 
 Point = tuple[float, float]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -70,55 +71,46 @@ class TargetArea:
 
 
 @dataclass(frozen=True)
-class PointerTrack:
-    """Positions of the pointer: (n,) ascending epoch ms, (n,) x and (n,) y in event space."""
+class PointerPath:
+    """Where the pointer was: (n,) ascending epoch milliseconds, (n,) x and (n,) y in event space.
+
+    `elapsed`: (n,) the times of a log whose clock was set as by one that was not: how long a rest
+    was; None: they are `times`.
+    """
 
     times: Floats
     x: Floats
     y: Floats
+    elapsed: Floats | None = None
 
-
-class PointerPath:
-    """Positions of the pointer by time, from every event with a position.
-
-    `elapsed` gives milliseconds for a time of the log whose clock was set: how long a rest was.
-    """
-
-    def __init__(
-        self, inputs: Sequence[Input], elapsed: Callable[[float], float] | None = None
-    ) -> None:
-        placed = [item for item in inputs if item.x is not None and item.y is not None]
-        self._times = [item.time for item in placed]
-        self._elapsed = self._times if elapsed is None else list(map(elapsed, self._times))
-        self._points = [(float(item.x or 0), float(item.y or 0)) for item in placed]
+    @classmethod
+    def through(cls, places: Iterable[tuple[float, float, float]]) -> "PointerPath":
+        """The path through (time, x, y), ascending."""
+        return cls(*np.array(list(places), float).reshape(-1, 3).T)
 
     def at(self, time_ms: float) -> Point | None:
         """Position of the pointer in event space; None before the first event with a position."""
-        position = bisect_right(self._times, time_ms)
-        return self._points[position - 1] if position else None
+        position = self._newest(time_ms)
+        return self._point(position) if position >= 0 else None
 
     def arrival(self, time_ms: float) -> float:
         """When the pointer came to where it is at a time, epoch milliseconds.
 
         Minus infinity when it was there from the beginning.
         """
-        first = position = bisect_right(self._times, time_ms) - 1
-        while position >= 0 and dist(self._points[position], self._points[first]) <= MOVED_PX:
+        first = position = self._newest(time_ms)
+        while position >= 0 and dist(self._point(position), self._point(first)) <= MOVED_PX:
             position -= 1
-        return float(self._times[position + 1]) if position >= 0 else float("-inf")
+        return float(self.times[position + 1]) if position >= 0 else float("-inf")
 
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
         """All positions from one time to another, the one at the beginning included.
 
         Before the first event with a position, the pointer is where that has it.
         """
-        begin = max(0, bisect_right(self._times, first_ms) - 1)
-        return self._points[begin : max(begin + 1, bisect_right(self._times, last_ms))]
-
-    def track(self) -> PointerTrack:
-        """The whole path as arrays."""
-        points = np.array(self._points, float).reshape(-1, 2)
-        return PointerTrack(np.array(self._times, float), points[:, 0], points[:, 1])
+        begin = max(0, self._newest(first_ms))
+        inside = slice(begin, max(begin, self._newest(last_ms)) + 1)
+        return list(zip(self.x[inside].tolist(), self.y[inside].tolist(), strict=True))
 
     def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
         """When the last movement that brought the pointer into `area` began, epoch milliseconds.
@@ -133,18 +125,40 @@ class PointerPath:
         return start
 
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
-        position = bisect_right(self._times, press_ms) - 1
-        while position >= 0 and area.contains(*self._points[position]):
-            if self._times[position] <= since_ms:
+        position = self._newest(press_ms)
+        while position >= 0 and area.contains(*self._point(position)):
+            if self.times[position] <= since_ms:
                 return None
             position -= 1
-        first_inside = position + 1
-        if first_inside >= len(self._times):
+        start = position + 1
+        if start >= len(self.times):
             return None
-        start = first_inside
-        while position >= 0 and self._times[position] > since_ms:
-            if self._elapsed[start] - self._elapsed[position] >= RUN_GAP_MS:
+        elapsed = self.times if self.elapsed is None else self.elapsed
+        while position >= 0 and self.times[position] > since_ms:
+            if elapsed[start] - elapsed[position] >= RUN_GAP_MS:
                 break
             start = position
             position -= 1
-        return float(self._times[start])
+        return float(self.times[start])
+
+    def _newest(self, time_ms: float) -> int:
+        """Number of the last position at a time; -1 before the first."""
+        return int(self.times.searchsorted(time_ms, "right")) - 1
+
+    def _point(self, position: int) -> Point:
+        return float(self.x[position]), float(self.y[position])
+
+
+_INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
+
+
+def pointer_path(events: pa.Table) -> PointerPath:
+    """The path by an events table: of every input with a position, not cut to a display."""
+    uncut = pc.is_valid(events["raw_x"])
+    x, y = (pc.if_else(uncut, events[f"raw_{side}"], events[side]) for side in "xy")
+    placed = pc.and_(pc.is_valid(x), pc.is_valid(y))
+    placed = pc.and_(placed, pc.is_in(events["event"], _INPUT_EVENTS))
+    columns = (pc.filter(column, placed).to_numpy() for column in (events["time_ms"], x, y))
+    times, x, y = (column.astype(float) for column in columns)
+    order = np.argsort(times, kind="stable")
+    return PointerPath(times[order], x[order], y[order])

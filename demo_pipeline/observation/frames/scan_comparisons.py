@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
     ChangedBox,
-    ChangeDetector,
     PictureChanges,
     ScreenPicture,
     picture_changes,
@@ -30,6 +30,7 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.tree_scales import LEAST_MARKS, TreeScales, fitting_scale
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
+from demo_pipeline.observation.trees.secret_fields import dots_for
 
 BORDER_STEP = 12  # of 255 across a border; right in all pairs of windows of two recordings
 BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
@@ -189,15 +190,17 @@ class ScanComparison:
 
         `is_last`: the frame shown when the scan ended was seen, if it decodes.
         """
-        scan = request.scan
-        if scan is None or scan.marks is None or len(scan.marks) < LEAST_MARKS:
+        scan, canvas = request.scan, request.canvas
+        if scan is None or scan.marks is None or canvas is None or len(scan.marks) < LEAST_MARKS:
             return False
         if scan.event_index not in self.scales.fits:
             begin, end = (self._frames.get(number) for number in self._numbers(scan))
             shown = end or (begin if is_last else None)
             if shown is None:
                 return False
-            self.scales.add(scan.event_index, fitting_scale(shown.detail, scan.marks))
+            self.scales.add(
+                scan.event_index, fitting_scale(shown.detail, canvas.boxes_to_video(scan.marks))
+            )
         return True
 
     def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:
@@ -325,25 +328,29 @@ class TypedPlaces:
 
     Attributes:
         found: boxes of what changed, by action index, video pixels; empty: nothing was seen.
+        dotted: indexes of the actions whose text came as dots.
     """
 
     def __init__(
         self, actions: Sequence[Action], detector: ChangeDetector, pointer: VideoPointer
     ) -> None:
-        self._typing = {one.action_index for one in actions if (one.text or "").strip()}
+        self._texts = {one.action_index: one.text or "" for one in actions}
         self._detector, self._pointer = detector, pointer
-        self._before: tuple[int, ScreenPicture] | None = None
+        self._before: tuple[int, ScreenPicture, Luma] | None = None
         self.found: dict[int, Sequence[ChangedBox]] = {}
+        self.dotted: list[int] = []
 
     def see(self, action_index: int, frame: Frame | None) -> None:
         """Take the frame of an action's screenshot; actions come in order."""
         if frame is None:
             return
         if self._before is not None:
-            typed, before = self._before
+            typed, before, whole = self._before
             self.found[typed] = self._changed(before, screen_picture(frame))
-        is_typing = action_index in self._typing
-        self._before = (action_index, screen_picture(frame)) if is_typing else None
+            if dots_for(self._texts[typed], whole, frame.whole):
+                self.dotted.append(typed)
+        is_typing = bool(self._texts[action_index].strip())
+        self._before = (action_index, screen_picture(frame), frame.whole) if is_typing else None
 
     def _changed(self, before: ScreenPicture, after: ScreenPicture) -> Sequence[ChangedBox]:
         paths = [self._pointer.path_near(picture.time) for picture in (before, after)]

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.trajectory_reader import native_of
@@ -48,7 +49,7 @@ from demo_pipeline.observation.frames.picture_files import (
     PICTURES_SCHEMA,
     digest_lines,
 )
-from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerPath, pointer_path
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
@@ -58,6 +59,7 @@ from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline.recording.events import read_events
+from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.settings import ObservationSettings
@@ -153,8 +155,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     With `native` the screen's own pictures lie beside those of another size. Returns a summary.
     """
     events, actions = read_events(events_folder), read_actions(actions_folder)
-    inputs, meta = inputs_of(events), manifest.parsed_meta()
-    path, scans = PointerPath(inputs), read_logged_scans(events_folder)
+    inputs, meta = inputs_of(_telling(events, actions)), manifest.parsed_meta()
+    path, scans = pointer_path(events), read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
     stop = possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs)
     size, packets = (manifest.video.width, manifest.video.height), read_packets(video)
@@ -164,13 +166,14 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         manifest,
         events=events,
         path=path,
-        presses=_presses(actions),
+        actions=actions,
         keys=typed_keys(inputs),
         steps=read_clock_steps(events_folder),
     )
     if calibration.clock.shifts:
-        path = PointerPath(inputs, calibration.clock.elapsed_ms)
-    del events, inputs  # of two busy hours 130 MB
+        elapsed = np.array([calibration.clock.elapsed_ms(time) for time in path.times.tolist()])
+        path = replace(path, elapsed=elapsed)
+    del events  # the pass needs its memory
     observation = _Observation(recorded, path, actions, scans, reader, stop, out, native)
     calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
@@ -250,16 +253,11 @@ class _Observation:
         )
 
 
-def _presses(actions: Sequence[Action]) -> PointerTrack:
-    """When and where buttons were pressed."""
-    placed = [
-        (action.press_ms, action.x, action.y)
-        for action in actions
-        if action.action_type in POINTER_TYPES - {"scroll"}
-        if action.x is not None and action.y is not None
-    ]
-    times, x, y = np.array(placed, float).reshape(-1, 3).T
-    return PointerTrack(times, x, y)
+def _telling(events: Any, actions: Sequence[Action]) -> Any:
+    """The events table without the moves before the end: of those the path has all that counts."""
+    last = last_action(actions)
+    after = pc.greater(events["time_ms"], last.end_ms if last else 0)
+    return events.filter(pc.or_(after, pc.not_equal(events["event"], EventType.MOUSEMOVE)))
 
 
 def _log_decisions(rows: Sequence[dict[str, Any]], observed: DecodeResult) -> None:

@@ -10,11 +10,8 @@ import numpy as np
 
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.changes import (
-    SMALL_CELLS,
-    ChangeDetector,
-    Difference,
-)
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
+from demo_pipeline.observation.frames.changes import SMALL_CELLS, Difference
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Point, PointerPath
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
@@ -133,7 +130,7 @@ class FrameDiff:
         if before is None:
             return None
         if self.is_next:
-            return self.detector.between(before.luma, frame.luma, key_frame=frame.is_key)
+            return self.detector.between(before, frame)
         near = self.pointer.positions_near
         pointers = [*near(before.time), *near(frame.time)]
         return self.detector.between_distant(before.luma, frame.luma, pointers)
@@ -150,5 +147,5 @@ class FrameDiff:
         """Whether the video has no frame between the frame before and this one."""
         if self.before is None:
             return False
-        following = np.searchsorted(self.times, self.before.time + TIME_TOLERANCE_S)
+        following = self.times.searchsorted(self.before.time + TIME_TOLERANCE_S)
         return bool(self.times[following] >= self.frame.time - TIME_TOLERANCE_S)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import cv2
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.frames.video_reader import Luma
 from demo_pipeline.observation.trees.scans import RawNode
 from demo_pipeline.observation.trees.step_tree import StepTree, normalised
 
@@ -53,7 +53,7 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
     return any(is_secret_field(tree.raws[node]) for node in nodes if node is not None)
 
 
-def dots_for(text: str, before: Path, after: Path) -> bool:
+def dots_for(text: str, before: Luma, after: Luma) -> bool:
     """Whether `after` shows dots where `before` does not, as many as `text` has characters.
 
     Letters of different shape would differ, so a text of fewer than three letters says nothing.
@@ -61,13 +61,7 @@ def dots_for(text: str, before: Path, after: Path) -> bool:
     typed = text.strip()
     if len(typed) < _FEWEST_DOTS or len(set(typed)) < 3:
         return False
-    if not (before.is_file() and after.is_file()):
-        return False
-    first: Any = cv2.imread(str(before), cv2.IMREAD_GRAYSCALE)
-    last: Any = cv2.imread(str(after), cv2.IMREAD_GRAYSCALE)
-    if first is None or last is None or first.shape != last.shape:
-        return False
-    changed = cv2.threshold(cv2.absdiff(first, last), _CHANGED, 1, cv2.THRESH_BINARY)[1]
+    changed = cv2.threshold(cv2.absdiff(before, after), _CHANGED, 1, cv2.THRESH_BINARY)[1]
     if not cv2.countNonZero(changed):
         return False
     row = _longest_row(_shapes(changed))

@@ -6,7 +6,6 @@ Belongs here: NNN.json, trees.parquet with its reader, and the stage's checks.
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from demo_pipeline.observation.trees.scans import (
     scans_of_part,
 )
 from demo_pipeline.observation.trees.secret_fields import (
-    dots_for,
     hide_passwords,
     types_a_secret,
     without_texts,
@@ -125,12 +123,10 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     actions_folder: Path,
     evidence: Evidence,
     out: Path,
-    shots: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Write NNN.json for each action, and trees.parquet; return a summary.
 
-    What was typed into fields for passwords is in none of them. `shots`: the screenshot of each
-    action, for fields that only the picture shows.
+    What was typed into fields for passwords is in none of them.
     """
     scans = read_logged_scans(events_folder)
     scales = {one.scan_event: one.scale for one in evidence.tree_scales}
@@ -159,11 +155,12 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         title = _window_title(targets, action, tree, target) if agreement == "agrees" else None
         more = {"tree_agreement": str(agreement), "window_title": title}
         secret = types_a_secret(action, tree, target.position if target else None)
+        secret |= action.action_index in evidence.dotted
         rows.append({**row, **more, "secret_field": secret})
         unknown.update(tree.unknown_roles)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
-    rows = _without_passwords(rows, actions, shots, out)
+    rows = _without_passwords(rows, actions, out)
     _log_decisions(rows)
     write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
@@ -177,18 +174,10 @@ def _window_title(
     return None if window is None else tree.name_at(window) or None
 
 
-def _note_dots(rows: Sequence[TreeRow], actions: Sequence[Action], shots: Sequence[Path]) -> None:
-    """Set `secret_field` where the picture of the next action shows dots for what was typed."""
-    for row, action, (before, after) in zip(rows, actions, pairwise(shots), strict=False):
-        if action.action_type == "type" and not row["secret_field"]:
-            row["secret_field"] = dots_for(action.text or "", before, after)
-
-
 def _without_passwords(
-    rows: Sequence[TreeRow], actions: Sequence[Action], shots: Sequence[Path], out: Path
+    rows: Sequence[TreeRow], actions: Sequence[Action], out: Path
 ) -> list[TreeRow]:
     """The rows without typed passwords, which are removed from the written trees, too."""
-    _note_dots(rows, actions, shots)
     _, secrets = hide_passwords(actions, rows)
     for same in _by_file(out, rows).values() if secrets else ():
         tree = load_json(out / same[0]["file"])

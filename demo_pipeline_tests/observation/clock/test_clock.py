@@ -11,7 +11,7 @@ import pytest
 from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
 from demo_pipeline.observation.frames.changes import ChangeMap
-from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
@@ -123,6 +123,6 @@ def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None
         luma = random.integers(0, 255, (51, 63)).astype(np.uint8)
         changes.add(_Picture(number / 10, luma))
     far = np.array([1e300, -1e300] * 30)
-    track = PointerTrack(np.arange(60).astype(np.float64) * 100.0, far, far[::-1])
+    track = PointerPath(np.arange(60).astype(np.float64) * 100.0, far, far[::-1])
     assert clock_from_pointer(changes, track, documented_clock(0.0), [1.0], 3.5) is None
     assert len(changes) == 59

@@ -15,7 +15,7 @@ from demo_pipeline.observation.clock.clock_search import (
     ClockSearch,
     with_parts,
 )
-from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import VideoPackets
 from demo_pipeline_tests.observation import films
@@ -138,16 +138,16 @@ def recorded(seconds: float, key_s: float, fps: int = FPS) -> RecordedVideo:
     return RecordedVideo(Path("none.mp4"), VideoPackets(pts, keys, Fraction(1, fps)))
 
 
-def parts(video: RecordedVideo, track: PointerTrack, end: float) -> list[Span]:
+def parts(video: RecordedVideo, track: PointerPath, end: float) -> list[Span]:
     """The parts to look at from second 10 to `end`."""
     return ClockSearch(video, track, NO_KEYS).parts_to_check(CLOCK, 10, end)
 
 
-def moving(*stretches: tuple[float, float]) -> PointerTrack:
+def moving(*stretches: tuple[float, float]) -> PointerPath:
     """A pointer that moves fast in these seconds and rests otherwise."""
     seconds = np.concatenate([np.arange(first, last, 0.02) for first, last in stretches])
     x = np.cumsum(np.full(len(seconds), 7.0))
-    return PointerTrack(START_MS + seconds * 1000, x, np.zeros(len(x)))
+    return PointerPath(START_MS + seconds * 1000, x, np.zeros(len(x)))
 
 
 def test_each_half_minute_with_movement_is_looked_at_as_films_slip_late() -> None:

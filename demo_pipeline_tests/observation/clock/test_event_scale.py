@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.clock.canvas import RecordedScreen
-from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.meta import Meta
 
 
-def positions(x: float, y: float) -> PointerTrack:
+def positions(x: float, y: float) -> PointerPath:
     """Twenty positions over the corner of a screen of this size."""
     spread = np.linspace(0, 1, 20)
-    return PointerTrack(spread * 1000, spread * x, spread * y)
+    return PointerPath(spread * 1000, spread * x, spread * y)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_with_a_scale_factor_the_monitor_is_in_pixels(platform: str, scale: floa
 
 
 def test_a_log_without_positions_needs_no_scale() -> None:
-    nothing = PointerTrack(np.zeros(0), np.zeros(0), np.zeros(0))
+    nothing = PointerPath(np.zeros(0), np.zeros(0), np.zeros(0))
     assert RecordedScreen((640, 480), (1920, 1200)).scale_from_documents(nothing) == 1.0
 
 

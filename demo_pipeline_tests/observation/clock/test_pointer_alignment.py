@@ -15,12 +15,16 @@ from demo_pipeline.observation.clock.clock_evidence import (
     clock_from_clicks,
     clock_from_pointer,
     reconcile_clocks,
-    with_drift,
 )
-from demo_pipeline.observation.clock.clock_search import ClockSearch, with_parts
+from demo_pipeline.observation.clock.clock_search import (
+    ClockPart,
+    ClockSearch,
+    drift_corrected,
+    with_parts,
+)
 from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.frame_requests import lead_seconds
-from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, RecordedVideo
 from demo_pipeline.recording.video_probe import VideoPackets
 from demo_pipeline_tests.observation.made import observe
@@ -50,8 +54,8 @@ def path_at(seconds: Any) -> tuple[Any, Any]:
     return x, y
 
 
-def track_of(seconds: np.ndarray) -> PointerTrack:
-    return PointerTrack(START_MS + seconds * 1000, *path_at(seconds))
+def track_of(seconds: np.ndarray) -> PointerPath:
+    return PointerPath(START_MS + seconds * 1000, *path_at(seconds))
 
 
 def film(
@@ -89,7 +93,7 @@ def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float
 def test_a_list_that_moves_by_itself_is_no_clock() -> None:
     """The film shows ten of the moves; at a false lag items of a list cover half of all fifteen."""
     moved = np.arange(-0.25, 0.5, FRAME_S)
-    track = PointerTrack(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
+    track = PointerPath(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
     changes: Any = ChangeMap()
     for number in range(6 * FPS):
         time, luma = number * FRAME_S, np.zeros((ROWS, COLUMNS), np.uint8)
@@ -134,7 +138,7 @@ def test_the_pictures_tell_the_scale_also_where_the_documents_do_not(
         luma[row : row + 4, column : column + 4] = 100
         changes.add(_Picture(time, luma))
     track = track_of(np.arange(3.2, end + 1.2, 0.02))
-    logged = PointerTrack(track.times, track.x / scale, track.y / scale)
+    logged = PointerPath(track.times, track.x / scale, track.y / scale)
     scales = [1.0, 2.0, 1.5, 1.25, 1.75]
     clock = clock_from_pointer(changes, logged, documented_clock(START_MS), scales, 3.5)
     assert clock is not None
@@ -149,7 +153,7 @@ def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
     video = RecordedVideo(Path("none.mp4"), packets)
     search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0))
-    clock = with_parts(first, search.parts_seen(first, changes))
+    clock = with_parts(first, search.parts(first, changes))
     assert clock.uncertainty_ms == pytest.approx(200, abs=25)
 
 
@@ -160,7 +164,8 @@ def test_drift_between_two_stretches_is_followed(rate: float) -> None:
         film(580, 10, rate=rate), track_of(np.arange(0, 700, 0.02)), first, [1.0], 1.5
     )
     assert late is not None
-    clock = with_drift(first, late, first.event_time(16), first.event_time(585))
+    parts = [ClockPart(first.event_time(585), late)]
+    clock = drift_corrected(first, first.event_time(16), parts)
     for video_s in (16.0, 300.0, 585.0):
         event_ms = START_MS + video_s / rate * 1000
         assert clock.video_time(event_ms) == pytest.approx(video_s, abs=1.5 * FRAME_S)
@@ -174,7 +179,6 @@ def test_a_long_recording_is_followed_to_its_end(
 ) -> None:
     """A recorder whose log's clock runs 1 % fast. What counts as long is shortened here."""
     monkeypatch.setattr(clock_search, "DRIFT_AFTER_S", 40.0)
-    monkeypatch.setattr(clock_search, "LATE_S", 20.0)
     acts = (click("Agree"), click("Rows/d"), click("Agree"), click("Form/title bar"))
     folder = tmp_path / "demo"
     slow = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=10), scan_every_s=None)
@@ -194,7 +198,7 @@ def test_a_long_recording_is_followed_to_its_end(
         assert clock.video_time(event_ms) == pytest.approx(event_s, abs=0.15)
 
 
-def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerTrack]:
+def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerPath]:
     """A film without a pointer: each of ten clicks lights its button up 60 ms later, for 0.4 s."""
     random = np.random.default_rng(5)
     times = np.cumsum(random.uniform(1.1, 2.4, 10)) + 4
@@ -208,7 +212,7 @@ def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerT
                 row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
                 luma[row : row + 5, column : column + 10] = 200
         changes.add(_Picture(time, luma))
-    return changes, PointerTrack(START_MS + times * 1000, places[:, 0], places[:, 1])
+    return changes, PointerPath(START_MS + times * 1000, places[:, 0], places[:, 1])
 
 
 @pytest.mark.parametrize("lag_s", [-2.5, 0.3, 3.1])
@@ -224,7 +228,7 @@ def test_without_a_pointer_in_the_film_its_answers_to_clicks_tell(lag_s: float) 
 def test_clicks_that_nothing_answers_are_no_evidence() -> None:
     changes, presses = answered(0.3, answers=False)
     assert clock_from_clicks(changes, presses, documented_clock(START_MS), 1.0, 3.5) is None
-    few = PointerTrack(presses.times[:4], presses.x[:4], presses.y[:4])
+    few = PointerPath(presses.times[:4], presses.x[:4], presses.y[:4])
     assert clock_from_clicks(answered(0.3)[0], few, documented_clock(START_MS), 1.0, 3.5) is None
     assert clock_from_clicks(ChangeMap(), few, documented_clock(START_MS), 1.0, 3.5) is None
 

@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
@@ -16,7 +15,7 @@ from demo_pipeline.observation.clock.screen_changes import (
     ScreenWatch,
     parts_by_scans,
 )
-from demo_pipeline.observation.frames.changes import ChangeDetector
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.decode_pass import show_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
@@ -59,22 +58,22 @@ def found(
     pictures = ((n * TICKS // FPS, picture(n / FPS)) for n in range(SECONDS * FPS))
     film = folder / "film.mp4"
     encode(film, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=100, preset="ultrafast"))
-    inputs = []
+    places = []
     for number in range(SECONDS * 50):
         second = number / 50
         x, y = (side / (1.0 if second < CHANGES_S else scale) for side in place(second))
-        inputs.append(Input(number, number * 20, "mousemove", x, y))
-    path = PointerPath(inputs)
+        places.append((number * 20, x, y))
+    path = PointerPath.through(places)
     method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"
     canvas = replace(BASE, scale_method=method)
-    calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas, None)
+    calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas)
     video = RecordedVideo(film, read_packets(film))
     if desktops:
         return parts_by_scans(video, calibration, path, desktops)
     assert parts_by_scans(video, calibration, path, desktops) is None
     pointer = VideoPointer(path, calibration.clock, calibration.screen, video.frame_s)
     watch = ScreenWatch(calibration, pointer, ())
-    show_frames(video, [WholeFilm(), watch], ChangeDetector(None), pointer)
+    show_frames(video, [WholeFilm(), watch], ChangeDetector(), pointer)
     return watch.contradicting(video)
 
 

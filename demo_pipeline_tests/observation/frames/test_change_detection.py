@@ -4,18 +4,15 @@ from typing import Any
 
 import av
 import numpy as np
+import pytest
 
-from demo_pipeline.observation.frames.changes import (
-    ChangeDetector,
-    ChangeMap,
-    Difference,
-    flickering_cells,
-)
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
+from demo_pipeline.observation.frames.changes import ChangeMap, Difference
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame
+from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Span
 
 ROW = PixelBox(200, 200, 300, 32)
-COMPARE = ChangeDetector(None)
+COMPARE = ChangeDetector()
 
 
 def screen(*boxes: PixelBox) -> Any:
@@ -40,16 +37,32 @@ def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
     assert not changed.shows_response([(216, 216)], ROW)
 
 
-def test_a_menu_in_a_film_without_still_frames_is_no_flicker() -> None:
-    """With a variable rate, ten openings are most of the frames and little of the time."""
-    for every_s, flickers in ((4.0, False), (0.1, True)):
-        changes = ChangeMap()
-        for number in range(20):
-            grey = np.full((64, 64), 230, np.uint8)
-            grey[16:48, 16:48] = 40 if number % 2 else 230
-            frame = av.VideoFrame.from_ndarray(grey, format="gray")
-            changes.add(Frame(number, number * every_s, frame))
-        changes.seconds = 20 * every_s
-        cells = flickering_cells(changes, 0.1)
-        assert cells is not None
-        assert cells.any() == flickers
+def blinking(detector: ChangeDetector, every_s: float, *, learn: bool) -> bool:
+    """Whether a box of 32 pixels that comes and goes in each of 20 frames counts as flickering."""
+    changes, before = ChangeMap(), None
+    for number in range(20):
+        grey = np.full((64, 64), 230, np.uint8)
+        grey[16:48, 16:48] = 40 if number % 2 else 230
+        frame = Frame(number, number * every_s, av.VideoFrame.from_ndarray(grey, format="gray"))
+        changes.add(frame)
+        if before is not None and not learn:
+            detector.between(before, frame)
+        before = frame
+    if learn:
+        detector.learn(changes)
+    return detector.flickering is not None and bool(detector.flickering.any())
+
+
+@pytest.mark.parametrize("learn", [True, False])
+@pytest.mark.parametrize(
+    ("every_s", "acting", "flickers"),
+    [
+        pytest.param(0.1, (), True, id="a clip plays"),
+        pytest.param(0.1, (Span(0.0, 1.5),), False, id="a page is scrolled"),
+        pytest.param(4.0, (), False, id="a menu, ten times, with a variable rate"),
+    ],
+)
+def test_what_changes_over_and_over_while_nobody_acts_flickers(
+    every_s: float, acting: tuple[Span, ...], flickers: bool, learn: bool
+) -> None:
+    assert blinking(ChangeDetector(acting, 0.1), every_s, learn=learn) == flickers

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
@@ -24,14 +23,11 @@ from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
-CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, None)
+CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS)
 APPEARS_S = 3.4  # while the pointer moves, from 3.0 s until the press at 4.5 s
-PATH = PointerPath(
-    [Input(0, 500, "mouse_move", 300.0, 600.0)]
-    + [
-        Input(1 + step, 3000 + 18 * step, "mouse_move", 300.0 + 4 * step, 600.0 - 6 * step)
-        for step in range(81)
-    ]
+PATH = PointerPath.through(
+    [(500, 300.0, 600.0)]
+    + [(3000 + 18 * step, 300.0 + 4 * step, 600.0 - 6 * step) for step in range(81)]
 )
 ACTIONS = [
     Action("click", 1000, 1100, [], 0, 300.0, 600.0),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
@@ -22,7 +21,7 @@ from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 FRAMES = "demo_pipeline.observation.frames"
 WIDTH, HEIGHT, FPS, SECONDS = 640, 368, 10, 12
-CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0), None)
+CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0))
 # Keys in quick succession: between most of them lies no frame.
 PRESSES = [3000, 3030, 3060, 3090, 6010, 6040, 9000, 9030]
 ACTIONS = [
@@ -54,7 +53,7 @@ def observe(
 
     monkeypatch.setattr(f"{FRAMES}.video_reader.open_video", counted)
     actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
-    path = PointerPath([Input(0, 500, "mouse_move", 300.0, 300.0)])
+    path = PointerPath.through([(500, 300.0, 300.0)])
     video = RecordedVideo(tmp_path / "film.mp4", read_packets(tmp_path / "film.mp4"))
     requests = request_frames(
         actions,

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.frames.frame_choice import FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
@@ -101,19 +100,19 @@ def test_a_screen_that_never_rests_gives_its_last_frame() -> None:
 
 def test_a_rest_of_the_pointer_parts_its_approach_from_what_was_before() -> None:
     places = {0: 0, 100: 50, 1000: 60, 1100: 100}
-    moves = [Input(n, time, "mousemove", x, x) for n, (time, x) in enumerate(places.items())]
+    path = PointerPath.through((time, x, x) for time, x in places.items())
     area = TargetArea(100, 100, radius=10)
-    assert PointerPath(moves).approach_start(1200, float("-inf"), area) == 1000
+    assert path.approach_start(1200, float("-inf"), area) == 1000
 
 
 def test_a_movement_inside_a_wide_target_is_an_approach_too() -> None:
     """Text is selected from a word of the paragraph that the pointer rested on."""
     places = {0: 300, 1000: 280, 1100: 150, 1200: 100}
-    moves = [Input(n, time, "mousemove", x, 100) for n, (time, x) in enumerate(places.items())]
+    moves = [(time, x, 100) for time, x in places.items()]
     area = TargetArea(100, 100, radius=40, box=PixelBox(0, 90, 400, 20))
-    assert PointerPath(moves).approach_start(1300, 500, area) == 1000
-    assert PointerPath(moves[:1]).approach_start(1300, 500, area) is None
-    assert PointerPath(moves).approach_start(1300, 1250, area) is None
+    assert PointerPath.through(moves).approach_start(1300, 500, area) == 1000
+    assert PointerPath.through(moves[:1]).approach_start(1300, 500, area) is None
+    assert PointerPath.through(moves).approach_start(1300, 1250, area) is None
 
 
 def test_frames_of_the_previous_action_are_not_for_this_one() -> None:

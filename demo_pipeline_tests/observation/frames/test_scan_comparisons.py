@@ -4,10 +4,9 @@ import av
 import numpy as np
 import pytest
 
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.changes import ChangeDetector
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.evidence import TargetEvidence
 from demo_pipeline.observation.frames.frame_choice import KeptFrames
 from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScannedTarget
@@ -74,7 +73,7 @@ def compared(
 ) -> TargetEvidence:
     """What is seen of an element, and of a box that changes its brightness as the hand comes."""
     moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
-    path = PointerPath([Input(n, time, "mousemove", x, y) for n, (time, x, y) in enumerate(moves)])
+    path = PointerPath.through(moves)
     screen = ScreenParts.single(fit_canvas((800, 600), 1.0))
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, 0.1)
     aimed = FrameRequest(
@@ -91,9 +90,9 @@ def compared(
             page[top : top + int(lit.height), left : left + int(lit.width)] = level
         frames.append(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
     times = np.array([frame.time for frame in frames])
-    comparison = ScanComparison([aimed], times, ChangeDetector(None), pointer)
+    comparison = ScanComparison([aimed], times, ChangeDetector(), pointer)
     for before, frame in zip([None, *frames], frames, strict=False):
-        comparison.see(FrameDiff(before, frame, times, ChangeDetector(None), pointer))
+        comparison.see(FrameDiff(before, frame, times, ChangeDetector(), pointer))
     comparison.compare(aimed, comparison.pictures(aimed, frames[2], frames[3]))
     return comparison.targets[0]
 

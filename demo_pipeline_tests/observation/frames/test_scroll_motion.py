@@ -13,7 +13,7 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import documented_clock
-from demo_pipeline.observation.frames.changes import ChangeDetector
+from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.scroll_motion import (
     COLUMN_STEP,
@@ -34,7 +34,7 @@ HEIGHT, WIDTH = 720, 1280
 MIDDLE = (640.0, 360.0)
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
 SCREEN = ScreenParts.single(CANVAS)
-POINTER = VideoPointer(PointerPath([]), documented_clock(0.0), SCREEN, 0.1)
+POINTER = VideoPointer(PointerPath.through([]), documented_clock(0.0), SCREEN, 0.1)
 
 
 def page(seed: int = 1) -> np.ndarray:
@@ -97,7 +97,7 @@ def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMoti
     for time, down, right in views:
         picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")
         frame = Frame(round(time * 1000), time, picture)
-        motion.see(FrameDiff(before, frame, times, ChangeDetector(None), POINTER))
+        motion.see(FrameDiff(before, frame, times, ChangeDetector(), POINTER))
         before = frame
     return motion
 

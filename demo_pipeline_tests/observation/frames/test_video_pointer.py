@@ -2,7 +2,6 @@
 
 import pytest
 
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
@@ -16,7 +15,7 @@ REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, Span(2.0, 4.9))
 
 def pointer(*moves: tuple[int, float]) -> VideoPointer:
     """A pointer at y 300: (epoch ms, x)."""
-    path = PointerPath([Input(n, time, "mousemove", x, 300.0) for n, (time, x) in enumerate(moves)])
+    path = PointerPath.through((time, x, 300.0) for time, x in moves)
     clock = Clock(0.0, "pixels", 5.0)
     screen = ScreenParts.single(fit_canvas((1920, 1080), 1.0))
     return VideoPointer(path, clock, screen, 0.1)

@@ -7,7 +7,6 @@ import av
 import numpy as np
 import pytest
 
-from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
@@ -26,9 +25,7 @@ Move = tuple[float, float, float]
 
 def pointer(*moves: Move) -> VideoPointer:
     """A pointer that was moved: (seconds, x, y)."""
-    path = PointerPath(
-        [Input(n, int(time * 1000), "mousemove", x, y) for n, (time, x, y) in enumerate(moves)]
-    )
+    path = PointerPath.through((int(time * 1000), x, y) for time, x, y in moves)
     screen = ScreenParts.single(fit_canvas((640, 360), 1.0))
     return VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, FRAME_S)
 

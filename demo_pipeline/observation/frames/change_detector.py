@@ -1,0 +1,88 @@
+"""What changed from frame to frame of a recording, without cells that flicker.
+
+Belongs here: learning which do so: those that change over and over while nobody acts, as a spinner
+or a clip that plays. What a scroll, a drag or a page that comes changes does not count, however
+often it does.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from demo_pipeline.observation.frames.changes import (
+    KEY_FRAME_THRESHOLD,
+    THRESHOLD,
+    Cells,
+    ChangeMap,
+    Difference,
+    changed_cells,
+    with_neighbours,
+)
+from demo_pipeline.observation.frames.pointer_path import Point
+from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, Luma, Span
+
+EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
+FLICKER_FRAMES = 8  # frames; in little quiet time the share alone is soon reached
+FLICKER_SHARE = 0.05  # of the quiet time; with a variable rate a menu changes in 5 % of the frames
+
+
+class ChangeDetector:
+    """Compares frames of one recording, in order; cells that flicker never count.
+
+    Args:
+        acting: when somebody acts, or a change may be the effect of it, video seconds; without
+            it always, so that nothing flickers.
+        grab_s: seconds that a frame stands for; those between which nothing changes may be left
+            out.
+
+    Attributes:
+        flickering: (rows, columns) of cells that flickered so far, as a clip that is paused will
+            go on; None before two quiet frames.
+    """
+
+    def __init__(
+        self, acting: Sequence[Span] = (Span(-inf, inf),), grab_s: float = LONE_FRAME_S
+    ) -> None:
+        spans = sorted(acting, key=lambda span: span.start)
+        self._begins = np.array([span.start for span in spans])
+        self._ends = np.maximum.accumulate([span.end for span in spans]) if spans else self._begins
+        self._grab_s, self._quiet_s, self._until = grab_s, 0.0, -inf
+        self._counts: np.ndarray[Any, np.dtype[np.int32]] = np.zeros((0, 0), np.int32)
+        self.flickering: Cells | None = None
+
+    def learn(self, changes: ChangeMap) -> None:
+        """See what changed in a stretch of video."""
+        for before, time, cells in changes.pairs():
+            self._see(before, time, cells)
+
+    def between(self, before: Frame, after: Frame) -> Difference:
+        """What changed from a frame to the next one."""
+        least = KEY_FRAME_THRESHOLD if after.is_key else THRESHOLD
+        changed = changed_cells(before.luma, after.luma, least)
+        self._see(before.time, after.time, with_neighbours(changed) if changed.any() else changed)
+        return Difference.of(self._steady(changed))
+
+    def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
+        """What changed between two frames some time apart, except around the pointers."""
+        changed = self._steady(changed_cells(before, after, KEY_FRAME_THRESHOLD))
+        return Difference.of(Difference.of(changed).without_pointers(pointers))
+
+    def _see(self, before: float, time: float, changed: Cells) -> None:
+        """Count what changed from one frame to the next, unless it was seen already."""
+        acting = int(self._begins.searchsorted(time, "right")) - 1
+        if time <= self._until or (acting >= 0 and before < self._ends[acting]):
+            return
+        self._until = time
+        self._quiet_s += time - before
+        if self.flickering is None:
+            self.flickering = np.zeros_like(changed)
+            self._counts = np.zeros(changed.shape, np.int32)
+        if changed.any():
+            self._counts += changed
+            least = max(FLICKER_FRAMES, FLICKER_SHARE * self._quiet_s / self._grab_s)
+            self.flickering |= self._counts > least
+
+    def _steady(self, cells: Cells) -> Cells:
+        return cells if self.flickering is None else cells & ~self.flickering

@@ -37,13 +37,15 @@ def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
     """A tree per action."""
+    folder = inputs.folders["screenshots"]
     return ui_trees.build_ui_trees(
         inputs.file(LOG_FILE),
         inputs.recording.parsed_meta().platform,
         inputs.folders["events"],
         inputs.folders["actions"],
-        screenshots.read_evidence(inputs.folders["screenshots"]),
+        screenshots.read_evidence(folder),
         out,
+        [folder / str(frame["file"]) for frame in screenshots.read_frames(folder)],
     )
 
 
@@ -59,7 +61,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     description="The screen before each action, 1920 by 1080, from the last frame before the "
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="26",
+    code_version="27",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=noting(_run_screenshots),
@@ -99,7 +101,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="20",
+    code_version="21",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=noting(_run_ui_trees),

@@ -123,10 +123,12 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     actions_folder: Path,
     evidence: Evidence,
     out: Path,
+    shots: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Write NNN.json for each action, and trees.parquet; return a summary.
 
-    What was typed into fields for passwords is in none of them.
+    What was typed into fields for passwords is in none of them. `shots`: the screenshot of each
+    action, for what only the picture shows.
     """
     scans = read_logged_scans(events_folder)
     scales = {one.scan_event: one.scale for one in evidence.tree_scales}

@@ -5,7 +5,6 @@ the pointer, then typing, then clicks, then `meta.timestamp`. Which stretches of
 for it is in clock_search.py.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -37,8 +36,6 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span, rotation
 from demo_pipeline.recording.clock_steps import ClockStep
 from demo_pipeline.recording.manifest import RecordingManifest
-
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -84,11 +81,9 @@ def calibrate(
         DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
     documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
-    first_s, size = float(video.times[0]), (manifest.video.width, manifest.video.height)
+    first_s, screen = float(video.times[0]), _screen(manifest)
     printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
-    upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
-    screen = RecordedScreen.of(manifest.parsed_meta(), upright)
     inputs, until_ms = InputTimes(path, keys), steps[0].from_ms if steps else inf
     first, changes = inputs.between(ALWAYS, until_ms), ChangeMap()
     search = ClockSearch(video, first.track, first.keys)
@@ -109,13 +104,17 @@ def calibrate(
     if shown is not None:
         parts = search.parts(replace(shown, shifts=()), changes)
         if pictured is not None and not steps:
-            early_ms = pictured.event_time((changes.times[0] + changes.times[-1]) / 2)
-            clock = drift_corrected(pictured, early_ms, parts)
+            clock = drift_corrected(pictured, (changes.times[0] + changes.times[-1]) / 2, parts)
             clock = reconcile_clocks(logged, pictured, clock, first_s) if logged else clock
         clock = with_parts(clock, parts)
-    detector = ChangeDetector(_acting(actions, clock), video.grab_s)
-    detector.learn(changes)
-    return _logged(Calibration(clock, _canvas(screen, pictured, path), detector))
+    detector = ChangeDetector(_acting(actions, clock), video.grab_s, changes)
+    return Calibration(clock, _canvas(screen, pictured, path), detector)
+
+
+def _screen(manifest: RecordingManifest) -> RecordedScreen:
+    size = (manifest.video.width, manifest.video.height)
+    upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
+    return RecordedScreen.of(manifest.parsed_meta(), upright)
 
 
 def _presses(actions: Sequence[Action]) -> PointerPath:
@@ -139,15 +138,6 @@ def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
         for action in actions
         if action.action_type != "pause"
     ]
-
-
-def _logged(found: Calibration) -> Calibration:
-    clock, canvas = found.clock, found.canvas
-    offset = clock.documented_offset_ms
-    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, clock.uncertainty_ms)
-    scales = (canvas.event_scale, canvas.scale)
-    _LOG.debug("scale by %s: %.4f to the video, from there %.4f", canvas.scale_method, *scales)
-    return found
 
 
 def _unpictured_clock(

@@ -265,11 +265,12 @@ def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
         yield Span(start, start + STRETCH_S), changes.only(number == position)
 
 
-def drift_corrected(clock: Clock, early_ms: float, parts: Sequence[ClockPart]) -> Clock:
-    """The clock, which was found around epoch `early_ms`, corrected by its last part, far later.
+def drift_corrected(clock: Clock, found_s: float, parts: Sequence[ClockPart]) -> Clock:
+    """The clock, which was found around a video time, corrected by its last part, far later.
 
     A difference within their uncertainties is not a drift.
     """
+    early_ms = clock.event_time(found_s)
     late_ms, late = parts[-1] if parts else (early_ms, clock)
     if late_ms - early_ms < DRIFT_AFTER_S * 1000:
         return clock

@@ -36,6 +36,7 @@ class ChangeDetector:
             it always, so that nothing flickers.
         grab_s: seconds that a frame stands for; those between which nothing changes may be left
             out.
+        seen: what changed in stretches of the video that were looked at before.
 
     Attributes:
         flickering: (rows, columns) of cells that flickered so far, as a clip that is paused will
@@ -43,7 +44,10 @@ class ChangeDetector:
     """
 
     def __init__(
-        self, acting: Sequence[Span] = (Span(-inf, inf),), grab_s: float = LONE_FRAME_S
+        self,
+        acting: Sequence[Span] = (Span(-inf, inf),),
+        grab_s: float = LONE_FRAME_S,
+        seen: ChangeMap | None = None,
     ) -> None:
         spans = sorted(acting, key=lambda span: span.start)
         self._begins = np.array([span.start for span in spans])
@@ -51,10 +55,7 @@ class ChangeDetector:
         self._grab_s, self._quiet_s, self._until = grab_s, 0.0, -inf
         self._counts: np.ndarray[Any, np.dtype[np.int32]] = np.zeros((0, 0), np.int32)
         self.flickering: Cells | None = None
-
-    def learn(self, changes: ChangeMap) -> None:
-        """See what changed in a stretch of video."""
-        for before, time, cells in changes.pairs():
+        for before, time, cells in seen.pairs() if seen else ():
             self._see(before, time, cells)
 
     def between(self, before: Frame, after: Frame) -> Difference:

@@ -165,7 +165,7 @@ def test_drift_between_two_stretches_is_followed(rate: float) -> None:
     )
     assert late is not None
     parts = [ClockPart(first.event_time(585), late)]
-    clock = drift_corrected(first, first.event_time(16), parts)
+    clock = drift_corrected(first, 16, parts)
     for video_s in (16.0, 300.0, 585.0):
         event_ms = START_MS + video_s / rate * 1000
         assert clock.video_time(event_ms) == pytest.approx(video_s, abs=1.5 * FRAME_S)

@@ -44,11 +44,9 @@ HOTKEYS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("a modified key after a click", [click(0), chord(300, "ControlLeft", "KeyA")],
      ["click left 1", "ctrl+a"]),
     ("Shift held long for nothing", [tap(0, "ShiftLeft", hold=3000)], []),
-    (
-        "Shift added to a chord for nothing",
-        [down(0, "ControlLeft"), tap(50, "ShiftLeft"), tap(200, "KeyC"), up(400, "ControlLeft")],
-        ["ctrl+c"],
-    ),
+    ("Shift added to a chord for nothing",
+     [down(0, "ControlLeft"), tap(50, "ShiftLeft"), tap(200, "KeyC"), up(400, "ControlLeft")],
+     ["ctrl+c"]),
     (
         "two chords overlap",
         [down(0, "ControlLeft"), down(50, "KeyC"), up(100, "ControlLeft"), up(120, "KeyC"),

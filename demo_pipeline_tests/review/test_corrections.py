@@ -1,9 +1,13 @@
 """What people correct reaches the records of that demonstration, and what they say does not."""
 
+import io
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.desktopd.validator import validate_dataset
@@ -22,7 +26,17 @@ from demo_pipeline_tests.sample_workspace import open_workspace
 
 EXPORTS: Any = get_args(ExportName)
 ACTIONS = (CLICK, ("type", {"text": "abc"}), CLICK, ("hotkey", {"keys": ["enter"]}), CLICK)
+ONE = re.compile("(?<![A-Za-z])one(?![A-Za-z])")  # the corrected demonstration
 STEP_FORMS = ("sft", "messages", "cudag", "grounding", "transitions")
+
+
+CORRECTIONS: list[tuple[str, Any]] = [
+    ("instruction", {"text": "Close Chrome"}),
+    ("outcome", {"success": False}),
+    ("bad_step", {"step": 2}),
+    ("trim", {"first": 1, "last": 3}),
+    ("action", {"action": {"step_index": 2, "parameters": {"x": 7, "y": 9}}}),
+]
 
 
 @pytest.fixture
@@ -85,16 +99,7 @@ def test_what_changes_no_record_builds_none(workspace):
     assert set(rebuilt(workspace).values()) == {"unchanged"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        ("instruction", {"text": "Close Chrome"}),
-        ("outcome", {"success": False}),
-        ("bad_step", {"step": 2}),
-        ("trim", {"first": 1, "last": 3}),
-        ("action", {"action": {"step_index": 2, "parameters": {"x": 7, "y": 9}}}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "value"), CORRECTIONS)
 def test_a_correction_changes_the_records_of_its_demonstration_alone(workspace, kind, value):
     before = {name: every(workspace, name) for name in ("one", "two", "three")}
     decide(workspace, kind, value)
@@ -104,7 +109,33 @@ def test_a_correction_changes_the_records_of_its_demonstration_alone(workspace, 
     assert {name: after[name] for name in before} == before
     assert after["one"]["trajectory.jsonl"]  # as recorded
     assert set(rebuilt(workspace).values()) == {"unchanged"}
-    built(workspace)
+
+
+def test_many_corrections_change_rows_of_their_demonstration_in_every_dataset_and_no_others(
+    workspace,
+):
+    before = built(workspace)
+    for kind, value in CORRECTIONS:
+        if kind != "outcome":  # which leaves it out
+            decide(workspace, kind, value)
+    rebuilt(workspace)
+    after = built(workspace)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    changed -= {"dataset/exports.parquet"}  # which names the versions of all
+    with_rows = {name for name in changed if rows_of(name, after.get(name, b""))}
+    assert {name.partition("/")[0] for name in with_rows} >= {"sft", "agentnet", "datasets"}
+    for name in sorted(with_rows):
+        rows = [rows_of(name, files.get(name, b"")) for files in (before, after)]
+        others = [Counter(row for row in found if not ONE.search(row)) for found in rows]
+        assert others[0] == others[1], name
+        assert rows[0] != rows[1], name
+
+
+def rows_of(name: str, data: bytes) -> list[str]:
+    """The rows of a table or of lines; of another file nothing."""
+    if name.endswith(".parquet"):
+        return [repr(row) for row in pq.read_table(io.BytesIO(data)).to_pylist()] if data else []
+    return data.decode().splitlines() if name.endswith(".jsonl") else []
 
 
 def every(workspace: Workspace, name: str) -> dict[str, bytes]:

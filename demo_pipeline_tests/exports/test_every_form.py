@@ -70,6 +70,16 @@ def test_half_a_character_stops_no_export(tmp_path, name):
     action = made.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("%", "\\ud800"))
     assert build_form(form_of(name), [made], tmp_path / "out", DatasetSettings()).total > 0
+    assert ("a?" in texts_below(tmp_path / "out")) == (name != "grounding")
+    assert "ud800" not in texts_below(tmp_path / "out")
+
+
+def texts_below(folder: Path) -> str:
+    """What all files say, the tables too."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    tables = [str(pq.read_table(path).to_pylist()) for path in files if path.suffix == ".parquet"]
+    texts = [path.read_text("utf-8") for path in files if path.suffix in {".json", ".jsonl"}]
+    return "\n".join([*tables, *texts])
 
 
 @pytest.mark.parametrize("name", ["agentnet", "atif", "cua_lite"])
@@ -81,7 +91,4 @@ def test_an_unmoved_target_is_named_though_the_tree_differs_elsewhere(tmp_path, 
     words = "Click the Save button."
     action.write_text(action.read_text().replace("Step 0 of the work", words))
     build_form(form_of(name), [demo], tmp_path / "out", DatasetSettings())
-    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    tables = [str(pq.read_table(path).to_pylist()) for path in files if path.suffix == ".parquet"]
-    texts = [path.read_text("utf-8") for path in files if path.suffix in {".json", ".jsonl"}]
-    assert any(words in text for text in (*tables, *texts))
+    assert words in texts_below(tmp_path / "out")

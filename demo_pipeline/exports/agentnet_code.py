@@ -109,14 +109,15 @@ def step_code(step: StepFiles) -> str:
     """The code of a step in the export; empty: it has none."""
     action = AnsweredAction(step.action.action_type, step.action.parameters)
     size = readable_size(step.screenshot)
-    return replace_surrogates(code_or_nothing(action, size)) if size else ""
+    return code_or_nothing(action, size) if size else ""
 
 
 def _lines(call: ActionCall) -> Iterator[str]:
     at = call.at and _named(call.at)
     match call.does:
         case "type":
-            text = repr(call.text)  # markers of a model, in the spelling that means the same
+            text = repr(replace_surrogates(call.text))
+            # Markers of a model, in the spelling that means the same.
             text = text.replace("<", "\\x3c") if MARKER.search(call.text) else text
             yield f"pyautogui.write(message={text})"
         case "press":

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from demo_pipeline.files.logs import shown_level
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import Problem
+from demo_pipeline.runs.failures import DefectError
 from demo_pipeline.runs.plan import dataset_outcome
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash
@@ -112,8 +113,12 @@ class LocalRuns:
 
         Raises:
             InstanceError: Dagster cannot record runs.
+            DefectError: they cannot be registered.
         """
-        return {*self._pool.ask(WorkerTask("prepare", tuple(ids))).again}
+        answer = self._pool.ask(WorkerTask("prepare", tuple(ids)))
+        for failure in answer.failures:
+            raise DefectError(failure.sentence)
+        return {*answer.again}
 
     def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
         """Yield what became of each demonstration, taken through its stages by a run of its own.
@@ -150,7 +155,9 @@ class LocalRuns:
             for name, stage in DATASET_STAGE_BY_NAME.items()
             if name in answer.built and stage.counts
         ]
-        return BuiltDatasets(outcomes, [f"{one.step}: {one.sentence}" for one in answer.failures])
+        return BuiltDatasets(
+            outcomes, [f"{one.step or job}: {one.sentence}" for one in answer.failures]
+        )
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:

@@ -21,10 +21,7 @@ _NOTE = "<!-- Written by `make docs`; change the code that it describes instead.
 
 def generated_pages() -> dict[str, str]:
     """File name in `docs/` → text."""
-    return {
-        "settings.md": "".join(_settings()),
-        "images/assets.svg": asset_graph(),
-    }
+    return {"settings.md": "".join(_settings()), "images/assets.svg": asset_graph()}
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

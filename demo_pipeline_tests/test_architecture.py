@@ -9,14 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "demo_pipeline"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ROOT_FILES = {
-    "__init__.py",
-    "settings.py",
-    "problems.py",
-    "stage.py",
-    "api.py",
-    "definitions.py",
-}
+ROOT_FILES = {"__init__.py", "settings.py", "problems.py", "stage.py", "api.py", "definitions.py"}
 LEAVES = {"settings", "problems", "stage"}
 BELOW = LEAVES | {"files"}
 SUBJECTS = (  # each may import those before it

@@ -129,12 +129,7 @@ def test_a_hostile_text_is_escaped(text, left):
         ("step_correct", 1, 0, "wrong_schema"),
         ("subtask", [], None, "wrong_schema"),
         ("subtask", [{"first": 2, "last": 1, "text": "x"}], None, "wrong_schema"),
-        (
-            "subtask",
-            [{"first": n, "last": 1, "text": "x"} for n in (0, 1)],
-            None,
-            "wrong_schema",
-        ),
+        ("subtask", [{"first": n, "last": 1, "text": "x"} for n in (0, 1)], None, "wrong_schema"),
         ("mood", "good", 0, "wrong_kind"),
     ],
 )

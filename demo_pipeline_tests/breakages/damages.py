@@ -76,8 +76,7 @@ def _of_table(file: str, table: pa.Table) -> Iterator[tuple[str, Damage]]:
         texts = pa.array([f"{value}" for value in table[name].to_pylist()], pa.large_string())
         yield f"{name} of another type", written(table.set_column(place, name, texts))
     yield from _of_rows(
-        table.to_pylist(),
-        lambda rows: written(pa.Table.from_pylist(rows, schema=table.schema)),
+        table.to_pylist(), lambda rows: written(pa.Table.from_pylist(rows, schema=table.schema))
     )
 
 

@@ -579,8 +579,7 @@ class TestSettings:
         assert answer.err.endswith(f"; for example {name}=5.0\n")
 
     @pytest.mark.parametrize(
-        ("text", "said"),
-        [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "not valid TOML")],
+        ("text", "said"), [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "not valid TOML")]
     )
     def test_an_unusable_file_is_a_usage_error(self, place, command, text, said):
         file = place.root / "mine.toml"

@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.runs import evaluations
-from demo_pipeline.runs.evaluations import (
-    Evaluation,
-    run_evaluation,
-    write_right_answers,
-)
+from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory

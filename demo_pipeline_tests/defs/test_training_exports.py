@@ -105,10 +105,7 @@ def test_an_export_is_an_asset_only_when_the_settings_name_it(processed):
     specs = {one.key.path[-1]: one for one in made.definitions.resolve_all_asset_specs()}
     both = {"sft_samples", "agentnetbench"}
     assert specs.keys() & (EXPORTS | ON_REQUEST) == both
-    assert {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps} == {
-        "records",
-        *both,
-    }
+    assert {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps} == {"records", *both}
     assert {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps} == {
         "trajectory_index",
         "sft_samples",

@@ -60,10 +60,7 @@ def test_a_sample_in_two_splits_or_in_none_is_found(root):
 def test_missing_and_broken_files_are_found(root):
     (root / "val.parquet").unlink()
     (root / "test.parquet").write_bytes(b"PAR1")
-    assert found(root) == [
-        ("missing_file", "val.parquet"),
-        ("unreadable_table", "test.parquet"),
-    ]
+    assert found(root) == [("missing_file", "val.parquet"), ("unreadable_table", "test.parquet")]
     (root / "test.jsonl").unlink()
     assert ("missing_file", "test.jsonl") in found(root)
 

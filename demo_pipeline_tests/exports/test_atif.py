@@ -58,11 +58,7 @@ def test_every_action_is_a_call_with_the_screens_before_and_after(tmp_path):
 
 
 def test_hidden_actions_are_words_in_their_place(tmp_path):
-    hidden = [
-        (0, "type", "before_video"),
-        (1, "click", "off_screen"),
-        (4, "hotkey", "after_video"),
-    ]
+    hidden = [(0, "type", "before_video"), (1, "click", "off_screen"), (4, "hotkey", "after_video")]
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 4, hidden=hidden)
     [document] = build(tmp_path, demo, max_hidden_share=1)
     assert messages(document) == [

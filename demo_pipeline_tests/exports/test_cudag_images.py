@@ -28,11 +28,7 @@ def test_rows_are_drawn_on_as_the_whole_picture_is(tmp_path_factory, kind, start
     PngWriter().write(folder / "ours.png", rgb)
     assert cv2.imwrite(str(folder / "other.png"), rgb[:, :, ::-1])
     metadata = CudagMetadata(
-        task_type=kind,
-        real_coords=start,
-        end_coords=end,
-        tolerance=tolerance,
-        image_size=(120, 90),
+        task_type=kind, real_coords=start, end_coords=end, tolerance=tolerance, image_size=(120, 90)
     )
     for name in ("ours", "other"):
         assert annotate(folder / f"{name}.png", folder / f"{name}_drawn.png", metadata)

@@ -71,21 +71,14 @@ def test_hidden_actions_are_words_before_the_next_step_and_at_the_end(tmp_path):
     ]
 
 
+def of_task(root: Path, name: str, task: int, **more: Any) -> DatasetTrajectory:
+    return make_trajectory(root, name, instruction=f"Task {task}", group=f"g{task}", **more)
+
+
 def test_failed_ones_join_their_task_and_move_no_other_split(tmp_path):
-    good = [
-        make_trajectory(tmp_path, f"good_{n}", instruction=f"Task {n}", group=f"g{n}", shade=n)
-        for n in range(6)
-    ]
-    bad = [
-        make_trajectory(
-            tmp_path,
-            f"bad_{n}",
-            instruction=f"Task {n}",
-            group=f"g{n}",
-            success=False,
-            shade=20 + n,
-        )
-        for n in range(9)  # three of tasks that no other export has
+    good = [of_task(tmp_path, f"good_{n}", n, shade=n) for n in range(6)]
+    bad = [  # three of tasks that no other export has
+        of_task(tmp_path, f"bad_{n}", n, success=False, shade=20 + n) for n in range(9)
     ]
     plan = plan_export(good, DatasetSettings()).splits
     out = tmp_path / "out"
@@ -102,10 +95,7 @@ def test_failed_ones_join_their_task_and_move_no_other_split(tmp_path):
 
 
 def test_a_failed_one_of_two_tasks_in_two_splits_is_left_out(tmp_path):
-    good = [
-        make_trajectory(tmp_path, f"good_{n}", instruction=f"Task {n}", group=f"g{n}", shade=n)
-        for n in range(3)
-    ]
+    good = [of_task(tmp_path, f"good_{n}", n, shade=n) for n in range(3)]
     both = {index: {"split_group": f"g{index}"} for index in range(3)}
     bad = make_trajectory(tmp_path, "bad", [CLICK] * 3, success=False, shade=9, rows=both)
     summary = build_step_labels([*good, bad], tmp_path / "out", DatasetSettings())
@@ -116,16 +106,9 @@ def test_a_failed_one_of_two_tasks_in_two_splits_is_left_out(tmp_path):
 def test_a_failed_one_of_a_held_out_application_is_in_no_other_split(tmp_path):
     settings = DatasetSettings(held_out_applications=("gimp",))
     good = make_trajectory(tmp_path, "good", group="g", instruction="One")
+    given: dict[str, Any] = {"application": "gimp", "success": False, "shade": 9}
     bad = [
-        make_trajectory(
-            tmp_path,
-            name,
-            group=group,
-            application="gimp",
-            success=False,
-            shade=9,
-            instruction=name,
-        )
+        make_trajectory(tmp_path, name, group=group, instruction=name, **given)
         for name, group in (("same", "g"), ("other", "h"))
     ]
     summary = build_step_labels([good, *bad], tmp_path / "out", settings)

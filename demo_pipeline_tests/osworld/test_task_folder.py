@@ -254,14 +254,6 @@ def test_a_part_of_a_checkout_is_recognised_and_read(tmp_path, folder, count):
     assert len(read) == count
 
 
-def test_a_renamed_folder_of_risk_tasks_is_known_by_its_list(tmp_path):
-    put_published_layouts(tmp_path)
-    (tmp_path / RISKY).rename(tmp_path / "risks")
-    assert recognise(tmp_path / "risks") == "osworld"
-    kinds = {type(e.task) for e in entries(read_task_folder(tmp_path / "risks")) if e.task}
-    assert kinds == {RiskTask}
-
-
 def test_the_list_of_risk_tasks_names_missing_files_with_their_line(tmp_path):
     put_published_layouts(tmp_path)
     (tmp_path / RISKY / "account" / "r2.json").unlink()
@@ -280,13 +272,6 @@ def test_a_folder_without_any_task_is_a_warning_when_it_is_read(tmp_path):
     put_text(tmp_path, "notes/README.md", "")
     assert [p.code for p in read_task_folder(tmp_path).problems] == ["no_tasks"]
     assert shown(tmp_path) == [("error", "no_tasks", ".")]
-
-
-def test_a_damaged_file_counts_as_a_task_where_no_list_says_otherwise(root):
-    put_text(root, "examples/os/x.json", "{")
-    assert ("warning", "invalid_json", "examples/os/x.json:1") in shown(root)
-    (root / "test_all.json").unlink()
-    assert ("error", "invalid_json", "examples/os/x.json:1") in shown(root)
 
 
 def test_absent_keys_of_a_task_are_named(tmp_path):

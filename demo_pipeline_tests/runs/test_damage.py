@@ -99,8 +99,7 @@ def test_the_command_that_the_sentence_names_builds_it_again(made):
 
 
 @pytest.mark.parametrize(
-    ("stage", "damaged"),
-    [("actions", "events/first"), ("trajectories", "ui_trees/first")],
+    ("stage", "damaged"), [("actions", "events/first"), ("trajectories", "ui_trees/first")]
 )
 def test_no_demonstration_is_quarantined_for_a_damaged_file(made, stage, damaged):
     for output, path in list(paths(made)):

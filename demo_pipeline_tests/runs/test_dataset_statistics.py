@@ -23,11 +23,7 @@ from demo_pipeline.exports.dataset_statistics import (
 )
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.queries import (
-    committed_statistics,
-    current_statistics,
-    run_query,
-)
+from demo_pipeline.runs.queries import current_statistics, run_query
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -177,15 +173,6 @@ def test_without_an_index_the_error_names_the_command(tmp_path):
     with pytest.raises(MissingOutput) as caught:
         run_dataset_stage(open_workspace(tmp_path), STATISTICS_STAGE)
     assert "--select trajectory_index`" in storage_message(caught.value)
-
-
-def test_only_existing_datasets_are_counted(own):
-    for name in ("sft", "messages"):
-        own.store.remove(name)
-    run_dataset_stage(own, STATISTICS_STAGE)
-    tables = committed_statistics(own)
-    assert "actions" in tables
-    assert "sft_splits" not in tables
 
 
 def stats(workspace: Workspace, *arguments: str) -> Result:

@@ -131,9 +131,7 @@ def test_invalid_task_files_are_reported_and_the_others_kept(root, workspace):
     [check] = [one for one in made.checks if one.name == "task_files"]
     assert (check.passed, check.blocking) == (False, False)
     found = [(problem.code, file_and_line(problem)) for problem in check.problems]
-    assert found == [
-        ("invalid_json", "examples/os/bad.json:1"),
-    ]
+    assert found == [("invalid_json", "examples/os/bad.json:1")]
     folder = workspace.store.open(CATALOG_OUTPUT)[0]
     assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]
     assert str(root) not in str(made)

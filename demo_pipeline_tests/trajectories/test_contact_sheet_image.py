@@ -12,10 +12,7 @@ from demo_pipeline.trajectories.contact_sheets import TITLE_HEIGHT, Tile, contac
 from demo_pipeline.trajectories.overlay import DARK
 
 WAIT = StepAction(
-    step_index=0,
-    action_type=ActionType.WAIT,
-    parameters=WaitParameters(seconds=1.0),
-    reasoning="",
+    step_index=0, action_type=ActionType.WAIT, parameters=WaitParameters(seconds=1.0), reasoning=""
 )
 
 

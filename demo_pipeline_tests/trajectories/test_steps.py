@@ -39,13 +39,7 @@ def stepped(
 ) -> Steps:
     for index, action in enumerate(actions):
         action.action_index = index
-    evidence = Evidence(
-        clock=CLOCK,
-        canvas=WIDE,
-        waits=waits,
-        screen_changes_s=(),
-        wheel=wheel,
-    )
+    evidence = Evidence(clock=CLOCK, canvas=WIDE, waits=waits, screen_changes_s=(), wheel=wheel)
     files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
     frames = [{"file": file} for file in files]
     rows = trees or [target] * len(actions)
@@ -56,16 +50,8 @@ def stepped(
     ("action", "parameters", "sentence"),
     [
         (act("click", button="left", clicks=1), {**AT, "button": "left"}, ""),
-        (
-            act("click", button="middle", clicks=1),
-            {**AT, "button": "middle"},
-            "",
-        ),
-        (
-            act("click", button="left", clicks=3),
-            {**AT, "button": "left", "clicks": 3},
-            "",
-        ),
+        (act("click", button="middle", clicks=1), {**AT, "button": "middle"}, ""),
+        (act("click", button="left", clicks=3), {**AT, "button": "left", "clicks": 3}, ""),
         (
             act("click", button="left", clicks=1, modifiers=["ctrl", "shift"]),
             {**AT, "button": "left", "modifiers": ["ctrl", "shift"]},

@@ -44,8 +44,7 @@ ACTIONS = st.one_of(
         ),
     ),
     st.tuples(
-        st.just("drag"),
-        st.fixed_dictionaries({"start_x": X, "start_y": Y, "end_x": X, "end_y": Y}),
+        st.just("drag"), st.fixed_dictionaries({"start_x": X, "start_y": Y, "end_x": X, "end_y": Y})
     ),
     st.tuples(st.just("wait"), st.fixed_dictionaries({"seconds": st.floats(0.1, 100)})),
 )

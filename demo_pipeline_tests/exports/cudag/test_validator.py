@@ -49,11 +49,7 @@ def foreign(tmp_path):
             "arguments": {"action": "left_click", "coordinate": [342, 567]},
         },
         "tolerance": [27, 13],
-        "metadata": {
-            "task_type": "click-day",
-            "real_coords": [164, 306],
-            "image_size": [480, 540],
-        },
+        "metadata": {"task_type": "click-day", "real_coords": [164, 306], "image_size": [480, 540]},
     }
     (root / "config.json").write_text('{"name_prefix": "calendar"}')
     (root / "data.jsonl").write_text(json.dumps(record) + "\n")
@@ -158,10 +154,7 @@ def test_no_directory_is_an_error(tmp_path):
 
 def test_a_rule_of_the_pipeline_is_a_warning_in_datasets_of_others(foreign):
     edit_line(
-        foreign,
-        "train.jsonl",
-        1,
-        put("conversations", 1, "value", value=f"{ANSWER}\nThat is it."),
+        foreign, "train.jsonl", 1, put("conversations", 1, "value", value=f"{ANSWER}\nThat is it.")
     )
     problems = validate_cudag(foreign)
     assert not errors(problems)

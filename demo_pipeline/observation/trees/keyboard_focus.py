@@ -22,7 +22,6 @@ from demo_pipeline.observation.trees.hit_test import (
     focused_node,
     front_window,
     positions_of,
-    raw_role,
     text_node_around,
 )
 from demo_pipeline.observation.trees.scans import CurrentScan
@@ -32,11 +31,9 @@ from demo_pipeline.observation.trees.tab_order import (
     HOLDS_FOCUS,
     Stop,
     stop_after,
-    stop_of,
 )
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_INPUTS, Contradiction
 
-FOCUS_MS = 300  # ms in which a scan may have the old focus; decides one key of 904 actions
 EDITOR_HEIGHT = 60  # units of event space; a field of one line is 20 to 50 high
 _EDITING = frozenset(
     {
@@ -45,13 +42,9 @@ _EDITING = frozenset(
     }
 )
 _IN_TEXT = frozenset("abciuvxyz")  # with ctrl or command: clipboard, undo, letters' style
-_ARROWS = frozenset({"left", "right", "up", "down"})
 _MENUS = frozenset({"menu", "menuitem"})
 _EDITED = TEXT_ROLES | {"slider", "panel"}  # a panel as a sheet, which draws its own content
 _KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
-_KEEPS_ONE_CLICK = frozenset(
-    {"tablecell", "icon", "treeitem"}
-)  # if they can; a second click opens an icon
 _NO_FIELDS = frozenset(
     {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
 )
@@ -96,7 +89,6 @@ class KeyboardFocus:
         self._is_lost = False  # in something that is not in the trees
         self._menu_opened = False
         self._menu: PixelBox | None = None  # whose title opened it
-        self._left: PixelBox | None = None  # what had the focus before Tab
         self._list: PixelBox | None = None  # of choices, that may be open
         self._written: Sequence[ChangedBox] = ()  # where text appeared that no tree had a field for
         self._dialogs: frozenset[PixelBox | None] | None = None  # at that time; None: not known
@@ -127,23 +119,20 @@ class KeyboardFocus:
         """
         if action.action_type == "pause" or current.scan is None:
             return NOTHING
-        scanned, is_compared, against = current.scan.begin_ms, against is not None, against or ()
+        scanned, against = current.scan.begin_ms, against or ()
         opened = self._in_what_opened(action, tree, scanned, sight)
         if opened is not None:
             return opened
         since, written = max(scanned, self._since_ms), _written(tree, typed)
         found, method = self._scanned_around(action, tree, sight), "focused"
         if found is None and not any(since < change < action.press_ms for change in changes_ms):
-            found, method = self._believed(tree, scanned, is_compared=is_compared)
+            found, method = self._believed(tree, scanned)
             if found is not None and not _holds_any(tree, found, written, whole=True):
                 found = None if self._is_covered(tree, found, against) else found
         if found is not None and self._is_behind_menu(action, tree, found):
             found = None
         if written and (found is None or not _holds_any(tree, found, written)):
-            found, method = self._written_into(tree, (found, method), written, against, is_compared)
-        elif found and written and _reaches_neighbours(tree, found, written):
-            self._keep(None)  # the parts of a date pass the focus on
-            self._since_ms = action.end_ms
+            found, method = self._written_into(tree, (found, method), written, against)
         if found is None:
             found, method = self._shown(tree, scanned, sight)
         if found is not None:
@@ -166,13 +155,12 @@ class KeyboardFocus:
         aimed: Aimed,
         written: Sequence[ChangedBox],
         against: Sequence[Contradiction],
-        is_compared: bool,
     ) -> Aimed:
         """The field in which text appeared, that was not written into the known one.
 
         What a scan calls focused may show nothing of the text, while its window does.
         """
-        (focused, method), field = aimed, _field_with(tree, written, any_height=is_compared)
+        (focused, method), field = aimed, _field_with(tree, written)
         if field is not None and self._is_covered(tree, field, against):
             field = None
         window = None if focused is None else tree.windows_around[focused.position]
@@ -226,13 +214,12 @@ class KeyboardFocus:
         same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
         return tree.element(same[-1]) if same else None
 
-    def _believed(self, tree: StepTree, scanned: int, *, is_compared: bool) -> Aimed:
+    def _believed(self, tree: StepTree, scanned: int) -> Aimed:
         """What has the keyboard by the current scan and the actions before."""
         if self._list is not None and scanned >= self._since_ms:
             self._stop = (self._list,)  # no choice is to be seen: it is closed, or edited in place
-        found, method = self._known_field(tree, any_height=is_compared), self._method
-        is_scanned = scanned >= self._since_ms + FOCUS_MS
-        if is_scanned and (found is None or method == "tab"):
+        found, method = self._known_field(tree), self._method
+        if scanned >= self._since_ms and (found is None or method == "tab"):
             now = self._focused(tree)
             return (found, method) if now is None else (now, "focused")
         return found, method
@@ -255,15 +242,15 @@ class KeyboardFocus:
         now = None if self._menu_opened or not able else sight.now()
         if now is None:
             return None
-        for earlier in sight.before:
-            before, are_fields = earlier(), [tree.roles[node] in TEXT_INPUTS for node in able]
-            index = None if before is None else ringed(before, now, _bounds(tree, able), are_fields)
+        shown = [before for earlier in sight.before if (before := earlier()) is not None]
+        for before in shown:
+            are_fields = [tree.roles[node] in TEXT_INPUTS for node in able]
+            index = ringed(before, now, _bounds(tree, able), are_fields)
             if index is not None:
                 return tree.element(able[index])
             able = [node for node in able if tree.roles[node] in TEXT_INPUTS]  # others may be new
-        had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)]
-        before = sight.before[0]() if had and sight.before else None
-        if before is None or not is_as_before(before, now, _bounds(tree, had[:1])[0]):
+        had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)][:1]
+        if not had or not shown or not is_as_before(shown[0], now, _bounds(tree, had)[0]):
             return None
         return tree.element(had[0])
 
@@ -324,10 +311,6 @@ class KeyboardFocus:
         own, outer = map(tree.canvas.box_to_video, (element.box, around))
         if self._stop == (element.box,) and all(_is_within(one.place, own) for one in against):
             return False
-        if self._method == "tab" and self._left is not None:
-            left = tree.canvas.box_to_video(self._left)
-            rings = [own, left, _hull(own, left)]
-            against = [one for one in against if not any(_is_around(one.place, r) for r in rings)]
         if element.role in TEXT_ROLES:  # its text may change
             against = [one for one in against if one.is_popup or not _is_within(one.place, own)]
         if element.role == "combobox":  # its list opens and closes below it
@@ -342,9 +325,9 @@ class KeyboardFocus:
             found = [node for node in _popups(tree) if tree.roles[node] == "menu"]
         return tree.element(found[0]) if len(found) == 1 else None
 
-    def _known_field(self, tree: StepTree, *, any_height: bool) -> Element | None:
+    def _known_field(self, tree: StepTree) -> Element | None:
         if self._written and not self._stop:
-            return _field_with(tree, _written(tree, self._written), any_height=any_height)
+            return _field_with(tree, _written(tree, self._written))
         fields = (
             node
             for node in positions_of(tree, self._stop[0] if len(self._stop) == 1 else None)
@@ -392,7 +375,7 @@ class KeyboardFocus:
         elif front is None and place is not None:
             front = front_window(tree, *place)
         field = None if target is None else text_node_around(tree, target)
-        if target is not None and (target.role in _KEEPS_CLICK or _is_cell(action, tree, target)):
+        if target is not None and target.role in _KEEPS_CLICK:
             field = target
         opens_list = field is not None and field.role == "combobox"  # which has the focus then
         self._lose(action, tree)
@@ -414,7 +397,6 @@ class KeyboardFocus:
         self._list = self._dialogs = None
         if set(action.keys) <= {"shift", "tab"}:
             presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
-            self._left = known[0] if known else None
             self._stop = stop_after(tree, known, presses) if known else ()
             self._method = "tab"
         elif set(action.keys) & {"alt", "command"}:
@@ -429,9 +411,7 @@ class KeyboardFocus:
         is_open = chosen is not None or self._menu_opened
         if is_open and role in CHOICES and keys <= _EDITING:
             return  # another choice of the same list
-        if keys <= _ARROWS and (role == "radiobutton" or len(self._stop) > 1):
-            self._stop = stop_of(tree, target.box) if target and target.box else self._stop
-        elif _moves_focus(action, target):
+        if _moves_focus(action, target):
             self._lose(action, tree)
             if role == "combobox" and target is not None and keys == {"esc"}:
                 chosen = target.box  # only its list closed
@@ -517,27 +497,6 @@ def _is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
     return is_across and box.y - FOCUS_RIM_PX <= top and top + height <= box.bottom + FOCUS_RIM_PX
 
 
-def _is_around(place: ChangedBox, box: PixelBox) -> bool:
-    """Whether a place has the sides of a box, as the ring around what has the focus."""
-    return _is_within(place, box) and _is_within(box, PixelBox(*place))
-
-
-def _hull(one: PixelBox, other: PixelBox) -> PixelBox:
-    """The smallest box around both."""
-    x, y = min(one.x, other.x), min(one.y, other.y)
-    return PixelBox(x, y, max(one.right, other.right) - x, max(one.bottom, other.bottom) - y)
-
-
-def _reaches_neighbours(tree: StepTree, field: Element, places: Sequence[ChangedBox]) -> bool:
-    """Whether text appeared in other fields of the same group, too."""
-    parent = tree.parents[field.position]
-    return any(
-        tree.parents[node] == parent and _holds_any(tree, tree.element(node), places)
-        for node, role in enumerate(tree.roles)
-        if role in TEXT_ROLES and node != field.position
-    )
-
-
 def _written(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
     """The places in which text may have been typed.
 
@@ -565,17 +524,10 @@ def _fields(tree: StepTree) -> tuple[set[int], set[int]]:
     return around, inner.union(node for node in cells if can_have_focus(tree, node)) - around
 
 
-def _field_with(
-    tree: StepTree, places: Sequence[ChangedBox], *, any_height: bool
-) -> Element | None:
+def _field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     """The only text field, or cell that is edited in place, in which these places are.
 
-    None when one is elsewhere.
-
-    Args:
-        tree: that may have the field.
-        places: where text appeared, video pixels.
-        any_height: also of several lines, over which there may be a menu.
+    None when one is elsewhere. `places`: where text appeared, video pixels.
     """
     shown = [node for node in range(len(tree)) if "hidden" not in tree.states_at(node)]
     boxes = {node: tree.canvas.box_to_video(box) for node in shown if (box := tree.box(node))}
@@ -593,12 +545,4 @@ def _field_with(
     if len(found) != 1 or -1 in found:
         return None  # a formula bar repeats what goes into a cell
     (field,) = found
-    return tree.element(field) if any_height or tree.boxes[field, 3] < EDITOR_HEIGHT else None
-
-
-def _is_cell(action: Action, tree: StepTree, target: Element) -> bool:
-    """Whether a click gave a cell or an icon the focus."""
-    clicks_once = action.action_type == "click" or target.role == "tablecell"
-    is_title = "header" in raw_role(tree, target.position)
-    can = target.role in _KEEPS_ONE_CLICK and can_have_focus(tree, target.position)
-    return can and clicks_once and not is_title
+    return tree.element(field)

@@ -37,11 +37,6 @@ def stop_after(tree: StepTree, stop: Stop, presses: int) -> Stop:
     return stops[at + presses]
 
 
-def stop_of(tree: StepTree, box: PixelBox) -> Stop:
-    """The stop that an element is, or is a radio button of; empty: not known."""
-    return next((stop for stop in _stops(tree, (box,)) if box in stop), ())
-
-
 def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
     """All stops of the page that holds one."""
     pages = (_page_of(tree, node) for box in stop for node in positions_of(tree, box))

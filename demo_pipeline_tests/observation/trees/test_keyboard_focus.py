@@ -344,9 +344,10 @@ def test_tab_stops_at_the_parts_of_a_date_and_at_cells() -> None:
 
 def test_text_in_a_cell_was_typed_there_whatever_changed_beside_it() -> None:
     changed = [Contradiction((210, 345, 40, 12), is_popup=False)]
-    assert after(PAGE, typed=((210, 305, 40, 16),), against=changed) == "Row 0"
+    pressed, typed = (click(250, 510, 1000), ()), ((210, 305, 40, 16),)
+    assert after(PAGE, pressed, typed=typed, against=changed) == "Row 0"
     over = [Contradiction((198, 298, 304, 34), is_popup=False)]
-    assert after(PAGE, typed=((210, 305, 40, 16),), against=over) is None
+    assert after(PAGE, pressed, typed=typed, against=over) is None
 
 
 def test_escape_goes_to_the_menu_that_was_opened() -> None:

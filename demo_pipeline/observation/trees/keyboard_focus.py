@@ -20,7 +20,6 @@ from demo_pipeline.observation.trees.hit_test import (
     ancestors,
     can_have_focus,
     focused_node,
-    front_window,
     positions_of,
     text_node_around,
 )
@@ -84,9 +83,6 @@ class KeyboardFocus:
         self._since_ms = float("-inf")  # when the focus may have moved last
         self._stop: Stop = ()  # that has it since; several: one radio button of a group
         self._method = "last_click"  # how that is known
-        self._window: PixelBox | None = None  # that was clicked last
-        self._others: frozenset[PixelBox | None] = frozenset()  # the other windows at that time
-        self._is_lost = False  # in something that is not in the trees
         self._menu_opened = False
         self._menu: PixelBox | None = None  # whose title opened it
         self._list: PixelBox | None = None  # of choices, that may be open
@@ -134,19 +130,20 @@ class KeyboardFocus:
         if written and (found is None or not _holds_any(tree, found, written)):
             found, method = self._written_into(tree, (found, method), written, against)
         if found is None:
-            found, method = self._shown(tree, scanned, sight)
-        if found is not None:
-            self._is_lost = False
+            found, method = self._shown(tree, scanned, written, sight)
         self._ring = found.box if found is not None and method == "picture" else None
         return (found, method) if found else NOTHING
 
-    def _shown(self, tree: StepTree, scanned: int, sight: Sight) -> Aimed:
+    def _shown(
+        self, tree: StepTree, scanned: int, written: Sequence[ChangedBox], sight: Sight
+    ) -> Aimed:
         """What the pictures show to have the keyboard, or a dialog that opened."""
         found, method = self._ringed(tree, sight), "picture"
         if found is None:
             found, method = self._first_of_dialog(tree, scanned), "tab"
-        if found is not None:
-            self._keep(found)
+        if found is None or (written and not _holds_any(tree, found, written)):
+            return NOTHING
+        self._keep(found)
         return found, method
 
     def _written_into(
@@ -170,7 +167,6 @@ class KeyboardFocus:
         self._keep(field)
         if field is None:
             self._written, self._method = written, "typed"
-        self._is_lost, self._others = field is None, _window_boxes(tree)
         return field, "typed"
 
     def _in_what_opened(
@@ -203,7 +199,7 @@ class KeyboardFocus:
 
     def _scanned_around(self, action: Action, tree: StepTree, sight: Sight) -> Element | None:
         """The focus of the next scan, if the one before had it too, or nothing moved it before."""
-        now, later = self._focused(tree), sight.later and self._focused(sight.later)
+        now, later = focused_node(tree), sight.later and focused_node(sight.later)
         if not later:
             return None
         if now and (now.role, now.box) == (later.role, later.box):
@@ -220,7 +216,7 @@ class KeyboardFocus:
             self._stop = (self._list,)  # no choice is to be seen: it is closed, or edited in place
         found, method = self._known_field(tree), self._method
         if scanned >= self._since_ms and (found is None or method == "tab"):
-            now = self._focused(tree)
+            now = focused_node(tree)
             return (found, method) if now is None else (now, "focused")
         return found, method
 
@@ -236,7 +232,6 @@ class KeyboardFocus:
             if role in HOLDS_FOCUS | CHOICES
             and node not in around
             and can_have_focus(tree, node)
-            and self._is_of_window(tree, node)
             and not (role in _LOOKS_HOVERED and self._is_under_pointer(tree, node))
         ]
         now = None if self._menu_opened or not able else sight.now()
@@ -271,20 +266,6 @@ class KeyboardFocus:
         able = (n for n in inside if tree.roles[n] in HOLDS_FOCUS and can_have_focus(tree, n))
         first = next(able, None)
         return None if first is None else tree.element(first)
-
-    def _focused(self, tree: StepTree) -> Element | None:
-        """The focus of a scan, in the window that was clicked or in one that opened since."""
-        found = focused_node(tree)
-        if found is None or not self._is_of_window(tree, found.position, is_lost=self._is_lost):
-            return None
-        return found
-
-    def _is_of_window(self, tree: StepTree, node: int, *, is_lost: bool = False) -> bool:
-        """Whether a node is in the window that was clicked, or in one that opened since."""
-        window = tree.windows_around[node]
-        box = None if window is None else tree.box(window)
-        left = self._others if self._window in {None, *_window_boxes(tree)} else frozenset()
-        return (not is_lost and self._window in {None, box}) or box not in left
 
     @property
     def is_in_unknown_field(self) -> bool:
@@ -343,19 +324,10 @@ class KeyboardFocus:
         around = {tree.roles[node] for node in (found.position, *ancestors(tree, found.position))}
         return not around & {*_MENUS, "dialog"} and (self._menu_opened or bool(_popups(tree)))
 
-    def is_elsewhere(self, tree: StepTree, against: Sequence[Contradiction]) -> bool:
-        """Whether all of it is outside the window that was clicked last."""
-        if self._window is None:
-            return False
-        window = tree.canvas.box_to_video(self._window)
-        return not any(_overlap(one.place, window) for one in against)
-
-    def record(
-        self, action: Action, tree: StepTree, target: Element | None, front: int | None = None
-    ) -> None:
-        """Note an action and its target; `front`: the window that the picture shows in front."""
+    def record(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Note an action and its target."""
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            self._click(action, tree, target, front)
+            self._click(action, tree, target)
         elif action.action_type == "hotkey" and "tab" in action.keys:
             self._tab(action, tree, target)
         elif action.action_type == "hotkey":
@@ -365,15 +337,9 @@ class KeyboardFocus:
             if target is not None and target.role == "button":
                 self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
 
-    def _click(
-        self, action: Action, tree: StepTree, target: Element | None, front: int | None
-    ) -> None:
+    def _click(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """What was clicked has the keyboard, if it is of a kind that takes it."""
         place = None if action.x is None or action.y is None else (action.x, action.y)
-        if target is not None:
-            front = tree.windows_around[target.position]
-        elif front is None and place is not None:
-            front = front_window(tree, *place)
         field = None if target is None else text_node_around(tree, target)
         if target is not None and target.role in _KEEPS_CLICK:
             field = target
@@ -381,16 +347,13 @@ class KeyboardFocus:
         self._lose(action, tree)
         self._keep(None if opens_list else field)
         self._list = field.box if field is not None and opens_list else None
-        self._is_lost = target is None and front is None
-        self._window = None if front is None else tree.box(front)
-        self._others = _window_boxes(tree) - {self._window}
         opens_menu = target is not None and target.role == "menu"
         self._menu_opened = opens_menu or action.action_type == "right_click"
         self._menu = target.box if target is not None and opens_menu else None
         self._pointer, self._is_click_known = place, target is not None
 
     def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Tab goes on from where the focus is, if that is known; with Alt to another window."""
+        """Tab goes on from where the focus is, if that is known."""
         known = (target.box,) if target is not None and target.box is not None else self._stop
         known = known if self._list is None else (self._list,)
         self._lose(action, tree)
@@ -399,8 +362,6 @@ class KeyboardFocus:
             presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
             self._stop = stop_after(tree, known, presses) if known else ()
             self._method = "tab"
-        elif set(action.keys) & {"alt", "command"}:
-            self._window, self._others, self._is_lost = None, frozenset(), False
 
     def _press(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Other keys may move the focus, or close what has it."""
@@ -460,10 +421,6 @@ def _shows(tree: StepTree, node: int) -> bool:
 def _bounds(tree: StepTree, nodes: Sequence[int]) -> Sequence[Sequence[int]]:
     """x, y, width, height of nodes on the canvas."""
     return [list(tree.element(node).bounds.values()) for node in nodes]
-
-
-def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
-    return frozenset(map(tree.box, tree.windows))
 
 
 def _moves_focus(action: Action, target: Element | None) -> bool:

@@ -27,7 +27,6 @@ from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
     Contradiction,
     contradictions_of,
-    pressed_before,
     touched_share,
 )
 
@@ -64,7 +63,7 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and what is known of b
         is_rest_right = touched_share(tree, against) < WAITED_SHARE
     elif not is_pointing:
         is_lost = keyboard.is_in_unknown_field or any(one.is_popup for one in against)
-        is_rest_right = target is not None or keyboard.is_elsewhere(tree, against)
+        is_rest_right = target is not None
         is_rest_right |= not is_lost and touched_share(tree, against) < WAITED_SHARE
     else:
         stands = seen is not None and False in {seen.began, seen.ended}
@@ -114,10 +113,10 @@ class StepTargets:
             current: the current scan.
             scans: all that have its coordinates.
         """
-        action, earlier = self._actions[number], self._actions[:number]
+        action = self._actions[number]
         index = action.action_index
         seen, found = self._seen.get(index), NOTHING
-        against = self._contradictions(action, earlier, tree, current)
+        against = self._contradictions(action, tree, current)
         if current.scan is not None and self._reader.scale(current.scan) is None:
             pass
         elif action.action_type in POINTER_TYPES:
@@ -128,7 +127,7 @@ class StepTargets:
             sure = None if against is None else [one for one in against if not one.is_news]
             found = self._keyboard.target(*known, typed, sure, self._sight(number, tree, scans))
         agreement = agreement_at(action, tree, found[0], against, seen, self._keyboard)
-        self._keyboard.record(action, tree, found[0], seen.window if seen else None)
+        self._keyboard.record(action, tree, found[0])
         if action.action_type != "pause":
             self._end_ms = max(self._end_ms, action.end_ms)
         return agreement, *found
@@ -165,15 +164,14 @@ class StepTargets:
         return front_window(tree, action.x, action.y) if found is None else found
 
     def _contradictions(
-        self, action: Action, earlier: Sequence[Action], tree: StepTree, current: CurrentScan
+        self, action: Action, tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:
         since, scan = self._since.get(action.action_index), current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
             return None
         if self._reader.scale(scan) is None:
             return None
-        pressed = pressed_before(action, earlier)
-        return contradictions_of(tree, since, pressed, lambda: self._before(tree, current))
+        return contradictions_of(tree, since, lambda: self._before(tree, current))
 
     def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
         """The tree of the scan before the current one; None without one that is of use."""

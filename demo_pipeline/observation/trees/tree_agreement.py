@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence
-from demo_pipeline.observation.trees.hit_test import is_desktop, positions_at
+from demo_pipeline.observation.trees.hit_test import is_desktop
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(
@@ -35,7 +34,6 @@ LARGE_INPUT_SHARE = 0.05  # of the picture; in a larger text area a menu has roo
 POPUP_PX = 48  # pixels to a side; a menu is larger, a text cursor or a few letters smaller
 COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap less
 COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
-PRESSED_MS = 300  # milliseconds for which an element still looks pressed
 
 NEAR_PX = 24  # pixels from a press to what changed: the letters of what was pressed
 
@@ -73,23 +71,6 @@ class Contradiction:
         return across and top - NEAR_PX <= y <= top + height + NEAR_PX
 
 
-def pressed_before(action: Action, earlier: Sequence[Action]) -> tuple[float, float] | None:
-    """Where a button was pressed just before an action, event space; None: not just before.
-
-    `earlier`: the actions before it.
-    """
-    last = next((other for other in reversed(earlier) if other.action_type != "pause"), None)
-    if (
-        last is None
-        or last.action_type not in POINTER_TYPES
-        or action.press_ms - last.end_ms > PRESSED_MS
-        or last.x is None
-        or last.y is None
-    ):
-        return None
-    return last.x, last.y
-
-
 def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[object, ...]]:
     boxes = _video_boxes(tree)
     width, height = _shared(boxes, places)
@@ -108,14 +89,12 @@ class _TreeBoxes:
     Attributes:
         own: of elements whose own content changes, without the large text inputs.
         large_inputs: of text areas in which a menu has room.
-        named_nodes: positions of the elements whose name is on the screen.
-        named: their boxes.
+        named: of elements whose name is on the screen.
         windows: of windows and dialogs.
     """
 
     own: Boxes
     large_inputs: Boxes
-    named_nodes: Sequence[int]
     named: Boxes
     windows: Boxes
 
@@ -133,7 +112,6 @@ class _TreeBoxes:
         return cls(
             boxes[[node for node in own if node not in large]],
             boxes[sorted(large)],
-            named,
             boxes[named],
             boxes[[node for node in shown if tree.is_window(node) and not is_desktop(tree, node)]],
         )
@@ -142,7 +120,6 @@ class _TreeBoxes:
 def contradictions_of(
     tree: StepTree,
     since: SinceScanEvidence | None,
-    pressed: tuple[float, float] | None,
     previous: Callable[[], StepTree | None],
 ) -> Sequence[Contradiction] | None:
     """What the screenshot shows otherwise than a tree; None: not compared.
@@ -154,7 +131,6 @@ def contradictions_of(
     Args:
         tree: of the step.
         since: what changed between its scan and the screenshot; None: not compared.
-        pressed: as `pressed_before` gives it.
         previous: gives the tree of the scan before; None without one.
     """
     if not tree.says_something or since is None or since.began is None:
@@ -163,10 +139,7 @@ def contradictions_of(
     if not (began or ended):
         return []
     boxes = _TreeBoxes.of(tree)
-    under = set(positions_at(tree, *pressed)) if pressed else set()
-    lit = [node in under for node in boxes.named_nodes]
-    own = np.vstack([boxes.own, boxes.named[np.array(lit, bool)]])
-    at_begin, at_end = (list(_differences(one, boxes, own)) for one in (began, ended))
+    at_begin, at_end = (list(_differences(one, boxes)) for one in (began, ended))
     if bool(at_begin) == bool(at_end):
         return at_begin
     before = previous()
@@ -186,16 +159,15 @@ def touched_share(tree: StepTree, against: Sequence[Contradiction]) -> float:
     return float(touched.mean()) if touched.size else 1.0
 
 
-def _differences(changes: PictureChanges, boxes: _TreeBoxes, own: Boxes) -> Iterator[Contradiction]:
+def _differences(changes: PictureChanges, boxes: _TreeBoxes) -> Iterator[Contradiction]:
     """Yield the changes that contradict a tree.
 
-    `own`: (elements, 4) boxes of the elements that change by themselves or were pressed. What
-    changes in a large text area says nothing, unless it has a menu's edges or covers a name.
+    What changes in a large text area says nothing, unless it has a menu's edges or covers a name.
     """
-    for panel in _outside(changes.panels, own):
+    for panel in _outside(changes.panels, boxes.own):
         yield Contradiction(panel, is_popup=min(panel[2:]) >= POPUP_PX)
     unknown = []
-    regions = _outside(changes.regions, own)
+    regions = _outside(changes.regions, boxes.own)
     for region, is_name, is_text, is_unknown in zip(
         regions,
         _cover_name(regions, boxes.named),

@@ -99,27 +99,6 @@ def test_text_that_appeared_elsewhere_was_not_typed_into_the_focus() -> None:
     assert meant(7000, click(250, 450, 8000), typed=(IN_TEXT,)) == "Text"
 
 
-def test_a_click_on_nothing_in_the_tree_leaves_no_focus_in_a_later_scan() -> None:
-    outside = click(1500, 900, 8000)
-    assert meant(9500, outside) is None
-    assert meant(9500, outside, click(620, 220, 8500)) == "Search"
-    opened = node("Window", (900, 100, 300, 200), field := node("Edit", (950, 150, 100, 30)))
-    field["name"] = "Street"
-    assert meant(9500, outside, screen=[*SCREEN, opened], focused=field) == "Street"
-
-
-def test_the_focus_of_another_window_than_the_clicked_one_is_left_over() -> None:
-    other = node("Window", (1000, 100, 300, 600), field := node("Edit", (1050, 150, 100, 30)))
-    before = mapped([*SCREEN, other])
-    keyboard = KeyboardFocus()
-    keyboard.record(click(620, 220, 8000), before, node_at(before, 620, 220))
-    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 400, "fresh")
-    for focused, name in ((field, None), (NOTE, "Note")):
-        tree = mapped([*SCREEN, other], focused=focused)
-        found, _ = keyboard.target(TYPING, tree, current, ())
-        assert (found.name if found else None) == name
-
-
 FORM = [
     node(
         "Window",
@@ -215,8 +194,6 @@ def test_a_dialog_that_the_tree_lacks_has_the_keys_a_changed_label_does_not() ->
     known = (TYPING, tree, current, (), ())
     assert keyboard.target(*known, [label, outside])[1] == "last_click"
     assert keyboard.target(*known, [dialog]) == (None, "none")
-    assert keyboard.is_elsewhere(tree, [outside])
-    assert not keyboard.is_elsewhere(tree, [label, outside])
 
 
 def test_a_tree_is_partly_right_when_most_of_it_is_as_in_the_picture_of_a_wait() -> None:
@@ -422,19 +399,6 @@ def test_a_panel_that_draws_its_content_has_the_focus_a_page_does_not() -> None:
     assert KeyboardFocus().target(TYPING, tree, current, ()) == (None, "none")
 
 
-def test_after_alt_tab_the_scan_tells_the_window() -> None:
-    field = node("Edit", (1050, 150, 100, 30), name="Street")
-    tree = mapped([*SCREEN, node("Window", (1000, 100, 300, 600), field)], focused=field)
-    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
-    for done, name in (([], None), ([keys("alt", "tab", at=8500)], "Street")):
-        keyboard = KeyboardFocus()
-        keyboard.record(click(250, 320, 8000), tree, None, tree.windows[0])
-        for action in done:
-            keyboard.record(action, tree, None)
-        found, _ = keyboard.target(TYPING, tree, current, ())
-        assert (found.name if found else None) == name
-
-
 def test_buttons_that_can_be_pressed_now_do_not_take_the_focus_from_a_scanned_field() -> None:
     assert meant(9500, typed=((610, 212, 40, 16),)) == "Search"
     assert meant(9500, typed=(ELSEWHERE,)) is None
@@ -513,6 +477,6 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
     ):
         keyboard = KeyboardFocus()
         clicked = click(*pressed, 8000)
-        keyboard.record(clicked, shown, node_at(shown, *pressed) if known else None, 0)
+        keyboard.record(clicked, shown, node_at(shown, *pressed) if known else None)
         found, _ = keyboard.target(escape, tree, current, ())
         assert (found.name if found else None) == name

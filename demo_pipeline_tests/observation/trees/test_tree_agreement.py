@@ -31,14 +31,13 @@ def agreement(
     *regions: ChangedBox,
     panels: tuple[ChangedBox, ...] = (),
     ended: tuple[ChangedBox, ...] | None = None,
-    pressed: tuple[float, float] | None = None,
     tree: StepTree | None = None,
     previous: StepTree | None = None,
 ) -> str:
     began = PictureChanges(regions=regions, panels=panels)
     last = began if ended is None else PictureChanges(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
-    found = against(since, pressed=pressed, tree=tree, previous=previous)
+    found = against(since, tree=tree, previous=previous)
     if found is None:
         return "unknown"
     return "agrees" if all(one.is_news for one in found) else "differs"
@@ -46,11 +45,10 @@ def agreement(
 
 def against(
     since: SinceScanEvidence | None,
-    pressed: tuple[float, float] | None = None,
     tree: StepTree | None = None,
     previous: StepTree | None = None,
 ) -> Sequence[Contradiction] | None:
-    return contradictions_of(window() if tree is None else tree, since, pressed, lambda: previous)
+    return contradictions_of(window() if tree is None else tree, since, lambda: previous)
 
 
 def test_an_unchanged_screen_agrees() -> None:
@@ -79,12 +77,6 @@ def test_a_dialog_or_a_menu_that_the_tree_lacks_differs() -> None:
 def test_lines_in_a_large_text_area_are_no_difference_but_a_menu_over_it_is() -> None:
     assert agreement(*MENU_LINES) == "agrees"
     assert agreement(*MENU_LINES, panels=((690, 390, 140, 100),)) == "differs"
-
-
-def test_the_button_that_was_just_pressed_still_looks_pressed() -> None:
-    lit, edges = (520, 165, 60, 16), ((500, 160, 100, 30),)
-    assert agreement(lit) == "differs"
-    assert agreement(lit, panels=edges, pressed=(520.0, 170.0)) == "agrees"
 
 
 def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() -> None:

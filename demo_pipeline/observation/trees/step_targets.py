@@ -6,13 +6,14 @@ agrees where it matters. Which element has the keyboard is in keyboard_focus.py.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-import numpy as np
-
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.observation.frames.changes import PictureChanges
 from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.focus_look import Grey, grey_picture
 from demo_pipeline.observation.trees.hit_test import front_window, has_element, node_at
 from demo_pipeline.observation.trees.keyboard_focus import (
@@ -33,6 +34,7 @@ from demo_pipeline.observation.trees.tree_agreement import (
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
 WAITED_SHARE = 0.5  # of what a tree names; pages that loaded changed 0 to 0.45 of it, others 0.56
 RINGS_BACK = 3  # actions; a ring that stands for longer was noticed when a tree had its element
+STANDS_PX = 96  # units of event space; changes are not looked for as near as 64
 LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
@@ -181,7 +183,10 @@ class StepTargets:
     def _pointed(
         self, action: Action, tree: StepTree, current: CurrentScan, seen: TargetEvidence | None
     ) -> Aimed:
-        """The target under the point, unless the screen there changed after the scan."""
+        """The target under the point, unless the screen there changed after the scan.
+
+        What only the pointer lit, or a text cursor, the screenshot shows as it was.
+        """
         if action.x is None or action.y is None:
             return NOTHING
         is_compared = seen is not None and seen.began is not None
@@ -189,11 +194,19 @@ class StepTargets:
             return NOTHING
         front, of_scroll = seen.window if seen else None, action.action_type == "scroll"
         target = node_at(tree, action.x, action.y, front, of_scroll=of_scroll)
-        if target is None or self._is_moved(action, tree, target):
+        if target is None:
+            return NOTHING
+        since = self._since.get(action.action_index)
+        changes = (since.ended or since.began) if since else None
+        if target.role in _NAMED_BESIDE and _is_changed_at(tree, target, changes, LABEL_PX):
             return NOTHING
         if seen is not None and seen.began:
-            appeared = not seen.ended and self._appeared(tree, target, current)
-            return (target, "hit_test") if appeared else NOTHING
+            is_there = not seen.ended and self._appeared(tree, target, current)
+            if target.role not in _MENUS and since is not None and since.ended is not None:
+                place = PixelBox.around((action.x, action.y), STANDS_PX)
+                near = replace(target, box=place), target
+                is_there |= not any(_is_changed_at(tree, one, since.ended) for one in near)
+            return (target, "hit_test") if is_there else NOTHING
         return target, "hit_test"
 
     def _appeared(self, tree: StepTree, target: Element, current: CurrentScan) -> bool:
@@ -207,17 +220,18 @@ class StepTargets:
         before = self._before(tree, current)
         return before is not None and not has_element(before, target)
 
-    def _is_moved(self, action: Action, tree: StepTree, target: Element) -> bool:
-        """Whether something changed in the line of an element whose name stands beside it."""
-        since = self._since.get(action.action_index)
-        changes = (since.ended or since.began) if since else None
-        if changes is None or target.role not in _NAMED_BESIDE or target.box is None:
-            return False
-        x, y, width, height = tree.canvas.boxes_to_video(np.array(target.box)).tolist()
-        return any(
-            left < x + width + LABEL_PX
-            and x < left + across + LABEL_PX
-            and top < y + height
-            and y < top + down
-            for left, top, across, down in (*changes.regions, *changes.panels)
-        )
+
+def _is_changed_at(
+    tree: StepTree, target: Element, changes: PictureChanges | None, beside: float = 0.0
+) -> bool:
+    """Whether something changed at an element, or so many pixels beside it, in its line."""
+    if changes is None or target.box is None:
+        return False
+    x, y, width, height = tree.canvas.box_to_video(target.box)
+    return any(
+        left < x + width + beside
+        and x < left + across + beside
+        and top < y + height
+        and y < top + down
+        for left, top, across, down in (*changes.regions, *changes.panels)
+    )

@@ -282,8 +282,7 @@ class KeyboardFocus:
     ) -> bool:
         """Whether something opened in the window of an element, or changed over the element.
 
-        Not so when nothing but what had the focus before changed, which is edited now, nor when
-        Tab moved the ring around what has the focus.
+        Not so when nothing but what had the focus before changed, which is edited now.
         """
         if element.box is None:
             return False

@@ -69,6 +69,12 @@ def test_what_a_tree_says_decides_what_is_a_difference(region: ChangedBox, said:
     assert agreement(region) == said
 
 
+def test_another_choice_of_a_combo_box_is_no_difference() -> None:
+    chosen = node("Text", (605, 505, 100, 20), name="Blue room")
+    tree = window(node("ComboBox", (600, 500, 200, 30), chosen, name="Room"))
+    assert agreement((606, 506, 90, 16), tree=tree) == "agrees"
+
+
 def test_a_dialog_or_a_menu_that_the_tree_lacks_differs() -> None:
     assert agreement(panels=((400, 350, 300, 200),)) == "differs"
     assert agreement((950, 250, 40, 14), (950, 275, 45, 14), (950, 300, 48, 14)) == "differs"

@@ -255,8 +255,8 @@ class ScreenWatch:
         if not changed.any():
             return
         time_ms = self._calibration.clock.event_time(frame.time)
-        hits = self._hits(changed, self.canvases, moved[:2])
-        hits &= self._hits(changed, self.canvases, moved[2:])
+        earlier, first, last, later = self._hits(changed, self.canvases, moved)
+        hits = (earlier | first) & (last | later)
         self.observations.append(_Observation(time_ms, ~hits))
         canvas = self._calibration.screen.at(time_ms).canvas
         places = self._pointer.places_around(before.time, frame.time)
@@ -274,7 +274,7 @@ class ScreenWatch:
 
     @staticmethod
     def _hits(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
-        """(canvases,): whether a cell changed under one of the points, by each canvas."""
+        """(points, canvases): whether a cell changed under each of the points, by each canvas."""
         scales = np.array([(one.event_scale * one.stretch, one.event_scale) for one in canvases])
         bars = np.array([(one.left, one.top) for one in canvases])
         places = np.array(points)[:, None] * scales + bars
@@ -282,7 +282,7 @@ class ScreenWatch:
         rows, columns = changed.shape
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
         found = inside & changed[row.clip(0, rows - 1), column.clip(0, columns - 1)]
-        return np.asarray(found.any(axis=0), np.bool_)
+        return np.asarray(found, np.bool_)
 
     def _of_scan(self, desktop: DesktopSize) -> _Observation:
         wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in self.canvases]

@@ -60,13 +60,15 @@ class ChangeDetector:
         self._counts: np.ndarray[Any, np.dtype[np.int32]] = np.zeros((0, 0), np.int32)
         self.flickering: Cells | None = None
         for before, time, cells in seen.pairs() if seen else ():
-            self._see(before, time, cells)
+            if self._is_quiet(before, time):
+                self._count(before, time, cells)
 
     def between(self, before: Frame, after: Frame) -> Difference:
         """What changed from a frame to the next one."""
         least = KEY_FRAME_THRESHOLD if after.is_key else THRESHOLD
         changed = changed_cells(before.luma, after.luma, least)
-        self._see(before.time, after.time, with_neighbours(changed) if changed.any() else changed)
+        if self._is_quiet(before.time, after.time):
+            self._count(before.time, after.time, with_neighbours(changed))
         return Difference.of(self._steady(changed))
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
@@ -74,15 +76,16 @@ class ChangeDetector:
         changed = self._steady(changed_cells(before, after, KEY_FRAME_THRESHOLD))
         return Difference.of(Difference.of(changed).without_pointers(pointers))
 
-    def _see(self, before: float, time: float, changed: Cells) -> None:
-        """Count what changed from one frame to the next, unless it was seen already."""
+    def _is_quiet(self, before: float, time: float) -> bool:
+        """Whether nobody acts from one frame to the next, which were not counted yet."""
         acting = int(self._begins.searchsorted(time, "right")) - 1
-        if time <= self._until or (acting >= 0 and before < self._ends[acting]):
-            return
+        return time > self._until and (acting < 0 or before >= self._ends[acting])
+
+    def _count(self, before: float, time: float, changed: Cells) -> None:
+        """Count what changed from one frame to the next."""
         self._until = time
         self._quiet_s += time - before
         if self.flickering is None:
-            self.flickering = np.zeros_like(changed)
             self._counts = np.zeros(changed.shape, np.int32)
         self._counts += changed
         least = max(FLICKER_FRAMES, FLICKER_SHARE * self._quiet_s / self._grab_s)

@@ -23,6 +23,7 @@ RING_LEVELS = 30  # of 255, by which a side's contrast rises; rings rose it by 6
 RING_LEAD = 2.0  # times as much as any other element's; fewer: several were redrawn
 STILL_SIDE = 24  # pixels; what is as large has an inside apart from its ring
 STILL_SHARE = 0.25  # of the ink inside was there before; of what appeared, none was
+DRAWN_SHARE = 0.5  # of the ink inside that may be drawn anew where only a ring came
 WRITTEN_LEVELS = 24  # of 255, by which ink differs from its ground
 LIT_LEVELS = 20  # of 255, by which a lit choice's ground differs from the others'
 ALIKE_LEVELS = 8  # of 255, by which the others' differ from each other
@@ -70,6 +71,17 @@ def is_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
     if old is None or new is None:
         return False
     return bool(np.abs(np.subtract(_contrasts(new), _contrasts(old))).max() < RING_LEVELS)
+
+
+def is_written_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
+    """Whether what is written in an element is what it was; what uncovered it is not there."""
+    x, y, width, height = (round(side) for side in box)
+    rows, columns = slice(y + _RIM, y + height - _RIM), slice(x + _RIM, x + width - _RIM)
+    old, new = before[rows, columns], after[rows, columns]
+    if not new.size:
+        return True
+    drawn = np.count_nonzero(cv2.absdiff(old, new) > WRITTEN_LEVELS)
+    return bool(drawn <= DRAWN_SHARE * _ink(new))
 
 
 def _rise(before: Grey, after: Grey, box: Sequence[int], may_be_new: bool) -> float:

@@ -14,7 +14,13 @@ import numpy as np
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.frames.changes import ChangedBox
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
-from demo_pipeline.observation.trees.focus_look import Grey, is_as_before, lit, ringed
+from demo_pipeline.observation.trees.focus_look import (
+    Grey,
+    is_as_before,
+    is_written_as_before,
+    lit,
+    ringed,
+)
 from demo_pipeline.observation.trees.hit_test import (
     TEXT_ROLES,
     ancestors,
@@ -242,7 +248,10 @@ class KeyboardFocus:
             are_fields = [tree.roles[node] in TEXT_INPUTS for node in able]
             index = ringed(before, now, _bounds(tree, able), are_fields)
             if index is not None:
-                return tree.element(able[index])
+                found = tree.element(able[index])
+                box = _bounds(tree, [found.position])[0]
+                is_label = found.role in _LOOKS_HOVERED  # which the ring leaves as it was
+                return found if not is_label or is_written_as_before(before, now, box) else None
             able = [node for node in able if tree.roles[node] in TEXT_INPUTS]  # others may be new
         had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)][:1]
         if not had or not shown or not is_as_before(shown[0], now, _bounds(tree, had)[0]):
@@ -293,9 +302,13 @@ class KeyboardFocus:
             return False
         if element.role in TEXT_ROLES:  # its text may change
             against = [one for one in against if one.is_popup or not _is_within(one.place, own)]
-        if element.role == "combobox":  # its list opens and closes below it
-            own_list = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
-            against = [one for one in against if not _is_within(one.place, own_list)]
+        if element.role == "combobox":  # its list opens and closes below it, and may be wider
+            below = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
+            against = [
+                one
+                for one in against
+                if one.place[1] < own.y - FOCUS_RIM_PX or not _overlap(one.place, below)
+            ]
         return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
 
     def _open_menu(self, tree: StepTree, scanned: int) -> Element | None:

@@ -129,6 +129,8 @@ class StepTargets:
             sure = None if against is None else [one for one in against if not one.is_news]
             found = self._keyboard.target(*known, typed, sure, self._sight(number, tree, scans))
         agreement = agreement_at(action, tree, found[0], against, seen, self._keyboard)
+        if agreement is Agreement.AGREES and found[0] is None and self._is_new_at(action, tree):
+            agreement = Agreement.DIFFERS
         self._keyboard.record(action, tree, found[0])
         if action.action_type != "pause":
             self._end_ms = max(self._end_ms, action.end_ms)
@@ -174,6 +176,19 @@ class StepTargets:
         if self._reader.scale(scan) is None:
             return None
         return contradictions_of(tree, since, lambda: self._before(tree, current))
+
+    def _is_new_at(self, action: Action, tree: StepTree) -> bool:
+        """Whether a button was pressed where something changed since the scan, named or not."""
+        since = self._since.get(action.action_index)
+        if (
+            since is None
+            or since.ended is None
+            or action.action_type not in POINTER_TYPES - {"scroll"}
+        ):
+            return False
+        x, y = tree.canvas.to_video(action.x or 0.0, action.y or 0.0)
+        places = (*since.ended.regions, *since.ended.panels)
+        return any(Contradiction(place, is_popup=False).is_near(x, y) for place in places)
 
     def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
         """The tree of the scan before the current one; None without one that is of use."""

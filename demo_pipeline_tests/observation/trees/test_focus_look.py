@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.trees.focus_look import lit
+from demo_pipeline.observation.trees.focus_look import is_as_before, is_written_as_before, lit
 from demo_pipeline.observation.trees.focus_look import ringed as ringed_by_kind
 
 BUTTONS = [(100, 100, 80, 36), (184, 100, 80, 36), (100, 200, 14, 14)]  # 4 pixels apart, a radio
@@ -57,3 +57,12 @@ def test_one_row_with_another_ground_is_lit() -> None:
     assert lit(picture, ROWS[:2]) is None  # which of two is lit?
     picture[352:378, 100:300] = 180
     assert lit(picture, ROWS) is None
+
+
+def test_a_ring_that_stays_and_a_label_that_was_there() -> None:
+    assert is_as_before(drawn(1), drawn(1), BUTTONS[1])
+    assert not is_as_before(drawn(1), drawn(0), BUTTONS[1])
+    assert is_written_as_before(drawn(), drawn(1), BUTTONS[1])
+    uncovered = drawn(missing=1)
+    uncovered[114:124, 190:250:9] = 90  # another text stood there
+    assert not is_written_as_before(uncovered, drawn(), BUTTONS[1])

@@ -305,9 +305,9 @@ def test_a_list_of_choices_gives_the_keys_back_when_it_closes() -> None:
     assert after(PAGE, opened, down) is None
     assert after(PAGE, opened, down, enter) == "Shelf"
     assert after(PAGE, opened, (typing(2000), ()), enter) is None
-    gone = [Contradiction((200, 232, 200, 90), is_popup=True)]
+    gone = [Contradiction((190, 232, 400, 90), is_popup=True)]  # wider than what it is of
     assert after(PAGE, opened, down, enter, against=gone) == "Shelf"
-    dialog = [Contradiction((150, 300, 300, 200), is_popup=True)]
+    dialog = [Contradiction((150, 150, 300, 200), is_popup=True)]
     assert after(PAGE, opened, down, enter, against=dialog) is None
     assert after(PAGE, opened, down, enter, (keys("tab", at=4000), ())) == "Day"
 

@@ -19,8 +19,8 @@ TREE = mapped([node("Window", (100, 100, 800, 600), LINK, ITEM, BOX)])
 HERE, FAR = (300, 205, 60, 20), (600, 500, 60, 20)
 
 
-def target(y: float, began: bool, ended: bool, *changed: Any) -> str | None:
-    """Name of what a click at a height goes to; `changed`: places since the scan had ended."""
+def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str | None]:
+    """Agreement and target of a click at a height; `changed`: places since the scan had ended."""
     shown = PictureChanges(regions=changed)
     evidence: Any = SimpleNamespace(
         targets=[TargetEvidence(action_index=0, window=None, began=began, ended=ended)],
@@ -30,8 +30,8 @@ def target(y: float, began: bool, ended: bool, *changed: Any) -> str | None:
     reader: Any = SimpleNamespace(scale=lambda _: 1.0, readable_tree=lambda *_: None)
     click = Action("click", 10_000, 10_100, [1], x=210, y=y)
     current = CurrentScan(LoggedScan(1, 0, 0, 9000, 100), 900, "fresh")
-    _, found, _ = StepTargets(reader, evidence, (), [click]).step(0, TREE, current, ())
-    return found.name if found else None
+    agreement, found, _ = StepTargets(reader, evidence, (), [click]).step(0, TREE, current, ())
+    return agreement, found.name if found else None
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,9 @@ def target(y: float, began: bool, ended: bool, *changed: Any) -> str | None:
 def test_what_the_screenshot_shows_unchanged_is_the_target(
     y: float, began: bool, ended: bool, changed: Any, name: str | None
 ) -> None:
-    assert target(y, began, ended, *changed) == name
+    assert clicked(y, began, ended, *changed)[1] == name
+
+
+def test_a_tree_lacks_what_was_pressed_where_something_new_is() -> None:
+    assert clicked(600, False, False, FAR) == ("agrees", None)
+    assert clicked(600, False, False, (202, 592, 16, 16)) == ("differs", None)

@@ -101,7 +101,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="22",
+    code_version="23",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=noting(_run_ui_trees),

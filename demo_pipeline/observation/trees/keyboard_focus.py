@@ -70,13 +70,13 @@ class Sight:
     """What is known of the focus besides the current scan.
 
     Attributes:
-        before: give the screenshots of the actions before, the last one first.
+        before: gives the screenshot of the action before.
         now: gives that of the action.
         later: tree of the first scan that began after the action did; None without one.
         is_undisturbed: nothing else was done until that scan had ended.
     """
 
-    before: Sequence[Callable[[], Grey | None]] = ()
+    before: Callable[[], Grey | None] = _no_picture
     now: Callable[[], Grey | None] = _no_picture
     later: StepTree | None = None
     is_undisturbed: bool = False
@@ -227,7 +227,7 @@ class KeyboardFocus:
         return found, method
 
     def _ringed(self, tree: StepTree, sight: Sight) -> Element | None:
-        """What got a ring since the last actions, or has it still, of what can have the focus.
+        """What got a ring since the last action, or has it still, of what can have the focus.
 
         What is under the pointer looks otherwise for that alone.
         """
@@ -240,23 +240,21 @@ class KeyboardFocus:
             and can_have_focus(tree, node)
             and not (role in _LOOKS_HOVERED and self._is_under_pointer(tree, node))
         ]
-        now = None if self._menu_opened or not able else sight.now()
-        if now is None:
+        if self._menu_opened or not able:
             return None
-        shown = [before for earlier in sight.before if (before := earlier()) is not None]
-        for before in shown:
-            are_fields = [tree.roles[node] in TEXT_INPUTS for node in able]
-            index = ringed(before, now, _bounds(tree, able), are_fields)
-            if index is not None:
-                found = tree.element(able[index])
-                box = _bounds(tree, [found.position])[0]
-                is_label = found.role in _LOOKS_HOVERED  # which the ring leaves as it was
-                return found if not is_label or is_written_as_before(before, now, box) else None
-            able = [node for node in able if tree.roles[node] in TEXT_INPUTS]  # others may be new
+        before, now = sight.before(), sight.now()
+        if before is None or now is None:
+            return None
+        may_be_new = [tree.roles[node] in TEXT_INPUTS for node in able]
+        index = ringed(before, now, _bounds(tree, able), may_be_new)
+        if index is not None:
+            found = tree.element(able[index])
+            is_label = found.role in _LOOKS_HOVERED  # which the ring leaves as it was
+            (box,) = _bounds(tree, [found.position])
+            return found if not is_label or is_written_as_before(before, now, box) else None
         had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)][:1]
-        if not had or not shown or not is_as_before(shown[0], now, _bounds(tree, had)[0]):
-            return None
-        return tree.element(had[0])
+        is_there = had and is_as_before(before, now, _bounds(tree, had)[0])
+        return tree.element(had[0]) if is_there else None
 
     def _is_under_pointer(self, tree: StepTree, node: int) -> bool:
         box = tree.box(node)

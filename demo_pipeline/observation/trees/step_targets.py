@@ -33,7 +33,6 @@ from demo_pipeline.observation.trees.tree_agreement import (
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
 WAITED_SHARE = 0.5  # of what a tree names; pages that loaded changed 0 to 0.45 of it, others 0.56
-RINGS_BACK = 3  # actions; a ring that stands for longer was noticed when a tree had its element
 STANDS_PX = 96  # units of event space; changes are not looked for as near as 64
 LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
@@ -94,7 +93,7 @@ class StepTargets:
         shots: Sequence[Path] = (),
     ) -> None:
         self._reader, self._actions, self._shots = reader, actions, shots
-        self._picture = lru_cache(maxsize=RINGS_BACK + 2)(grey_picture)
+        self._picture = lru_cache(maxsize=2)(grey_picture)
         acting = [n for n, action in enumerate(actions) if action.action_type != "pause"]
         self._acting, self._presses = acting, [actions[n].press_ms for n in acting]
         self._changes_ms = changes_ms
@@ -148,14 +147,16 @@ class StepTargets:
         after = bisect_right(self._presses, action.press_ms)
         is_last = after == len(self._presses)
         return Sight(
-            [partial(self._shot, n) for n in reversed(self._acting[:before][-RINGS_BACK:])],
+            partial(self._shot, self._acting[before - 1] if before else None),
             partial(self._shot, number),
             None if later is None else self._reader.readable_tree(later, tree.canvas),
             later is not None and (is_last or later.end_ms <= self._presses[after]),
         )
 
-    def _shot(self, number: int) -> Grey | None:
-        return self._picture(self._shots[number]) if number < len(self._shots) else None
+    def _shot(self, number: int | None) -> Grey | None:
+        if number is None or number >= len(self._shots):
+            return None
+        return self._picture(self._shots[number])
 
     def window(self, action: Action, tree: StepTree, target: Element | None) -> int | None:
         """Position of the window that an action was in; None: not known."""

@@ -429,7 +429,7 @@ def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
     ):
         keyboard.record(pressed, tree, had)
         old, new = pictures(before, now)
-        sight = Sight(before=[partial(pick, old)], now=partial(pick, new))
+        sight = Sight(before=partial(pick, old), now=partial(pick, new))
         had, _ = keyboard.target(TYPING, tree, current, (), (), (), sight)
         assert (had.name if had else None) == name
 

@@ -69,12 +69,12 @@ class ChangeDetector:
         changed = changed_cells(before.luma, after.luma, least)
         if self._is_quiet(before.time, after.time):
             self._count(before.time, after.time, with_neighbours(changed))
-        return Difference.of(self._steady(changed))
+        return Difference(self._steady(changed))
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
         """What changed between two frames some time apart, except around the pointers."""
         changed = self._steady(changed_cells(before, after, KEY_FRAME_THRESHOLD))
-        return Difference.of(Difference.of(changed).without_pointers(pointers))
+        return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
         """Whether nobody acts from one frame to the next, which were not counted yet."""

@@ -8,7 +8,7 @@ between pictures far apart. Points and boxes: video pixels.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import compress, pairwise
 from typing import Annotated, Any
 
@@ -150,18 +150,15 @@ def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) ->
 class Difference:
     """Where two frames differ, and what kind of change that is. Points, boxes: video pixels.
 
-    Attributes:
-        cells: (rows, columns), set where the frames differ.
-        count: how many of them are set.
+    `cells`: (rows, columns), set where the frames differ.
     """
 
     cells: Cells
-    count: int
 
-    @classmethod
-    def of(cls, cells: Cells) -> "Difference":
-        """The difference in these cells."""
-        return cls(cells, _count(cells))
+    @cached_property
+    def count(self) -> int:
+        """How many cells differ."""
+        return _count(self.cells)
 
     @property
     def is_large(self) -> bool:

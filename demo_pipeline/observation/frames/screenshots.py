@@ -4,7 +4,6 @@ Belongs here: the order of the stage's steps, frames.parquet with its reader and
 out the actions that started or stopped the recorder.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -109,7 +108,6 @@ def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) 
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
-_LOG = logging.getLogger(__package__)
 
 _FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
 _DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
@@ -181,7 +179,6 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
     observed = without_recorder(observed, actions, control, out)
     rows = [asdict(screenshot) for screenshot in observed.screenshots]
-    _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, observed.evidence.to_json())
     (out / DIGESTS_FILE).write_text(digest_lines(out, observed.digests), encoding="utf-8")
@@ -258,18 +255,6 @@ def _telling(events: Any, actions: Sequence[Action]) -> Any:
     last = last_action(actions)
     after = pc.greater(events["time_ms"], last.end_ms if last else 0)
     return events.filter(pc.or_(after, pc.not_equal(events["event"], EventType.MOUSEMOVE)))
-
-
-def _log_decisions(rows: Sequence[dict[str, Any]], observed: DecodeResult) -> None:
-    for row in rows:
-        leak = "unavoidable leak" if row["unavoidable"] else "leak" if row["leak"] else "no leak"
-        chosen = (row["frame"], row["reason_code"], row["lead_ms"])
-        _LOG.debug("action %d: frame %s, %s, lead %s ms, %s", row["action_index"], *chosen, leak)
-    for wait in observed.evidence.waits:
-        _LOG.debug("action %d: a wait of %.1f s", wait.action_index, wait.seconds)
-    vote = observed.evidence.wheel
-    counts = (vote.agreeing, vote.votes)
-    _LOG.debug("wheel: the video shows positive as %s, %d of %d scrolls", vote.positive, *counts)
 
 
 def _summary(

@@ -47,7 +47,7 @@ def stopped(
         cells: Cells = np.zeros((ROWS, COLUMNS), bool)
         if time in changes:
             cells[changes[time]] = True
-        difference = Difference(cells, int(cells.sum()))
+        difference = Difference(cells)
         diff: Any = _Diff(_Frame(time), difference, [(800.0, 400.0)], _Frame(time - 1 / FPS))
         effect.see(diff)
     return effect.result()

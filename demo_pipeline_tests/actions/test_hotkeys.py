@@ -26,6 +26,8 @@ HOTKEYS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("Shift and navigation", [chord(0, "ShiftLeft", "Home")], ["shift+home"]),
     ("Shift and Tab", [chord(0, "ShiftLeft", "Tab")], ["shift+tab"]),
     ("switch windows", [chord(0, "Alt", "Tab")], ["alt+tab"]),
+    ("Alt held over Tab and Tab",
+     [down(0, "Alt"), tap(60, "Tab"), tap(300, "Tab"), up(500, "Alt")], ["alt+tab x2"]),
     ("right Alt of a US board", [chord(0, "RightAlt", "F4")], ["alt+f4"]),
     ("a symbol", [chord(0, "ControlLeft", "Equal")], ["ctrl+="]),
     ("a shifted symbol", [chord(0, "ControlLeft", "ShiftLeft", "Equal")], ["ctrl+shift+="]),

@@ -361,6 +361,7 @@ class KeyboardFocus:
         self._menu_opened = opens_menu or action.action_type == "right_click"
         self._menu = target.box if target is not None and opens_menu else None
         self._pointer, self._is_click_known = place, target is not None
+        self._ring = None  # gone before the next keys, so that two pictures without it are alike
 
     def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Tab goes on from where the focus is, if that is known."""

@@ -425,6 +425,7 @@ def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
         (keys("down", at=3000), upper, lower, "Lower"),
         (keys("tab", at=4000), lower, (200, 320, 120, 20), "Bicycle"),  # known by the order
         (keys("f6", at=5000), lower, book, "Book"),
+        (click(620, 220, 5500), (20, 20, 9, 9), (20, 20, 9, 9), None),
         (keys("f6", at=6000), book, (20, 20, 9, 9), None),
     ):
         keyboard.record(pressed, tree, had)

@@ -249,7 +249,7 @@ class _Run:
         from demo_pipeline.runs.stages import job_of
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-        with LocalRuns(self.workspace, self.home, self.workers, "demo-pipeline") as runs:
+        with closing(LocalRuns(self.workspace, self.home, self.workers, "demo-pipeline")) as runs:
             clear_leftovers(self.workspace)
             try:
                 again = runs.prepare(self.known).intersection(self._chosen())

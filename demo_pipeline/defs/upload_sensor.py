@@ -7,6 +7,7 @@ in runs/discovery.py; the runs of many are made by runs/local_runs.py.
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Seque
         )
     counts, refused = dict.fromkeys(Status, 0), list[str]()
     home, workers = Path(context.instance.root_directory), workspace.settings.execution.workers
-    with LocalRuns(workspace, home, workers, context.job_name) as runs:
+    with closing(LocalRuns(workspace, home, workers, context.job_name)) as runs:
         runs.prepare(ids)
         for one in runs.process(ids):
             counts[one.status] += 1

@@ -9,8 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from demo_pipeline.files.logs import shown_level
 from demo_pipeline.files.system_errors import best_effort
@@ -84,24 +83,17 @@ class BuiltDatasets:
 
 
 class LocalRuns:
-    """The workers of a command, while a context is open; at its end none of their runs is open."""
+    """The workers of a command, until it closes them; then none of their runs is open."""
 
     def __init__(self, workspace: Workspace, home: Path, workers: int, command: str) -> None:
         begin = "demo_pipeline.defs.worker:begin"
         arguments = (workspace.settings, home, command, shown_level())
         self._workspace, self._locks = workspace, lock_folder(home)
         self._pool = Pool[WorkerTask, WorkerAnswer](begin, arguments, workers)
-
-    def __enter__(self) -> Self:
         self._pool.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the workers, and close the runs that they had begun."""
         self._pool.end()
         if dead_runs(self._locks):
             with best_effort(_LOG, "closing the runs of ended processes"):

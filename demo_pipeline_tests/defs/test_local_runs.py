@@ -45,7 +45,7 @@ def local_runs(made: Bench, workers: int) -> LocalRuns:
 def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
     (made.uploads / "second" / "input_log.jsonl").write_text("{torn\n")
     ids = ["first", "second"]
-    with local_runs(made, 2) as runs:
+    with closing(local_runs(made, 2)) as runs:
         assert runs.prepare(ids) == set()
         results = {one.demonstration: one for one in runs.process(ids)}
         built = runs.build_datasets()
@@ -71,7 +71,7 @@ def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
 
 def test_an_interrupted_command_leaves_no_run_open(made):
     ids = ["first", "second"]
-    with local_runs(made, 1) as runs:
+    with closing(local_runs(made, 1)) as runs:
         runs.prepare(ids)
         with closing(runs.process(ids, force=True)) as running:
             assert next(running).status is Status.BUILT

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from demo_pipeline.observation.trees.secret_fields import PASSWORD
-from demo_pipeline.privacy.detectors import Detectors, PrivateSpan
+from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
 _SHORTEST = 4  # characters of a text that is looked for elsewhere; shorter ones stand in words
@@ -41,17 +41,27 @@ class PrivateTexts:
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
-    _detected: dict[str, list[PrivateSpan]] = field(default_factory=dict)
+    _detected: dict[str, Sequence[PrivateSpan]] = field(default_factory=dict)
     _found: dict[str, list[PrivateSpan]] = field(default_factory=dict)
     _read: dict[str, list[PrivateSpan]] = field(default_factory=dict)
 
-    def learn(self, texts: Iterable[str]) -> None:
-        """Note the secrets in texts."""
-        for text in texts:
-            if text not in self._detected:
-                self._detected[text] = self.detectors.find(text)
-                for span in self._detected[text]:
-                    self.add(text[span.start : span.end], span.kind)
+    def learn(self, texts: Sequence[str]) -> None:
+        """Note the secrets in texts that were not seen yet."""
+        self._detected |= dict.fromkeys(texts, ())
+        for text in self.detectors.suspects(texts):
+            self._detected[text] = self.detectors.find(text)
+            for span in self._detected[text]:
+                self.add(text[span.start : span.end], span.kind)
+
+    def private(self, texts: Sequence[str]) -> set[str]:
+        """Those of the learned texts that have something private."""
+        joined, low = joined_texts(texts), joined_texts(map(str.lower, texts))
+        found = {text for text in texts if self._detected[text] or PASSWORD in text}
+        for secret, kind in self.kinds.items():
+            written = _written(secret, bounded=kind in _LISTED)
+            if written.search(joined) or any(piece in low for piece in _pieces(secret)):
+                found |= {text for text in texts if any(self._same(secret, text))}
+        return found
 
     def add(self, secret: str, kind: PrivacyKind, whole: str = "") -> None:
         """Note a secret, or a piece of the secret `whole`; its lines are pieces of it, too."""

@@ -94,8 +94,7 @@ class Redaction:
     pictures_unread: int = 0
     _boxes: dict[str, list[PictureBox]] = field(default_factory=dict)
     _windows: dict[str, set[str]] = field(default_factory=dict)
-    _texts: dict[str, dict[str, None]] = field(default_factory=dict)
-    _private: set[str] = field(default_factory=set)
+    _private: dict[str, set[str]] = field(default_factory=dict)  # texts of each file
     _removed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -110,34 +109,36 @@ class Redaction:
         """Look at every text, then at every picture."""
         self.find_in_texts()
         for name in self._names("/ui_tree.json"):
-            if self.settings.windows or self._is_touched(name):
+            if self.settings.windows or self._private[name]:
                 self._find_in_tree(name, self._load(name))
         self._find_in_pictures()
 
     def find_in_texts(self) -> None:
         """Look at every text."""
         self.learn()
-        for name in filter(self._is_touched, self._texts):
-            for place, text in self._placed_texts(name):
-                for span in self.texts.spans(text):
+        for name, private in self._private.items():
+            for place, text in self._placed_texts(name) if private else ():
+                for span in self.texts.spans(text) if text in private else ():
                     self._note(name, place, span, text)
 
     def learn(self) -> None:
         """Note every secret that is typed or shown."""
         same = dict[str, str]()  # one object for equal texts: trees repeat most of theirs
         known = dict[str, dict[str, None]]()  # several steps have one tree
+        names, groups = dict[str, str](), list[list[str]]()
         for name in (*self._names(".json"), _PROVENANCE):
-            digest = read_digest(self.folder / name).sha256
+            digest = names[name] = read_digest(self.folder / name).sha256
             if digest not in known:
-                texts = (same.setdefault(text, text) for _, text in self._placed_texts(name))
-                known[digest] = dict.fromkeys(texts)
-                self.texts.learn(known[digest])
-            self._texts[name] = known[digest]
+                texts = dict.fromkeys(text for _, text in self._placed_texts(name))
+                groups.append([text for text in texts if text not in same])
+                known[digest] = dict.fromkeys(map(same.setdefault, texts, texts))
+                self.texts.learn(groups[-1])
         for password in sorted(self.passwords):
             self.texts.add(password, "password")
         self.texts.learn_typed(map(self._load, self._names("action.json")))
-        self._private = {text for text in same if self.texts.spans(text)}
-        self._removed = {text for text in self._private if self.texts.clean(text) != text}
+        private = set[str]().union(*map(self.texts.private, groups))
+        self._private = {name: private.intersection(known[names[name]]) for name in names}
+        self._removed = {text for text in private if self.texts.clean(text) != text}
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
         """Yield the place and the content of each text of a file, which is not kept."""
@@ -150,10 +151,6 @@ class Redaction:
 
     def _load(self, name: str) -> Any:
         return load_json(self.folder / name)
-
-    def _is_touched(self, name: str) -> bool:
-        """Whether a text of a file has something private."""
-        return not self._private.isdisjoint(self._texts[name])
 
     def withheld(self, demonstration: str) -> str:
         """Why the demonstration must not leave; empty: it may."""
@@ -349,7 +346,7 @@ class Redaction:
         group = None
         for name in self._names(".json"):
             folder = name.rpartition("/")[0]
-            if folder not in self._windows and self._removed.isdisjoint(self._texts[name]):
+            if folder not in self._windows and self._removed.isdisjoint(self._private[name]):
                 continue
             document = self._load(name)
             cleaned = mapped_texts(document, self._cleaned(folder), OURS)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.screen_changes import DesktopSize
@@ -45,7 +44,6 @@ class ScannedTargets:
     desktops: Sequence[DesktopSize]
 
 
-@reduced_python_gc()
 def scan_targets(
     actions: Sequence[Action],
     scans: Sequence[LoggedScan],

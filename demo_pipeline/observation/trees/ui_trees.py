@@ -27,7 +27,6 @@ from demo_pipeline.files.parquet import (
     schema_problems,
     write_rows,
 )
-from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor
@@ -115,7 +114,6 @@ TreeRow = dict[str, Any]
 """A row of trees.parquet."""
 
 
-@reduced_python_gc()
 def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
     log: Path,
     platform: str,
@@ -269,7 +267,6 @@ MIN_CURSOR_SHARE = 0.5  # of the scans must agree; recorders' own hit tests are 
 MIN_CURSOR_SCANS = 4  # scans with the recorder's own hit test; fewer prove nothing
 
 
-@reduced_python_gc()
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     """Every action has a tree that is valid OSWorld-Desktopd without warnings, with its target."""
     problems = schema_problems(folder / UI_TREES_FILE, UI_TREES_SCHEMA)

@@ -22,6 +22,7 @@ from demo_pipeline.exports.assemble import ExportSummary, each_row
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
 from demo_pipeline.exports.form import Excluded, Source, question
 from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
@@ -136,7 +137,7 @@ def each_true_step(
     tally = each_row(
         plan,
         records,
-        lambda record: question(record.draft.prompt, record.draft.screenshot),
+        lambda record: question(record.draft.prompt, file_digest(record.draft.screenshot)),
         take,
     )
     return tally.summary(plan, "steps", (*DRAFT_EXCLUSIONS, OTHER_SPLIT))

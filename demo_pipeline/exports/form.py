@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -32,7 +33,7 @@ from demo_pipeline.datasets.selection import (
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.files import json_files
-from demo_pipeline.files.atomic_write import file_digest
+from demo_pipeline.files.atomic_write import FileDigest, file_digest
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import Corrected
@@ -363,11 +364,14 @@ def write_form_rows(
     recorded, rows = read_head(source)
     (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(recorded, rows)))
     head, loaded = head_of(source), load_corrected(source, rows)
+    digest_of = cache(file_digest)  # every form asks for that of every screenshot
     counts: dict[str, int] = {}
     for form in forms:
         own = form.own(settings)
         with (out / form.file).open("wb") as file:
-            sizes = list(map(file.write, row_lines(form, source, head, loaded, own)))
+            sizes = list(
+                map(file.write, row_lines(form, source, head, loaded, own, digest_of=digest_of))
+            )
         form.prepare(candidate_of(source, head, own), _rows_in(out / form.file), own, out)
         counts[form.name] = len(sizes) - 1  # without the head
     return counts
@@ -385,10 +389,12 @@ def row_lines(
     head: Head,
     loaded: Corrected,
     own: DatasetSettings,
+    *,
+    digest_of: Callable[[Path], FileDigest] = file_digest,
 ) -> Iterator[bytes]:
     """Yield the lines that keep the rows of a trajectory: a head, then `KeptRow`.
 
-    `own`: see `Form.own`.
+    `own`: see `Form.own`; `digest_of`: a screenshot.
     """
     tables = {file.part for file in form.files if file.table}
     trajectory, candidate = loaded.trajectory, candidate_of(source, head, own)
@@ -403,18 +409,19 @@ def row_lines(
             elif form.skips_bad_steps and row.screenshot.parent in bad:
                 excluded[BAD_STEP] += 1
             else:
-                lines.write(_line(row, candidate, tables))
+                asked = question(row.prompt, digest_of(row.screenshot))
+                lines.write(_line(row, asked, candidate, tables))
         yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
         lines.seek(0)
         yield from lines
 
 
-def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
+def _line(row: Row, asked: str, candidate: Candidate, tables: set[str]) -> bytes:
     top = len(candidate.source.folder) + 1
     return _encoded(
         {
             "id": row.id,
-            "question": question(row.prompt, row.screenshot),
+            "question": asked,
             "files": {name: str(path)[top:] for name, path in row.files.items()},
             "counts": row.counts,
             "parts": {
@@ -427,10 +434,10 @@ def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
     )
 
 
-def question(prompt: str, screenshot: Path) -> str:
+def question(prompt: str, screenshot: FileDigest) -> str:
     """SHA-256, in hex, of a prompt and the SHA-256 of the screenshot that it is about."""
     digest = hashlib.sha256(prompt.encode(errors="replace"))
-    digest.update(bytes.fromhex(file_digest(screenshot).sha256))
+    digest.update(bytes.fromhex(screenshot.sha256))
     return digest.hexdigest()
 
 

@@ -23,7 +23,7 @@ from demo_pipeline.desktopd.trajectory_reader import json_problem
 from demo_pipeline.exports.form import File, Form, KeptRow
 from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_files import ImageInfo, probe_image_file
-from demo_pipeline.files.json_files import JsonFileError, decode, dump_json, load_json, parse_json
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
@@ -216,7 +216,7 @@ def kept_problems(
         for part, how in checked.items()
         if (value := row.parts.get(part)) is not None
         for problem in _value_problems(
-            how, decode(value) if isinstance(value, str) else value, file, line, files
+            how, parse_json(value, file) if isinstance(value, str) else value, file, line, files
         )
     ]
 

@@ -156,11 +156,15 @@ _Faults = Sequence[tuple[str, str]]  # (code, message)
 
 
 class _DecodedTree(NamedTuple):
-    """A tree: the declared width and height in pixels, all valid nodes, and an ISO 8601 time."""
+    """A tree: the declared width and height in pixels, all valid nodes, and an ISO 8601 time.
+
+    `outside`: the ids of visible nodes that are off the canvas.
+    """
 
     screen: tuple[int, int]
     nodes: Nodes
     timestamp: str
+    outside: Sequence[str]
 
 
 @lru_cache(maxsize=2)  # steps in a row often have one tree
@@ -186,7 +190,8 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
             pending += node.children[::-1]
     if len(nodes) != count or not all(map(_ID.fullmatch, nodes)):
         return None
-    return _DecodedTree((document.screen.width, document.screen.height), nodes, document.timestamp)
+    screen = (document.screen.width, document.screen.height)
+    return _DecodedTree(screen, nodes, document.timestamp, _off_canvas(nodes))
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
@@ -218,7 +223,8 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
         return {}, problems
     nodes, faults = _read_nodes(document.root)
     screen = (document.screen.width, document.screen.height)
-    problems += _problems(_DecodedTree(screen, nodes, document.timestamp), faults, file)
+    tree = _DecodedTree(screen, nodes, document.timestamp, _off_canvas(nodes))
+    problems += _problems(tree, faults, file)
     return nodes, limited(problems)
 
 
@@ -261,26 +267,27 @@ def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Proble
         yield Problem(code, file, message, remedy="correct the node")
     # Other displays, scrolled lists and minimised windows leave nodes outside the screen; the right
     # state for them is `hidden`, or none.
-    if outside := [node.id for node in tree.nodes.values() if _is_off_canvas(node)]:
+    if outside := tree.outside:
         count = f"{len(outside)} visible nodes are" if len(outside) > 1 else "1 visible node is"
         yield warning("node_outside", file, f"{count} outside the screen, first {outside[0]}")
     if not faults:
         yield from _root_warnings(next(iter(tree.nodes.values())), file)
 
 
-def _is_off_canvas(node: TreeNode) -> bool:
-    """Whether a node has the state `visible` and an area, but no pixel on the canvas."""
-    box = node.bounds
-    return (
-        (
-            box.x >= CANVAS_WIDTH
+def _off_canvas(nodes: Nodes) -> list[str]:
+    """Ids of nodes with the state `visible` and an area, but no pixel on the canvas."""
+    return [
+        node.id
+        for node in nodes.values()
+        if (
+            (box := node.bounds).x >= CANVAS_WIDTH
             or box.y >= CANVAS_HEIGHT
             or box.x + box.width <= 0
             or box.y + box.height <= 0
         )
         and bool(box.width and box.height)
         and ElementState.VISIBLE in node.states
-    )
+    ]
 
 
 def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:

@@ -87,7 +87,7 @@ def is_written_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
 def _rise(before: Grey, after: Grey, box: Sequence[int], may_be_new: bool) -> float:
     """By how much the contrast across the sides of a box rose, levels; 0 for what appeared."""
     old, new = (_with_rim(picture, box) for picture in (before, after))
-    if old is None or new is None:
+    if old is None or new is None or np.array_equal(old, new):
         return 0.0
     if min(box[2:]) >= STILL_SIDE and not may_be_new:
         was, shown = (_ink(part[_RIM:-_RIM, _RIM:-_RIM]) for part in (old, new))

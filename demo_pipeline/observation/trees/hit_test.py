@@ -107,9 +107,9 @@ def _depth_in_front(tree: StepTree, tip: int) -> int:
 
 def _is_overlay(tree: StepTree, window: int) -> bool:
     """Whether a window shows nothing, so that it covers nothing."""
+    inside = (node for node in range(window + 1, len(tree)) if tree.parents[node] == window)
     return not any(
-        parent == window and area(tree.box(node)) > 0 and "hidden" not in tree.states_at(node)
-        for node, parent in enumerate(tree.parents)
+        area(tree.box(node)) > 0 and "hidden" not in tree.states_at(node) for node in inside
     )
 
 

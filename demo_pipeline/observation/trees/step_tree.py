@@ -254,24 +254,32 @@ class StepTree:
     @cached_property
     def roles(self) -> Sequence[str]:
         """OSWorld-Desktopd roles."""
-        names = (raw.role or "" for raw in self.raws)
-        return [canonical_role(name, self.platform) or UNKNOWN for name in names]
+        names = [raw.role or "" for raw in self.raws]
+        known = {name: canonical_role(name, self.platform) or UNKNOWN for name in set(names)}
+        return [known[name] for name in names]
+
+    @cached_property
+    def _mapped_states(self) -> Sequence[tuple[States, States]]:
+        return [_map_states(bytes(raw.states)) for raw in self.raws]
 
     @cached_property
     def states(self) -> Sequence[States]:
         """OSWorld-Desktopd states."""
-        return [self.states_at(position) for position in range(len(self))]
+        states = [mapped for mapped, _ in self._mapped_states]
+        if self.focused is not None:
+            states[self.focused] = self.states_at(self.focused)
+        return states
 
     @cached_property
     def unknown_roles(self) -> Counter[str]:
         """Raw role names that are in no table, with counts."""
-        names = (raw.role or "" for raw in self.raws)
-        return Counter(name for name in names if canonical_role(name, self.platform) is None)
+        names = Counter(raw.role or "" for raw in self.raws)
+        return Counter({n: names[n] for n in names if canonical_role(n, self.platform) is None})
 
     @cached_property
     def dropped_states(self) -> Counter[str]:
         """Raw state names without an OSWorld-Desktopd state, with counts."""
-        return Counter(name for raw in self.raws for name in _map_states(bytes(raw.states))[1])
+        return Counter(name for _, dropped in self._mapped_states for name in dropped)
 
     def is_window(self, position: int) -> bool:
         """Whether a node is a window, a dialog, or a pane that is a window of its own."""
@@ -280,11 +288,11 @@ class StepTree:
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
         """Position of the outermost window around each node, itself included; None without one."""
+        windows = self.top_panes.union(n for n, role in enumerate(self.roles) if role in _WINDOWS)
         found: list[int | None] = []
         for position, parent in enumerate(self.parents):
-            own = position if self.is_window(position) else None
             outer = found[parent] if parent >= 0 else None
-            found.append(own if outer is None else outer)
+            found.append(position if outer is None and position in windows else outer)
         return found
 
     @cached_property
@@ -398,9 +406,12 @@ def _map_states(states: bytes) -> tuple[States, States]:
 
 def _text(value: str | None) -> str:
     """A name as valid text: recorders write null and lone surrogates."""
-    if value is None or value.isascii():
-        return value or ""
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = value or ""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _json_text(raw: msgspec.Raw) -> str:

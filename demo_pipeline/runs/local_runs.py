@@ -90,7 +90,6 @@ class LocalRuns:
         arguments = (workspace.settings, home, command, shown_level())
         self._workspace, self._locks = workspace, lock_folder(home)
         self._pool = Pool[WorkerTask, WorkerAnswer](begin, arguments, workers)
-        self._pool.start()
 
     def close(self) -> None:
         """End the workers, and close the runs that they had begun."""
@@ -98,7 +97,7 @@ class LocalRuns:
         if dead_runs(self._locks):
             with best_effort(_LOG, "closing the runs of ended processes"):
                 self._pool.ask(WorkerTask("cancel"))
-            self._pool.end()
+        self._pool.close()
 
     def prepare(self, ids: Sequence[str]) -> set[str]:
         """Register demonstrations; returns those whose runs were killed.

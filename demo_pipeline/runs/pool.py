@@ -1,14 +1,16 @@
 """Worker processes that take one task after the other, and what the death of one means.
 
 Belongs here: starting, feeding and ending the workers, with no knowledge of what the work is. They
-are forked from one process that has imported what all of them need, and has no thread yet.
+are forked from a process that was forked from this one: what is imported here is not imported
+again, and that process imports what they need besides, and never has a thread.
 """
 
+import gc
 import multiprocessing
 import os
-import pickle
 import queue
 import signal
+import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,12 +20,14 @@ from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.runs.failures import InstanceError, TransientError
 
 _MAX_DEATHS = 3  # of the workers of one task: one alone may be the system's or a person's doing
 _MAX_EARLY_DEATHS = 5  # in a row, of workers that had not begun
-_LEAVE_SECONDS = 10.0  # that a worker has to end by itself
+_LEAVE_SECONDS = 10.0  # that the workers have to be gone
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; no one reads it
+_START, _END = b"s", b"e"  # what the process that forks the workers is told
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -36,6 +40,8 @@ class WorkersError(TransientError):
 @dataclass
 class Pool(Generic[_Task, _Answer]):
     """Up to `workers` processes, which are kept from one call to the next until `end`.
+
+    Make it while this process has no thread at work, and `close` it.
 
     Attributes:
         begin: `module:function`, called in each worker before its first task; returns what does
@@ -50,9 +56,15 @@ class Pool(Generic[_Task, _Answer]):
     _live: dict[Connection, "_Worker"] = field(default_factory=dict)
     _died_early: int = 0
 
-    def start(self) -> None:
-        """Start a worker, which imports while this process goes on."""
-        self._start(1)
+    def __post_init__(self) -> None:
+        """Fork the process that workers are forked from, which imports while this one goes on."""
+        context = multiprocessing.get_context("fork")
+        self._asked, theirs = socket.socketpair()
+        self._asked.settimeout(_LEAVE_SECONDS)
+        arguments = (self._asked, theirs, self.begin, self.arguments)
+        self._forker = context.Process(target=_fork_workers, args=arguments)
+        self._forker.start()
+        theirs.close()
 
     def ask(self, task: _Task) -> _Answer:
         """The answer to one task.
@@ -111,8 +123,13 @@ class Pool(Generic[_Task, _Answer]):
     def _start(self, waiting: int) -> None:
         idle = sum(not worker.is_busy for worker in self._live.values())
         for _ in range(min(self.workers - len(self._live), waiting - idle)):
-            worker = _Worker(self.begin, self.arguments)
-            self._live[worker.connection] = worker
+            connection, theirs = multiprocessing.Pipe()
+            with theirs:
+                try:
+                    socket.send_fds(self._asked, [_START], [theirs.fileno()])
+                except OSError:
+                    raise WorkersError("the process that starts the workers has ended") from None
+            self._live[connection] = _Worker(connection)
 
     def _hand_out(self, waiting: deque[_Task]) -> None:
         for worker in self._live.values():
@@ -121,61 +138,90 @@ class Pool(Generic[_Task, _Answer]):
 
     def _bury(self, worker: "_Worker") -> None:
         del self._live[worker.connection]
-        worker.end()
+        worker.connection.close()
         if not worker.is_ready:
             self._died_early += 1
             if self._died_early >= _MAX_EARLY_DEATHS:
                 raise WorkersError("the worker processes end before they have begun")
 
     def end(self) -> None:
-        """End the workers, also amid a task."""
+        """End the workers, also amid a task; none is left then."""
         for worker in self._live.values():
             worker.connection.close()
-        for worker in self._live.values():
-            worker.end()
         self._live.clear()
+        try:
+            self._asked.send(_END)
+            self._asked.recv(1)
+        except OSError:  # it was killed; the workers see that their connections are closed
+            self._forker.kill()
+
+    def close(self) -> None:
+        """End the workers, and the process that they are forked from."""
+        self.end()
+        self._asked.close()
+        self._forker.join()
 
 
+@dataclass
 class _Worker:
     """One process, and the task that it works on."""
 
-    def __init__(self, begin: str, arguments: tuple[Any, ...]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([begin.partition(":")[0]])
-        self.connection, theirs = context.Pipe()
-        self.task: Any = None
-        self.is_ready = self.is_busy = False
-        # Opened by the worker itself, which may import for seconds then, and is on the watch first.
-        packed = pickle.dumps((dict(os.environ), begin, arguments))
-        self._process = context.Process(target=_work, args=(theirs, packed), daemon=True)
-        self._process.start()
-        theirs.close()
+    connection: Connection
+    task: Any = None
+    is_ready: bool = False
+    is_busy: bool = False
 
     def give(self, task: object) -> None:
         self.task, self.is_busy = task, True
         with suppress(OSError):  # it died already: the next message says so
             self.connection.send(task)
 
-    def end(self) -> None:
-        self.connection.close()
-        self._process.join(_LEAVE_SECONDS)
-        self._process.kill()
-        self._process.join()
 
-
-def _work(connection: Connection, packed: bytes) -> None:
-    """The life of a worker: answer every task, until the other side is gone."""
+@reduced_python_gc()  # also in the workers: Dagster makes many objects that stay
+def _fork_workers(
+    parents: socket.socket, asked: socket.socket, begin: str, arguments: tuple[Any, ...]
+) -> None:
+    """The life of the process that forks the workers, until the other side is gone."""
     os.setpgrp()  # a terminal's Ctrl-C is the parent's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parents.close()
+    context = multiprocessing.get_context("fork")
+    module, _, function = begin.partition(":")
+    begins, workers = getattr(import_module(module), function), []
+    gc.freeze()  # what all workers have in common
+    while True:
+        told, handles, *_ = socket.recv_fds(asked, 1, 1)
+        for handle in handles:
+            with Connection(handle) as theirs:  # the worker alone keeps it
+                of_work = (asked, theirs, begins, arguments)
+                workers.append(context.Process(target=_work, args=of_work))
+                workers[-1].start()
+        if told == _START:
+            continue
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
+        workers.clear()
+        if not told:
+            return
+        asked.send(told)
+
+
+def _work(
+    asked: socket.socket,
+    connection: Connection,
+    begin: Callable[..., Callable[[Any], Any]],
+    arguments: tuple[Any, ...],
+) -> None:
+    """The life of a worker: answer every task, until the other side is gone."""
+    asked.close()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     with suppress(BrokenPipeError):  # the other side is gone, and `_receive` did not see it yet
         try:
-            environment, begin, arguments = pickle.loads(packed)  # noqa: S301 - our own
-            os.environ.clear()  # that of the first command, when a process has several
-            os.environ.update(environment)
-            module, _, function = begin.partition(":")
-            work: Callable[[Any], Any] = getattr(import_module(module), function)(*arguments)
+            work = begin(*arguments)
             connection.send(None)
             for task in _taken(tasks):
                 connection.send(work(task))

@@ -112,16 +112,18 @@ def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path):
 
 
 def test_a_database_that_cannot_be_opened_in_a_worker_is_one_sentence(tmp_path, capfd):
-    pool = Pool[str, None](f"{WORK}:begin_without_database", (str(tmp_path),), 1)
-    with pytest.raises(TransientError, match="unable to open database file"):
+    begin = f"{WORK}:begin_without_database"
+    with (
+        closing(Pool[str, None](begin, (str(tmp_path),), 1)) as pool,
+        pytest.raises(TransientError, match="unable to open database file"),
+    ):
         list(pool.process(["a"]))
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(tmp_path):
-    pool = Pool[str, int](f"{WORK}:begin", (str(tmp_path),), 2)
-    assert dict(pool.process(["bad", "good", "once"])) == {"bad": None, "good": 1, "once": 2}
-    assert pool.ask("another") == 1
-    with pytest.raises(WorkersError):
-        pool.ask("bad")
-    pool.end()
+    with closing(Pool[str, int](f"{WORK}:begin", (str(tmp_path),), 2)) as pool:
+        assert dict(pool.process(["bad", "good", "once"])) == {"bad": None, "good": 1, "once": 2}
+        assert pool.ask("another") == 1
+        with pytest.raises(WorkersError):
+            pool.ask("bad")

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from demo_pipeline_tests.faults.injection import Disturbance, Injection
@@ -124,28 +123,10 @@ def _become_command(
 
 
 def _prepare(disturbance: Disturbance | None) -> None:
-    """Do not wait long for what never gets better; then disturb. Workers are forked from here."""
-    import multiprocessing
-
+    """Do not wait long for what never gets better; then disturb, also what is forked from here."""
     from demo_pipeline.defs import reporting
 
     vars(reporting)["RETRY_SECONDS"] = (0, 0, 0)
-    forked = multiprocessing.get_context("fork")
-    vars(multiprocessing)["get_context"] = lambda _method: forked
-    ours: list[Connection] = []
-
-    def pipe() -> tuple[Connection, Connection]:
-        end, theirs = forked.Pipe()
-        ours.append(end)
-        return end, theirs
-
-    def close_ours() -> None:
-        for end in ours:
-            end.close()
-
-    # A forked worker would hold the command's end of its own pipe, and never see that it is gone.
-    vars(multiprocessing)["Pipe"] = pipe
-    os.register_at_fork(after_in_child=close_ours)
     if disturbance is not None:
         Injection(disturbance).install()
 

@@ -36,7 +36,6 @@ from demo_pipeline_tests.faults.cancelled_backfill import write_uploads
 from demo_pipeline_tests.faults.states import blamed, stuck_runs
 
 _COMMAND = (sys.executable, "-m", "demo_pipeline.cli.app")
-_FORKED = "multiprocessing.forkserver"  # in the command line of a worker, and of its parent's
 _PAUSE = 3.0  # most seconds between two looks
 _PATIENCE = 7200.0
 
@@ -67,7 +66,7 @@ def _kill(command: int, what: str) -> bool:
     workers = [
         pid
         for pid in descendants(command)
-        if pid in states and all(_FORKED in title_of(one) for one in (pid, states[pid].parent))
+        if pid in states and states[states[pid].parent].parent == command
     ]
     if workers:
         with suppress(ProcessLookupError):
@@ -129,7 +128,8 @@ def main() -> int:
             wrong = [f"the last command ended with {code}"] if code else []
             wrong += [f"kills that found no work: {kills}"] if kills else []
             wrong += problems_of(home, chosen.uploads)
-            wrong += [f"process {pid} is left" for pid in descendants(os.getpid())[1:]]
+            left = descendants(os.getpid())[1:]
+            wrong += [f"process {pid} is left: {title_of(pid)}" for pid in left]
         print_line(f"{time.monotonic() - start:.0f} s; wrong: {wrong or 'nothing'}")
     end_descendants()
     return 1 if wrong else 0

@@ -47,7 +47,8 @@ STORY = Script(
 )
 LATE_MS = 90
 REDRAWN_MS = 10  # after an action, before the pointer moves on
-UNITS = 1.25  # larger ones of the log, after the screen's resolution changed
+UNITS = 1.25  # larger ones of the log, after the screen was set to 1024x576
+UNUSUAL_UNITS = 0.6  # as of a screen of 2133x1200
 PART_FRAMES = 60  # at most, of one part in which the clock is looked at again, in these films
 
 Change = Callable[[dict[str, Any]], None]
@@ -83,8 +84,8 @@ def elsewhere(box: dict[str, Any]) -> None:
     box.update(x=box["x"] + 47, y=box["y"] + 31)
 
 
-def resized(root: Path, *, scans: bool) -> Observed:
-    """From the middle on the log counts in larger units, as of a screen of 1024x576 filmed larger.
+def resized(root: Path, units: float, *, scans: bool = False) -> Observed:
+    """From the middle on the log counts in other units, as of a screen of another size.
 
     Its scans say so, unless there are none.
     """
@@ -106,8 +107,8 @@ def resized(root: Path, *, scans: bool) -> Observed:
         lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
         for line in lines:
             if line["time"] >= since:
-                walk(line["data"], lambda box: box.update({k: v / UNITS for k, v in box.items()}))
-                moved = {side: line["data"][side] / UNITS for side in "xy" if side in line["data"]}
+                walk(line["data"], lambda box: box.update({k: v / units for k, v in box.items()}))
+                moved = {side: line["data"][side] / units for side in "xy" if side in line["data"]}
                 line["data"].update(moved)
         kept = [line for line in lines if scans or "axtree" not in line["event"]]
         log.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
@@ -152,7 +153,9 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "a clock that is off later on": late,
     "one key frame": lambda root: filmed(root, replace(USUAL, gop=10_000)),
     "B-frames": lambda root: filmed(root, replace(USUAL, preset="veryfast", b_frames=2)),
-    "another resolution": lambda root: resized(root, scans=True),
+    "another resolution": lambda root: resized(root, UNITS, scans=True),
+    "another resolution that only the pointer shows": lambda root: resized(root, UNITS),
+    "a resolution that nothing shows": lambda root: resized(root, UNUSUAL_UNITS),
     "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
 }
@@ -188,7 +191,10 @@ def test_a_film_is_decoded_once_and_its_pictures_are_right(
     assert first <= STRETCH_S * USUAL.fps + 1 + MAX_PARTS * PART_FRAMES
     assert max(Counter(decoded[first:]).values()) == 1
     check_pictures(observed)
+    check_places(observed)
     evidence = observed.evidence
+    hidden = Counter(row["reason_code"] for row in observed.rows)["unknown_scale"]
+    assert hidden == (4 if kind == "a resolution that nothing shows" else 0)
     is_late = kind == "a clock that is off later on"
     assert (evidence.clock.uncertainty_ms >= LATE_MS - 5) == is_late
     assert [one.scale for one in evidence.tree_scales] == SCALES.get(kind, [])
@@ -197,12 +203,26 @@ def test_a_film_is_decoded_once_and_its_pictures_are_right(
         assert compared == [False] * (None not in SCALES.get(kind, [])) * len(STORY.acts)
 
 
+def check_places(observed: Observed) -> None:
+    """What has a picture is placed in it where the script meant it, whatever the log's units."""
+    for action, meant, row in zip(
+        observed.actions, observed.truth.actions, observed.rows, strict=True
+    ):
+        canvas = observed.evidence.screen().canvas_of(action)
+        assert (canvas is None) == (row["reason_code"] == "unknown_scale")
+        if canvas is not None:
+            place = canvas.to_video(action.x or 0, action.y or 0)
+            assert place == pytest.approx((meant.parameters["x"], meant.parameters["y"]))
+
+
 def check_pictures(observed: Observed) -> None:
     """Each picture is the frame that the rule names, found by its number on the screen."""
     shown = every_frame(observed.folder / "recording.mp4")
     rule = Rule(shown, observed.truth, observed.evidence.clock)
     assert len(observed.rows) == len(observed.truth.actions)
     for position, row in enumerate(observed.rows):
+        if row["file"] is None:
+            continue
         frame = shown[row["frame"]]
         assert frame == rule.names(position), position
         assert read_frame_number(observed.picture(row["file"])) == frame.number

@@ -138,20 +138,16 @@ def fit_canvas(
     video_size: tuple[int, int],
     event_scale: float,
     *,
-    bars: tuple[float, float] = (0.0, 0.0),
     stretch: float = 1.0,
 ) -> Canvas:
-    """The canvas of a video of `video_size` pixels, `event_scale` of them to a unit of the log.
-
-    `bars` are `left` and `top` of `Canvas`.
-    """
+    """The canvas of a video of `video_size` pixels, `event_scale` of them to a unit of the log."""
     (video_w, video_h), (width, height) = video_size, CANVAS_SIZE
-    shown_w, shown_h = (video_w - 2 * bars[0]) / stretch, video_h - 2 * bars[1]
-    scale = min(width / shown_w, height / shown_h)
+    shown_w = video_w / stretch
+    scale = min(width / shown_w, height / video_h)
     pad_x = (width - round(shown_w * scale)) // 2
-    pad_y = (height - round(shown_h * scale)) // 2
+    pad_y = (height - round(video_h * scale)) // 2
     sizes = (width, height, video_w, video_h, event_scale, scale, pad_x, pad_y)
-    return Canvas(*sizes, left=bars[0], top=bars[1], stretch=stretch)
+    return Canvas(*sizes, stretch=stretch)
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
@@ -259,9 +255,12 @@ class ScreenPart:
     canvas: Canvas | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class ScreenParts:
-    """All parts of a recording in time order, at least one; nearly always exactly one."""
+    """All parts of a recording in time order, at least one; nearly always exactly one.
+
+    The decode pass may find more.
+    """
 
     parts: tuple[ScreenPart, ...]
 

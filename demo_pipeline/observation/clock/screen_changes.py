@@ -1,8 +1,8 @@
 """Another resolution or scale of the screen in mid-recording.
 
-Belongs here: the candidates, each tested on every move of the pointer, and cutting a recording into
-parts. Where scans show desktops of several sizes, the film between them is looked at before the
-decode pass; what only the pointer shows is seen in the pass itself. A screen changes its resolution
+Belongs here: the candidates, what speaks for each of them, and cutting a recording into parts.
+Where scans show desktops of several sizes, the film between them is looked at before the decode
+pass; after the last scan the pointer tells, as the pass sees it. A screen changes its resolution
 only when it is redrawn as a whole, so that the moment is a redraw between the observations on both
 sides; a change to another resolution than the candidates stays unknown.
 """
@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import (
     ALWAYS,
@@ -33,7 +36,7 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.frame_requests import merge_spans
 from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
-from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo, Span
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 
 ScreenSize = tuple[float, float]
 
@@ -86,32 +89,37 @@ def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopS
     return [desktop for desktop in found if not grew(desktop.size)]
 
 
-def candidates(base: Canvas, desktops: Sequence[DesktopSize]) -> list[Canvas]:
-    """Canvases of the video of `base` that are worth testing, `base` and then the most likely.
+def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
+    """Of screens that `base` may have changed to, the most likely first."""
+    width, height = base.event_size
+    yield from RESOLUTIONS
+    yield from ((width * factor, height * factor) for s in SCALES for factor in (1 / s, s))
+
+
+def candidates(known: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
+    """The `known` canvases of a video, and those that screens of these sizes may have in it.
 
     The video keeps its size, so a screen of another shape either has bars or is stretched.
     """
-    width, height = base.event_size
-    scaled = ((width * factor, height * factor) for s in SCALES for factor in (1 / s, s))
-    sizes = chain((desktop.size for desktop in desktops), RESOLUTIONS, scaled)
+    video_size = (known[0].video_width, known[0].video_height)
     kept: dict[tuple[float, ...], Canvas] = {}
-    for canvas in chain(
-        [base], *(_fitted((base.video_width, base.video_height), s) for s in sizes)
-    ):
+    for canvas in chain(known, *(_fitted(video_size, size) for size in sizes)):
         key = (canvas.event_scale, canvas.stretch, canvas.left, canvas.top)
         kept.setdefault(tuple(round(value, 3) for value in key), canvas)
     return list(kept.values())
 
 
 def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
-    across, down = (video / side for video, side in zip(video_size, screen, strict=True))
+    width, height = screen
+    across, down = video_size[0] / width, video_size[1] / height
     if abs(across - down) <= SAME_ASPECT * down:
         yield fit_canvas(video_size, across)
         return
     scale = min(across, down)
-    (video_w, video_h), (width, height) = video_size, screen
-    bars = (video_w - width * scale) / 2, (video_h - height * scale) / 2
-    yield fit_canvas(video_size, scale, bars=bars)
+    left, top = (video_size[0] - width * scale) / 2, (video_size[1] - height * scale) / 2
+    whole = fit_canvas(video_size, scale)
+    pad_x, pad_y = whole.pad_x + round(left * whole.scale), whole.pad_y + round(top * whole.scale)
+    yield replace(whole, pad_x=pad_x, pad_y=pad_y, left=left, top=top)
     yield fit_canvas(video_size, down, stretch=across / down)
 
 
@@ -119,6 +127,8 @@ SWITCH = 3.5  # observations that must speak for a change; fewer may be chance
 UNKNOWN_COST = 0.6  # of a move that no candidate explains, when the scale is taken as unknown
 WHOLE_SHARE = 0.25  # of all cells; more than most windows, and no menu
 COMPARABLE = 0.5  # of the largest redraw; one as large may be the change of resolution as well
+FEW_OBSERVED = 32  # observations; two to four movements towards a target
+AGREEING_SHARE = 0.8  # of the moves; right scales explained 0.94, one that is off by 1 % 0.7
 AMBIGUOUS = 1.0  # observations; a candidate that explains but so many fewer is as likely
 LARGEST_ERROR_PX = 10.0  # canvas pixels by which two candidates may differ and count as one
 UNLIKELIER = 1e-3  # cost of each candidate above the one before it: among equals, the most usual
@@ -143,15 +153,11 @@ class _Observation:
 
 @dataclass(frozen=True)
 class _Redraw:
-    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds.
-
-    `is_between`: there are frames between the two that were not decoded.
-    """
+    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
 
     start_ms: float
     end_ms: float
     share: float
-    is_between: bool = False
 
 
 @dataclass
@@ -164,8 +170,9 @@ class _Run:
 
 
 REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
+REACTION_MS = 200  # nobody acts sooner on a new screen: a press right after a frame was on its one
 QUIET_SHARE = 0.05  # of all cells; with more of them, a change proves nothing about the pointer
-SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
+SURE_MOVES = 5  # in a row that the picture shows where the log has the pointer, or does not
 WRONG_DESKTOP = 4.0  # cost of a candidate that contradicts the desktop's size in one scan
 UNKNOWN_DESKTOP = 2.0  # cost of saying that it is not known, then
 
@@ -180,152 +187,215 @@ def parts_by_scans(
 
     Decodes what is between two scans that differ, and some seconds more in which the pointer moves.
     """
-    clock = calibration.clock
+    clock, known = calibration.clock, screen_sizes(desktops, calibration.canvas)
     spans = [
         Span(clock.video_time(one.time_ms), clock.video_time(other.time_ms) + STRETCH_S)
-        for one, other in pairwise(screen_sizes(desktops, calibration.canvas))
+        for one, other in pairwise(known)
         if not is_same_size(one.size, other.size)
     ]
     if not spans:
         return None
     pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
-    watch = ScreenWatch(calibration, pointer, desktops)
-    watch.look_at(video, spans)
-    return watch.parts()
+    canvases = candidates([calibration.canvas], [desktop.size for desktop in known])
+    found, detector = _CanvasEvidence(canvases), deepcopy(calibration.detector)
+    for desktop in known:
+        found.add_scan(desktop)
+    for before, frame in pairwise(video.frames(merge_spans(spans, video.frame_s))):
+        found.see(FrameDiff(before, frame, video.times, detector, pointer))
+    parts = found.parts()
+    return ScreenParts(parts) if len(parts) > 1 else None
+
+
+class _Move(NamedTuple):
+    """A move of the pointer in a picture that hardly changes.
+
+    Attributes:
+        places: in two successive frames and in those around them, event space.
+        changed: (rows, columns) of cells that changed, and their neighbours.
+    """
+
+    places: Sequence[Point]
+    changed: Cells
 
 
 class ScreenWatch:
-    """Observer of what the film says about every candidate, and the parts that follow.
+    """Observer that tells from the pointer whether and where the screen was given another size.
 
-    The state after the last candidate is `unknown`.
+    Scans tell up to the last of them. A film that did not show the pointer when it was calibrated
+    proves nothing by its absence.
 
     Args:
-        calibration: with the parts of the screen that are known.
-        pointer: its path, as the calibration maps it to the video.
+        calibration: of the recording.
+        screen: its parts; takes those that are found, as soon as they are beyond doubt.
         desktops: those of the scans.
-
-    Attributes:
-        canvases: all candidates; the first is that of the calibration.
-        observations: what speaks against each candidate, in time order once `parts` was asked.
-        redraws: in time order.
     """
 
     spans: Sequence[Span] = ()
 
     def __init__(
-        self, calibration: Calibration, pointer: VideoPointer, desktops: Sequence[DesktopSize]
+        self, calibration: Calibration, screen: ScreenParts, desktops: Sequence[DesktopSize]
     ) -> None:
-        self._calibration, self._pointer = calibration, pointer
-        known = screen_sizes(desktops, calibration.canvas)
-        self.canvases = candidates(calibration.canvas, known)
-        self._unknown = len(self.canvases)
-        self.redraws: list[_Redraw] = []
-        self.observations = [self._of_scan(desktop) for desktop in known]
-        self._misses, self._is_suspicious = 0, False
-        self._positions = pointer.path
-        self._costs: Floats = np.zeros((0, 0))
+        base, clock = calibration.canvas, calibration.clock
+        known = [clock.video_time(d.time_ms) for d in screen_sizes(desktops, base)]
+        is_watched = base.scale_method == "pixels" and calibration.parts is None
+        self._from_s = max(known, default=ALWAYS) if is_watched else inf
+        self._screen, self._calibrated = screen, base
+        self._begin(base)
+
+    def _begin(self, canvas: Canvas) -> None:
+        """Expect a canvas from now on."""
+        self._canvas, self._agreed, self._missed, self._is_suspicious = canvas, 0, 0, False
+        known = (canvas, self._calibrated)
+        self._found = _CanvasEvidence(candidates(known, _usual_sizes(self._calibrated)))
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame, and the one decoded before it."""
-        before, frame, difference = diff.before, diff.frame, diff.difference
-        if before is None or difference is None:
+        if diff.before is None or diff.before.time < self._from_s:
             return
-        share = difference.count / max(1, difference.cells.size)
-        if share >= REDRAWN_SHARE:
-            clock = self._calibration.clock
-            start = clock.event_time(before.time) - clock.uncertainty_ms
-            end = clock.event_time(frame.time) + clock.uncertainty_ms
-            self.redraws.append(_Redraw(start, end, share, not diff.is_next))
-        if diff.is_next and share <= QUIET_SHARE:
-            moved = self._pointer.moves_around(before.time, frame.time)
-            if len(moved) == 4:
-                self._see_move(before, frame, moved, diff.detector.flickering)
-
-    def _see_move(
-        self, before: Frame, frame: Frame, moved: Sequence[Point], flickering: Cells | None
-    ) -> None:
-        """Note which candidates a move of the pointer in a quiet picture agrees with.
-
-        It counts as missed when no place that it was logged at changed, but another one did:
-        grabbers stall, and then write the same picture again.
-        """
-        changed = with_neighbours(changed_cells(before.luma, frame.luma))
-        if flickering is not None:
-            changed &= ~flickering
-        if not changed.any():
+        move = _quiet_move(diff)
+        if move is not None:
+            self._test(move, diff.pointer.places_around(diff.before.time, diff.frame.time))
+        if _changed_share(diff) >= REDRAWN_SHARE:
+            self._agreed = 0
+        if move is not None and self._agreed >= SURE_MOVES and not self._is_suspicious:
+            self._found.begin(diff)
             return
-        time_ms = self._calibration.clock.event_time(frame.time)
-        earlier, first, last, later = self._hits(changed, self.canvases, moved)
-        hits = (earlier | first) & (last | later)
-        self.observations.append(_Observation(time_ms, ~hits))
-        canvas = self._calibration.screen.at(time_ms).canvas
-        places = self._pointer.places_around(before.time, frame.time)
-        if canvas is None or not self._hits(changed, [canvas], places).any():
-            self._misses += canvas is None or all(canvas.on_screen(*point) for point in places)
-            self._is_suspicious |= self._misses >= SUSPICIOUS_MISSES
+        self._found.see(diff)
+        if move is not None and self._is_suspicious and self._found.is_due:
+            parts = self._found.parts(so_far=True)
+            if parts and parts[-1].canvas is not None:
+                self._take(parts)
+                self._begin(parts[-1].canvas)
+                self._found.begin(diff)
+
+    def _test(self, move: _Move, places: Sequence[Point]) -> None:
+        """Test the expected canvas on a move, which may have been at any of the places."""
+        if _hits(move.changed, [self._canvas], places).any():
+            self._missed, self._agreed = 0, self._agreed + 1
         else:
-            self._misses = 0
+            self._missed += all(self._canvas.on_screen(*point) for point in places)
+            self._agreed = 0
+        self._is_suspicious |= self._missed >= SURE_MOVES
 
-    def look_at(self, video: RecordedVideo, spans: Sequence[Span]) -> None:
-        """See all frames of some stretches of the film."""
-        detector = deepcopy(self._calibration.detector)
-        for before, frame in pairwise(video.frames(merge_spans(spans, video.frame_s))):
-            self.see(FrameDiff(before, frame, video.times, detector, self._pointer))
+    def misplaced(self, actions: Sequence[Action]) -> set[int]:
+        """The actions, by index, whose places in the film are now known to be others, or unknown.
 
-    @staticmethod
-    def _hits(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
-        """(points, canvases): whether a cell changed under each of the points, by each canvas."""
-        scales = np.array([(one.event_scale * one.stretch, one.event_scale) for one in canvases])
-        bars = np.array([(one.left, one.top) for one in canvases])
-        places = np.array(points)[:, None] * scales + bars
-        column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
-        rows, columns = changed.shape
-        inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-        found = inside & changed[row.clip(0, rows - 1), column.clip(0, columns - 1)]
-        return np.asarray(found, np.bool_)
-
-    def _of_scan(self, desktop: DesktopSize) -> _Observation:
-        wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in self.canvases]
-        costs = np.array(wrong) * WRONG_DESKTOP
-        return _Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True)
-
-    def contradicting(self, video: RecordedVideo) -> ScreenParts | None:
-        """Parts that are not the calibration's, after the whole film; None: it holds.
-
-        Redraws between frames that were not decoded are looked for then. In a film that did not
-        show the pointer when it was calibrated, its absence proves nothing.
+        After the whole film, when the last parts are found.
         """
-        if self._calibration.canvas.scale_method != "pixels" or not self._is_suspicious:
-            return None
-        self._look_between(video)
-        found, known = self.parts(), [part.canvas for part in self._calibration.screen]
-        return found if found and [part.canvas for part in found] != known else None
+        if self._is_suspicious:
+            self._take(self._found.parts())
+            self._is_suspicious = False
+        return {
+            action.action_index
+            for action in actions
+            for time_ms in (action.press_ms, action.end_ms)
+            if self._from_s < inf and self._screen.at(time_ms).canvas != self._calibrated
+        }
 
-    def _look_between(self, video: RecordedVideo) -> None:
-        """See the frames among which the screen was redrawn, where they were not decoded."""
-        video_time = self._calibration.clock.video_time
-        unseen = [r for r in self.redraws if r.is_between and r.share >= WHOLE_SHARE * COMPARABLE]
-        self.redraws = [redraw for redraw in self.redraws if redraw not in unseen]
-        self.look_at(video, [Span(video_time(r.start_ms), video_time(r.end_ms)) for r in unseen])
-        self.redraws.sort(key=lambda redraw: redraw.start_ms)
+    def _take(self, parts: Sequence[ScreenPart]) -> None:
+        *before, last = self._screen.parts
+        first = [replace(part, from_ms=last.from_ms) for part in parts[:1]] or [last]
+        self._screen.parts = (*before, *first, *parts[1:])
 
-    def parts(self) -> ScreenParts | None:
-        """The parts that the observations show; None when the first candidate explains all."""
-        if not self.observations:
-            return None
-        self.observations.sort(key=lambda observation: observation.time_ms)
-        self._costs = np.array([[*o.costs, o.unknown] for o in self.observations])
+
+def _changed_share(diff: FrameDiff) -> float:
+    """The share of all cells that changed since the frame decoded before; 0 without one."""
+    difference = diff.difference
+    return difference.count / max(1, difference.cells.size) if difference else 0.0
+
+
+def _quiet_move(diff: FrameDiff) -> _Move | None:
+    """The move from one frame to the next; None: there is none that proves anything.
+
+    Not where nothing changed: grabbers stall, and then write the same picture again.
+    """
+    before, frame = diff.before, diff.frame
+    if before is None or not diff.is_next:
+        return None
+    places = diff.pointer.moves_around(before.time, frame.time)
+    if len(places) < 4 or _changed_share(diff) > QUIET_SHARE:
+        return None
+    changed = with_neighbours(changed_cells(before.luma, frame.luma))
+    if diff.detector.flickering is not None:
+        changed &= ~diff.detector.flickering
+    return _Move(places, changed) if changed.any() else None
+
+
+def _hits(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
+    """(points, canvases): whether a cell changed under each of the points, by each canvas."""
+    scales = np.array([(one.event_scale * one.stretch, one.event_scale) for one in canvases])
+    bars = np.array([(one.left, one.top) for one in canvases])
+    places = np.array(points)[:, None] * scales + bars
+    column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
+    rows, columns = changed.shape
+    inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+    found = inside & changed[row.clip(0, rows - 1), column.clip(0, columns - 1)]
+    return np.asarray(found, np.bool_)
+
+
+class _CanvasEvidence:
+    """What the film and the scans say about each candidate, and the parts that follow.
+
+    The state after the last candidate is `unknown`.
+
+    Args:
+        canvases: all candidates; the first is the expected one.
+    """
+
+    def __init__(self, canvases: Sequence[Canvas]) -> None:
+        self._canvases, self._unknown = canvases, len(canvases)
+        self._redraws: list[_Redraw] = []
+        self._observations: list[_Observation] = []
+        self._costs: Floats = np.zeros((0, 0))
+
+    def begin(self, diff: FrameDiff) -> None:
+        """Begin anew at a frame that certainly shows the first candidate."""
+        time_ms = diff.pointer.clock.event_time(diff.frame.time)
+        costs = np.where(np.arange(self._unknown) > 0, 2 * SWITCH, 0.0)
+        self._observations = [_Observation(time_ms, costs, 2 * SWITCH)]
+        self._redraws = []
+
+    def see(self, diff: FrameDiff) -> None:
+        """Note a redraw, or which candidates a move agrees with."""
+        before, clock, share = diff.before, diff.pointer.clock, _changed_share(diff)
+        time_ms = clock.event_time(diff.frame.time)
+        if before is not None and share >= REDRAWN_SHARE:
+            unmoved_ms = 0.0 if diff.is_next else REACTION_MS
+            start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
+            end = time_ms + clock.uncertainty_ms
+            self._redraws.append(_Redraw(start, end, share))
+        if (move := _quiet_move(diff)) is not None:
+            earlier, first, last, later = _hits(move.changed, self._canvases, move.places)
+            hits = (earlier | first) & (last | later)
+            self._observations.append(_Observation(time_ms, ~hits))
+
+    def add_scan(self, desktop: DesktopSize) -> None:
+        """Note which candidates a scan agrees with."""
+        wrong = [not is_same_size(desktop.size, one.event_size) for one in self._canvases]
+        costs = np.array(wrong) * WRONG_DESKTOP
+        self._observations.append(_Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True))
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is worth asking again: as there are few, or twice as many as before."""
+        return len(self._observations) < FEW_OBSERVED or len(self._observations).bit_count() == 1
+
+    def parts(self, *, so_far: bool = False) -> tuple[ScreenPart, ...]:
+        """The parts that the observations show; `so_far`: only those that will stand."""
+        if not self._observations:
+            return ()
+        self._observations.sort(key=lambda observation: observation.time_ms)
+        self._costs = np.array([[*o.costs, o.unknown] for o in self._observations])
         runs = self._without_unproven(self._runs())
-        changes = [self._change(before, run) for before, run in pairwise(runs)]
-        begins = [ALWAYS, *(change.end_ms for change in changes)]
-        ends = [*(change.start_ms for change in changes), float("inf")]
-        parts = []
-        for number, run in enumerate(runs):
-            if number:
-                parts.append(ScreenPart(changes[number - 1].start_ms, None))
-            proven = number == 0 or changes[number - 1].share > 0
-            parts.append(self._part(run, begins[number], ends[number], proven=proven))
-        return ScreenParts(tuple(parts)) if len(parts) > 1 else None
+        costs, state = self._costs[runs[-1].first :].sum(axis=0), runs[-1].state
+        if so_far and costs[0] - costs[state] < 2 * SWITCH:
+            return ()
+        parts = [self._part(runs[0], ALWAYS, is_proven=True)]
+        for before, run in pairwise(runs):
+            change = self._change(before, run)
+            parts.append(ScreenPart(change.start_ms, None))
+            parts.append(self._part(run, change.end_ms, is_proven=change.share > 0))
+        return tuple(parts)
 
     def _runs(self) -> list[_Run]:
         """The cheapest sequence of states, as runs."""
@@ -373,48 +443,33 @@ class ScreenWatch:
         favours = self._costs[:, before.state] - self._costs[:, run.state]
         old = [i for i in range(before.first, before.last) if favours[i] < 0]
         new = [i for i in range(run.first, run.last) if favours[i] > 0]
-        start = self.observations[max(old, default=before.first)].time_ms
-        end = self.observations[min(new, default=run.first)].time_ms
-        found = [r for r in self.redraws if r.end_ms > start and r.start_ms < end]
+        start = self._observations[max(old, default=before.first)].time_ms
+        end = self._observations[min(new, default=run.first)].time_ms
+        found = [r for r in self._redraws if r.end_ms > start and r.start_ms < end]
         share = max((redraw.share for redraw in found), default=0.0)
         if not share:
             return _Redraw(start, end, 0.0)
         largest = [redraw for redraw in found if redraw.share >= COMPARABLE * share]
         return _Redraw(largest[0].start_ms, largest[-1].end_ms, share)
 
-    def _part(self, run: _Run, from_ms: float, until_ms: float, *, proven: bool) -> ScreenPart:
-        """The part of a run; `proven`: it begins with a redraw, or with the recording."""
+    def _part(self, run: _Run, from_ms: float, *, is_proven: bool) -> ScreenPart:
+        """The part of a run; `is_proven`: it begins with a redraw, or with the recording."""
         if run.state == 0:
-            return ScreenPart(from_ms, self.canvases[0])
-        if not proven or run.state == self._unknown or self._is_ambiguous(run, from_ms, until_ms):
+            return ScreenPart(from_ms, self._canvases[0])
+        if not is_proven or run.state == self._unknown or self._is_ambiguous(run):
             return ScreenPart(from_ms, None)
-        moves = [o for o in self.observations[run.first : run.last] if not o.scan]
+        moves = [o for o in self._observations[run.first : run.last] if not o.scan]
         agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
-        canvas = self.canvases[run.state]
+        is_scanned = len(moves) < run.last - run.first
+        if not is_scanned and agreeing < AGREEING_SHARE * len(moves):
+            return ScreenPart(from_ms, None)
         method: ScaleMethod = "pixels" if agreeing >= SWITCH else "assumed"
-        return ScreenPart(from_ms, replace(canvas, scale_method=method))
+        return ScreenPart(from_ms, replace(self._canvases[run.state], scale_method=method))
 
-    def _is_ambiguous(self, run: _Run, from_ms: float, until_ms: float) -> bool:
-        """Whether another candidate explains a run as well and lays its positions elsewhere."""
+    def _is_ambiguous(self, run: _Run) -> bool:
+        """Whether another candidate explains a run as well and lays its last corner elsewhere."""
         costs = self._costs[run.first : run.last].sum(axis=0)[: self._unknown]
         rivals = np.flatnonzero(costs <= costs[run.state] + AMBIGUOUS).tolist()
-        size = self.canvases[run.state].event_size
-        points = self._extremes(from_ms, until_ms, size) or [size]
-        places = [
-            [self.canvases[state].to_canvas(*point) for point in points]
-            for state in (run.state, *rivals)
-        ]
+        corner = self._canvases[run.state].event_size
+        places = [self._canvases[state].to_canvas(*corner) for state in (run.state, *rivals)]
         return float(np.ptp(np.array(places), axis=0).max()) > LARGEST_ERROR_PX
-
-    def _extremes(self, from_ms: float, until_ms: float, size: Point) -> list[Point]:
-        """Corners of the box of the pointer's positions on a screen of this size, in event space.
-
-        Between two times. Empty without such a position.
-        """
-        track = self._positions
-        inside = (track.times >= from_ms) & (track.times < until_ms)
-        inside &= (track.x >= 0) & (track.x < size[0]) & (track.y >= 0) & (track.y < size[1])
-        if not inside.any():
-            return []
-        x, y = track.x[inside], track.y[inside]
-        return [(float(a), float(b)) for a in (x.min(), x.max()) for b in (y.min(), y.max())]

@@ -71,6 +71,11 @@ class ChangeDetector:
             self._count(before.time, after.time, with_neighbours(changed))
         return Difference(self._steady(changed))
 
+    def learn(self, before: Frame, after: Frame) -> None:
+        """Learn from a frame and the next one what flickers, unless they were compared."""
+        if self._is_quiet(before.time, after.time):
+            self.between(before, after)
+
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
         """What changed between two frames some time apart, except around the pointers."""
         changed = self._steady(changed_cells(before, after, KEY_FRAME_THRESHOLD))

@@ -6,9 +6,10 @@ are kept until then.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -22,7 +23,7 @@ from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
-from demo_pipeline.observation.frames.evidence import Evidence, Wait
+from demo_pipeline.observation.frames.evidence import Evidence, TreeScale, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
@@ -161,12 +162,19 @@ class _ActionFrames:
             if any(is_large) and time not in self.large_changes[-1:]:
                 self.large_changes.append(time)
 
-    def result(self) -> tuple[list[Screenshot], list[Wait]]:
-        """A screenshot for each request, in their order, and the waits; after the last frame."""
+    def result(self, misplaced: Collection[int]) -> tuple[list[Screenshot], list[Wait]]:
+        """A screenshot for each request, in their order, and the waits; after the last frame.
+
+        What was seen at the wrong place, before `misplaced` actions, is not evidence of a wait.
+        """
         while self._unanswered:
             self._answer(self._unanswered.popleft())
         self._compare_held(is_end=True)
-        waits = self._waits.result()
+        waits = [
+            wait
+            for wait in self._waits.result()
+            if not {wait.action_index, wait.action_index + 1}.intersection(misplaced)
+        ]
         for index in list(self._pauses):
             self._settle_pause(index)
         waited = {wait.action_index for wait in waits}
@@ -277,7 +285,7 @@ class DecodeResult:
         evidence: what later stages read.
         screenshots: one for each request, in their order.
         stopped: whether the action that may have stopped the recorder did so.
-        parts: those of the screen, where they are not the calibration's; else None.
+        parts: those of the screen, where it was given another size; else None.
         decoded: number of frames decoded.
         digests: SHA-256 of the pictures, by their names.
     """
@@ -313,16 +321,16 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock = calibration.clock
-    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
+    clock, screen = calibration.clock, calibration.screen
+    pointer = VideoPointer(path, clock, screen, video.frame_s)
     near, detector = replace(pointer, frame_s=video.grab_s), deepcopy(calibration.detector)
     matched, asked = (actions, requests) if clock.uncertainty_ms <= SURE_MS else ([], [])
     scanned = ScanComparison(asked, video.times, detector, near)
-    scrolls = ScrollMotion(matched, clock, calibration.screen)
+    scrolls = ScrollMotion(matched, clock, screen)
     waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
-    watch = ScreenWatch(calibration, pointer, desktops)
+    watch = ScreenWatch(calibration, screen, desktops)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     with open_pictures(folder) as pictures:
@@ -330,16 +338,32 @@ def run_decode_pass(
         answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, watch)
         decoded, last = show_frames(video, observers, detector, pointer, (writer.fallbacks, waits))
-        screenshots, waited = answers.result()
+        misplaced = watch.misplaced(actions)
+        shots, waited = answers.result(misplaced)
+        screenshots = list(writer.placed(zip(shots, actions, requests, strict=True)))
         writer.write_final(final.result() or _any_frame(video, last))
-    return DecodeResult(
-        _evidence(calibration, scanned, typed, answers, waited, scrolls.result()),
-        screenshots,
-        stop.result(),
-        watch.contradicting(video),
-        decoded,
-        pictures.digests,
-    )
+    calibration = replace(calibration, parts=screen if len(screen) > 1 else None)
+    wheel = scrolls.result(misplaced)
+    evidence = _evidence(calibration, scanned, typed, answers, waited, wheel)
+    evidence = _without(evidence, misplaced, requests) if misplaced else evidence
+    results = (evidence, screenshots, stop.result(), calibration.parts, decoded, pictures.digests)
+    return DecodeResult(*results)
+
+
+def _without(evidence: Evidence, misplaced: Collection[int], requests: Requests) -> Evidence:
+    """The evidence without what was compared at the wrong place; later trees are in doubt."""
+    compared = {
+        name: tuple(one for one in getattr(evidence, name) if one.action_index not in misplaced)
+        for name in ("targets", "typed", "since_scan")
+    }
+    lines = [
+        request.scan.event_index
+        for request in requests
+        if request.scan and evidence.screen().at(request.scan.end_ms).canvas != evidence.canvas
+    ]
+    scales = [one for one in evidence.tree_scales if one.scan_event < min(lines, default=inf)]
+    scales += [TreeScale(scan_event=line, scale=None) for line in sorted(lines)[:1]]
+    return evidence.model_copy(update={**compared, "tree_scales": tuple(scales)})
 
 
 def _evidence(  # noqa: PLR0917 - what was observed
@@ -413,6 +437,8 @@ def show_frames(
         diff = FrameDiff(last, frame, video.times, detector, pointer)
         for observer in observers:
             observer.see(diff)
+        if last is not None and diff.is_next:
+            detector.learn(last, frame)
         last = frame
         del diff  # holds the frame before, too: decoding the next one would be a tenth slower
     return count, last

@@ -1,12 +1,18 @@
 """The screenshot of an action as a PNG, and how the frame relates to the press."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, Canvas, Image, fit_canvas
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.clock.canvas import (
+    CANVAS_SIZE,
+    Canvas,
+    Image,
+    fit_canvas,
+)
 from demo_pipeline.observation.clock.clock import DECIMALS
 from demo_pipeline.observation.frames.frame_choice import (
     FrameChoice,
@@ -100,11 +106,7 @@ class ScreenshotWriter:
         request, (frame, reason) = chooser.request, choice
         if frame is None:
             return Screenshot(request.action_index, Reason.MISSING)
-        # It must hold from the frame to the action.
-        shown_ms = self._pointer.clock.event_time(frame.time)
-        canvas = request.canvas
-        if canvas is None or not self._pointer.screen.in_same(shown_ms, request.press_ms):
-            return Screenshot(request.action_index, Reason.UNKNOWN_SCALE)
+        canvas = request.canvas or fit_canvas(frame.size, 1.0)
         name = f"{request.action_index:03d}.png"
         rgb = self._colours.rgb(frame)
         picture = canvas.fit(rgb)
@@ -126,9 +128,29 @@ class ScreenshotWriter:
         )
 
     def remove(self, screenshot: Screenshot) -> None:
-        """Remove the PNG of a pause that was not a wait after all."""
+        """Remove the PNG of a pause that was not a wait after all, or whose place is not known."""
         if screenshot.file is not None:
             self._pictures.remove(screenshot.file)
+
+    def placed(
+        self, found: Iterable[tuple[Screenshot, Action, FrameRequest]]
+    ) -> Iterator[Screenshot]:
+        """Yield the screenshots, after the whole film; where no scale is known, without picture.
+
+        One canvas must hold from the frame to the action, and undistort the picture as that did by
+        which it was written.
+        """
+        screen, clock = self._pointer.screen, self._pointer.clock
+        for shot, action, request in found:
+            canvas, written = screen.canvas_of(action), request.canvas
+            is_known = canvas and written and canvas.stretch == written.stretch
+            if shot.pts is None or (
+                is_known and screen.in_same(clock.event_time(shot.pts), action.press_ms)
+            ):
+                yield shot
+            else:
+                self.remove(shot)
+                yield Screenshot(action.action_index, Reason.UNKNOWN_SCALE)
 
     def write_final(self, frame: Frame) -> None:
         """Write final.png."""
@@ -196,7 +218,7 @@ class ScreenshotWriter:
 
 
 def native_picture(canvas: Canvas, rgb: Image) -> Image | None:
-    """The recorded screen in its own size, undistorted and without bars.
+    """The recorded screen in its own size, undistorted.
 
     None: its size is that of the canvas. `fit_canvas` of its size gives its place on the canvas.
 
@@ -204,11 +226,9 @@ def native_picture(canvas: Canvas, rgb: Image) -> Image | None:
         canvas: of the picture.
         rgb: the video's picture, (height, width, 3).
     """
-    size = tuple(map(round, canvas.shown_size))
+    size = (round(canvas.video_width / canvas.stretch), canvas.video_height)
     if size == CANVAS_SIZE:
         return None
-    left, top = round(canvas.left), round(canvas.top)
-    inner = rgb[top : canvas.video_height - top, left : canvas.video_width - left]
-    if inner.shape[1::-1] == size:
-        return np.ascontiguousarray(inner)
-    return np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_AREA), np.uint8)
+    if rgb.shape[1::-1] == size:
+        return np.ascontiguousarray(rgb)
+    return np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), np.uint8)

@@ -202,27 +202,22 @@ class _Observation:
     native: bool = False
 
     def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
-        """Decode the wanted frames, once unless the pointer in them contradicts the canvas.
+        """Decode the wanted frames; what scans show of the screen's size is known before.
 
-        Where scans show that the screen was given another size, this is known before.
+        The calibration that is returned has all parts of the screen.
         """
         targets = self._targets(calibration)
         if parts := parts_by_scans(self.video, calibration, self.path, targets.desktops):
             calibration = replace(calibration, parts=parts)
             targets = self._targets(calibration)
         observed = self._decoded(calibration, targets)
-        if observed.parts is not None:
-            calibration = replace(calibration, parts=observed.parts)
-            observed = self._decoded(calibration, self._targets(calibration))
-        return calibration, observed
+        return replace(calibration, parts=observed.parts), observed
 
     def _targets(self, calibration: Calibration) -> ScannedTargets:
         return scan_targets(self.actions, self.scans, self.reader, calibration)
 
     def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
-        """Decode the frames that are wanted now; those of an earlier look are deleted."""
-        for file in self.out.glob("*.png"):
-            file.unlink()
+        """Decode the wanted frames."""
 
         def requests(scale: float | None) -> Sequence[FrameRequest]:
             targets = scanned.by_action

@@ -4,7 +4,7 @@ What the movement proves about the wheel is decided in actions/scrolls.py.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,11 +99,12 @@ class ScrollMotion:
                 scroll.moved[direction] += 1
                 scroll.pixels += pixels
 
-    def result(self) -> WheelVote:
-        """The direction that the measured scrolls prove for the wheel."""
+    def result(self, misplaced: Collection[int] = ()) -> WheelVote:
+        """The direction that the measured scrolls prove; `misplaced` actions show nothing."""
         return count_votes(
             ScrollEvidence(one.action_index, one.delta, one.moved, one.pixels, one.unclear)
             for one in self._scrolls
+            if one.action_index not in misplaced
         )
 
 

@@ -44,6 +44,7 @@ class Document(BaseModel):
     """
 
     model_config = ConfigDict(
+        defer_build=True,
         frozen=True,
         extra="allow",
         strict=True,

@@ -5,7 +5,7 @@ package of its subject, and listed in `runs/stages.py`. Stages of a demonstratio
 differ in what their inputs are.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -29,19 +29,29 @@ class WrittenFiles:
     """The files that a build has written, for the checks of it.
 
     Attributes:
-        files: path below the output → its digest, or the picture that it is a link to; an empty
-            text until all files are written.
+        files: path below the output → its digest, or the file that it is a link to; an empty text
+            until all files are written.
         folders: below the output, whose files are all among these, and the output itself.
     """
 
     files: dict[str, FileDigest | str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=lambda: {""})
 
-    def note_files(self, out: Path) -> None:
-        """Note every file that is not a link to a picture; called when all are written."""
+    def note_files(self, out: Path, inputs: Iterable[Path]) -> None:
+        """Note every file that is not known yet; called when all are written.
+
+        `inputs`: the folders that its links may lead to.
+        """
         others = (name for name, _ in files_below(out, self.folders))
-        unread = {*others, *(name for name, known in self.files.items() if not known)}
-        self.files |= {name: read_digest(out / name) for name in unread}
+        unread = [name for name in {*others, *self.files} if not self.files.get(name)]
+        found, known = [(out / name).stat() for name in unread], dict[int, FileDigest | str]()
+        for folder in inputs if any(one.st_nlink > 1 for one in found) else ():
+            if folder.stat().st_dev == out.stat().st_dev:
+                known |= {inode: f"{folder}/{name}" for name, inode in files_below(folder)}
+        for name, one in zip(unread, found, strict=True):
+            if one.st_ino not in known:
+                known[one.st_ino] = read_digest(out / name)
+            self.files[name] = known[one.st_ino]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +122,7 @@ def noting(
 
     def noted(inputs: AnyInputs, out: Path) -> Summary:
         summary = build(inputs, out)
-        inputs.written.note_files(out)
+        inputs.written.note_files(out, inputs.folders.values())
         return summary
 
     return noted

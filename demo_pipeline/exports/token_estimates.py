@@ -43,6 +43,7 @@ def picture_tokens(size: Pixel, most: int) -> int:
     return width // PATCH * (height // PATCH) + 2
 
 
+@lru_cache(maxsize=256)  # every record begins with the same long prompt
 def text_tokens(text: str) -> int:
     """Tokens of a text, estimated: a digit and a character outside ASCII are one each."""
     return sum(map(_tokens, _PIECE.findall(text)))

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.files.atomic_write import FileDigest
 from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
 from demo_pipeline.observation.frames import screenshots
+from demo_pipeline.observation.frames.picture_files import DIGESTS_FILE
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
@@ -22,8 +24,8 @@ from demo_pipeline.stage import (
 
 
 def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
-    """The picture of each action."""
-    return screenshots.build_screenshots(
+    """The picture of each action, whose digest is known since it was written."""
+    summary = screenshots.build_screenshots(
         inputs.file(LOG_FILE),
         inputs.file(VIDEO_FILE),
         inputs.recording,
@@ -33,6 +35,10 @@ def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
         inputs.settings.observation,
         native=bool(inputs.source),
     )
+    for line in (out / DIGESTS_FILE).read_text("utf-8").splitlines():
+        sha256, name = line.split()
+        inputs.written.files[name] = FileDigest((out / name).stat().st_size, sha256)
+    return summary
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:

@@ -322,7 +322,7 @@ def _cut(value: float) -> float:
 
 def unit_of_time(value: float) -> _TimeUnit:
     """The unit in which `value` is a time since 2014; milliseconds if it is so in none."""
-    for unit in _OTHER_UNITS:
+    for unit in _OTHER_UNITS if not _EARLIEST_MS <= value < _LATEST_S * 1000 else ():
         if _EARLIEST_S <= unit.to_ms(value) / 1000 < _LATEST_S:
             return unit
     return MILLISECONDS
@@ -349,12 +349,11 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
             continue
         if timed is None:
             continue
-        value = timed.time
+        value = _cut(timed.time)
         if isinstance(timed.event, str) and timed.event in INPUT_EVENTS:
-            back = max(back, latest - _cut(value))
-            latest = max(latest, _cut(value))
+            back, latest = max(back, latest - value), max(latest, value)
         if lines % every == 0:
-            times.append(_cut(value))
+            times.append(value)
         lines += 1
         if len(times) > _MAX_TIMES:
             times, every = times[::2], 2 * every

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import cv2
+import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.video_reader import Luma
@@ -25,6 +26,7 @@ _ROLES = frozenset({"passwordtext", "password", "passwordfield", "passwordbox", 
 _STATE = b'"protected":true'  # as Chromium marks the field
 _SHORTEST_SOUGHT = 4  # characters; shorter ones stand in ordinary words
 _FEWEST_DOTS = 4  # equal shapes in a row; three are also an ellipsis
+_MOST_SHAPES = 2000  # a page of letters, whose dots would be among the first
 _CHANGED = 24  # of 255; noise of x264 stays below (measured for the changes between frames)
 
 
@@ -68,21 +70,26 @@ def dots_for(text: str, before: Luma, after: Luma) -> bool:
     return row >= _FEWEST_DOTS and abs(row - len(typed)) <= 1
 
 
-def _shapes(changed: Any) -> list[tuple[int, int, int, int, int]]:
-    """Left, top, width, height and pixels of each changed shape of a character's size."""
-    x, y, width, height = cv2.boundingRect(changed)
-    left, top = x & ~1, y & ~1  # OpenCV numbers shapes by blocks of two
-    part = changed[top : y + height, left : x + width]
-    count, _, stats, _ = cv2.connectedComponentsWithStats(part, connectivity=8)
-    found = stats[1 : min(count, 2000)].tolist()
-    return [
-        (left + x, top + y, width, height, pixels)
-        for x, y, width, height, pixels in found
-        if 2 <= width <= 24 and 2 <= height <= 24
-    ]
+def _shapes(changed: Any) -> list[Sequence[int]]:
+    """Left, top, width, height and pixels of each changed shape of a character's size.
+
+    Line by line: numbering the shapes of the whole picture at once takes 8 MB, and 15 ms.
+    """
+    lines = np.flatnonzero(np.diff(changed.max(axis=1), prepend=0, append=0))
+    found: list[Sequence[int]] = []
+    for top, bottom in lines.reshape(-1, 2).tolist():
+        left, _, width, _ = cv2.boundingRect(changed[top:bottom])
+        line = changed[top:bottom, left : left + width]
+        shapes = cv2.connectedComponentsWithStats(line, connectivity=8)[2][1:]
+        sides = shapes[:, 2:4]
+        fitting = shapes[((sides >= 2) & (sides <= 24)).all(axis=1)]
+        found += (fitting + np.array([left, top, 0, 0, 0])).tolist()
+        if len(found) > _MOST_SHAPES:
+            break
+    return found
 
 
-def _longest_row(shapes: Sequence[tuple[int, int, int, int, int]]) -> int:
+def _longest_row(shapes: Sequence[Sequence[int]]) -> int:
     """The most shapes in a line with the same size, height and distance."""
     best, run, step = 0, 1, 0
     ordered = sorted(shapes, key=lambda one: (one[1] // 3, one[0]))

@@ -85,9 +85,9 @@ def calibrate(
     printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
     inputs, until_ms = InputTimes(path, keys), steps[0].from_ms if steps else inf
-    first, changes = inputs.between(ALWAYS, until_ms), ChangeMap()
+    first = inputs.between(ALWAYS, until_ms)
     search = ClockSearch(video, first.track, first.keys)
-    pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
+    pictured, changes = search.pictured_clock(documented, logged, screen.candidates)
     clock = pictured or documented
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)

@@ -42,7 +42,8 @@ LONGEST_PART_S = 10.0  # seconds decoded for a part with typing
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video that are looked at together
-BUSY_S = 20.0  # seconds from the first movement; less than a part that is checked by itself
+# Seconds, and share of the video, after the first movement: what is before is not checked.
+BUSY_S, BUSY_SHARE = 20.0, 1 / 6
 BUSY_MOVES = 36  # moves between frames in a stretch, three times what a lag needs to be found
 MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders: 0.5 to 2.5
 MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
@@ -121,7 +122,8 @@ class ClockSearch:
         """
         times, keys = self.video.times, self._key_frames
         begin = self._begin(documented, self.track.times)
-        near = (keys > begin) & (keys <= begin + BUSY_S) & (keys + STRETCH_S <= times[-1])
+        until = begin + min(BUSY_S, BUSY_SHARE * (times[-1] - begin))
+        near = (keys > begin) & (keys <= until)
         starts = np.array([begin, *keys[near]])
         moves = np.concatenate([[0], np.cumsum(self._moving(documented))])
         ends = np.minimum(np.searchsorted(times, starts + STRETCH_S), len(times) - 1)

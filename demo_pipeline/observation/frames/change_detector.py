@@ -56,15 +56,15 @@ class ChangeDetector:
         spans = sorted(acting, key=lambda span: span.start)
         self._begins = np.array([span.start for span in spans])
         self._ends = np.maximum.accumulate([span.end for span in spans]) if spans else self._begins
-        self._grab_s, self._quiet_s = grab_s, 0.0
+        self._grab_s, self._quiet_s, self._until = grab_s, 0.0, -inf
         self._counts: np.ndarray[Any, np.dtype[np.int32]] = np.zeros((0, 0), np.int32)
         self.flickering: Cells | None = None
-        self._seen: tuple[float, float] | None = None
+        self._seen = (-inf, -inf)
         for before, time, cells in seen.pairs() if seen else ():
             if self._is_quiet(before, time):
                 self._count(before, time, cells)
         if seen and seen.times:
-            self._seen = seen.times[0], seen.times[-1]
+            self._seen, self._until = (seen.times[0], seen.times[-1]), -inf
 
     def between(self, before: Frame, after: Frame) -> Difference:
         """What changed from a frame to the next one."""
@@ -86,13 +86,14 @@ class ChangeDetector:
 
     def _is_quiet(self, before: float, time: float) -> bool:
         """Whether nobody acts from one frame to the next, which were not counted yet."""
-        if self._seen is not None and self._seen[0] < time <= self._seen[1]:
+        if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1
         return bool(acting < 0 or before >= self._ends[acting])
 
     def _count(self, before: float, time: float, changed: Cells) -> None:
         """Count what changed from one frame to the next."""
+        self._until = time
         self._quiet_s += time - before
         if self.flickering is None:
             self._counts = np.zeros(changed.shape, np.int32)

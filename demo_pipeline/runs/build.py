@@ -51,32 +51,22 @@ def build_if_stale(
         _LOG.info("%s: %s is unchanged", recipe.stage, output)
         return _current(output, Status.CACHED, current)
     reason = "it is not complete" if same else rebuild_reason(current, recipe)
-    _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
+    _LOG.debug("%s: building %s, because %s", recipe.stage, output, reason)
+    start = time.monotonic()
     with store.stage(output) as staging:
-        return _built(store, staging, recipe, build, check)
-
-
-def _built(
-    store: Store,
-    staging: Staging,
-    recipe: Recipe,
-    build: Callable[[Staging], Mapping[str, JsonValue]],
-    check: Callable[[Path], Sequence[CheckOutcome]],
-) -> BuildResult:
-    """Build, check and commit; rejected, without a version, when a blocking check fails."""
-    output, start = staging.output, time.monotonic()
-    summary = build(staging)
-    checks = tuple(check(staging.path))
-    for one in checks:
-        verdict = "passed" if one.passed else "failed"
-        _LOG.debug("%s: %s, %d problems", one.name, verdict, len(one.problems))
-    failed = next((one.name for one in checks if one.blocking and not one.passed), None)
-    version = None if failed else store.commit(staging, recipe, summary, checks)
+        summary = build(staging)
+        checks = tuple(check(staging.path))
+        for one in checks:
+            verdict = "passed" if one.passed else "failed"
+            _LOG.debug("%s: %s, %d problems", one.name, verdict, len(one.problems))
+        failed = next((one.name for one in checks if one.blocking and not one.passed), None)
+        version = None if failed else store.commit(staging, recipe, summary, checks)
     seconds = time.monotonic() - start
     if version is None:
         _LOG.info("%s: %s rejected by %s after %.1f s", recipe.stage, output, failed, seconds)
         return BuildResult(recipe.stage, output, Status.REJECTED, None, summary, checks)
-    _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
+    words = recipe.stage, output, seconds, _counts(summary), reason
+    _LOG.info("%s: %s made in %.1f s: %s; because %s", *words)  # each line is an event of Dagster
     return _current(output, Status.BUILT, version)
 
 

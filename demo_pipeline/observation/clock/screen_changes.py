@@ -201,7 +201,8 @@ def parts_by_scans(
     for desktop in known:
         found.add_scan(desktop)
     for before, frame in pairwise(video.frames(merge_spans(spans, video.frame_s))):
-        found.see(FrameDiff(before, frame, video.times, detector, pointer))
+        diff = FrameDiff(before, frame, video.times, detector, pointer)
+        found.see(diff, _quiet_move(diff))
     parts = found.parts()
     return ScreenParts(parts) if len(parts) > 1 else None
 
@@ -260,7 +261,7 @@ class ScreenWatch:
         if move is not None and self._agreed >= SURE_MOVES and not self._is_suspicious:
             self._found.begin(diff)
             return
-        self._found.see(diff)
+        self._found.see(diff, move)
         if move is not None and self._is_suspicious and self._found.is_due:
             parts = self._found.parts(so_far=True)
             if parts and parts[-1].canvas is not None:
@@ -355,8 +356,8 @@ class _CanvasEvidence:
         self._observations = [_Observation(time_ms, costs, 2 * SWITCH)]
         self._redraws = []
 
-    def see(self, diff: FrameDiff) -> None:
-        """Note a redraw, or which candidates a move agrees with."""
+    def see(self, diff: FrameDiff, move: _Move | None) -> None:
+        """Note a redraw, or which candidates a move agrees with, as `_quiet_move` has it."""
         before, clock, share = diff.before, diff.pointer.clock, _changed_share(diff)
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
@@ -364,7 +365,7 @@ class _CanvasEvidence:
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
             end = time_ms + clock.uncertainty_ms
             self._redraws.append(_Redraw(start, end, share))
-        if (move := _quiet_move(diff)) is not None:
+        if move is not None:
             earlier, first, last, later = _hits(move.changed, self._canvases, move.places)
             hits = (earlier | first) & (last | later)
             self._observations.append(_Observation(time_ms, ~hits))

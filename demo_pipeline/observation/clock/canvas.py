@@ -277,6 +277,11 @@ class ScreenParts:
         """Number of parts."""
         return len(self.parts)
 
+    def add(self, later: Sequence[ScreenPart]) -> None:
+        """Add parts that follow; those before that they replace go."""
+        kept = (part for part in self.parts if part.from_ms < later[0].from_ms)
+        self.parts = (*kept, *later)
+
     def at(self, event_ms: float) -> ScreenPart:
         """The part that an event time in epoch milliseconds belongs to."""
         if len(self.parts) == 1:

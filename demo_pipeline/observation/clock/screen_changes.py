@@ -10,7 +10,7 @@ sides; a change to another resolution than the candidates stays unknown.
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, pairwise
+from itertools import chain, pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import (
     ALWAYS,
     Canvas,
-    ScaleMethod,
     ScreenPart,
     ScreenParts,
     fit_canvas,
@@ -123,58 +122,19 @@ def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]
     yield fit_canvas(video_size, down, stretch=across / down)
 
 
-SWITCH = 3.5  # observations that must speak for a change; fewer may be chance
+SWITCH = 3.5  # moves that must speak for a change; fewer may be chance
 UNKNOWN_COST = 0.6  # of a move that no candidate explains, when the scale is taken as unknown
 WHOLE_SHARE = 0.25  # of all cells; more than most windows, and no menu
 COMPARABLE = 0.5  # of the largest redraw; one as large may be the change of resolution as well
-FEW_OBSERVED = 32  # observations; two to four movements towards a target
-AGREEING_SHARE = 0.8  # of the moves; right scales explained 0.94, one that is off by 1 % 0.7
-AMBIGUOUS = 1.0  # observations; a candidate that explains but so many fewer is as likely
+AGREEING_SHARE = 0.6  # of the moves; right scales explained 0.65 to 0.94, one 4 % off half of them
+AMBIGUOUS = 1.0  # moves; a candidate that explains but so many fewer is as likely
 LARGEST_ERROR_PX = 10.0  # canvas pixels by which two candidates may differ and count as one
 UNLIKELIER = 1e-3  # cost of each candidate above the one before it: among equals, the most usual
-
-
-@dataclass(frozen=True, slots=True)
-class _Observation:
-    """What one move of the pointer, or one scan, costs each candidate.
-
-    Attributes:
-        time_ms: epoch milliseconds.
-        costs: (candidates,) 0 or false where it agrees.
-        unknown: what it costs to take the scale as unknown.
-        scan: whether it is a scan.
-    """
-
-    time_ms: float
-    costs: Floats | Cells
-    unknown: float = UNKNOWN_COST
-    scan: bool = False
-
-
-@dataclass(frozen=True)
-class _Redraw:
-    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
-
-    start_ms: float
-    end_ms: float
-    share: float
-
-
-@dataclass
-class _Run:
-    """Successive observations, first <= i < last, that one state explains best."""
-
-    state: int
-    first: int
-    last: int
-
-
 REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
 REACTION_MS = 200  # nobody acts sooner on a new screen: a press right after a frame was on its one
 QUIET_SHARE = 0.05  # of all cells; with more of them, a change proves nothing about the pointer
 SURE_MOVES = 5  # in a row that the picture shows where the log has the pointer, or does not
-WRONG_DESKTOP = 4.0  # cost of a candidate that contradicts the desktop's size in one scan
-UNKNOWN_DESKTOP = 2.0  # cost of saying that it is not known, then
+FEW_MOVES = 32  # two to four movements towards a target
 
 
 def parts_by_scans(
@@ -187,24 +147,27 @@ def parts_by_scans(
 
     Decodes what is between two scans that differ, and some seconds more in which the pointer moves.
     """
-    clock, known = calibration.clock, screen_sizes(desktops, calibration.canvas)
-    spans = [
-        Span(clock.video_time(one.time_ms), clock.video_time(other.time_ms) + STRETCH_S)
-        for one, other in pairwise(known)
+    clock, base, screen = calibration.clock, calibration.canvas, calibration.screen
+    pairs = [
+        (one, other)
+        for one, other in pairwise(screen_sizes(desktops, base))
         if not is_same_size(one.size, other.size)
     ]
-    if not spans:
-        return None
-    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
-    canvases = candidates([calibration.canvas], [desktop.size for desktop in known])
-    found, detector = _CanvasEvidence(canvases), deepcopy(calibration.detector)
-    for desktop in known:
-        found.add_scan(desktop)
-    for before, frame in pairwise(video.frames(merge_spans(spans, video.frame_s))):
-        diff = FrameDiff(before, frame, video.times, detector, pointer)
-        found.see(diff, _quiet_move(diff))
-    parts = found.parts()
-    return ScreenParts(parts) if len(parts) > 1 else None
+    pointer, expected = VideoPointer(path, clock, screen, video.frame_s), base
+    detector, nexts = deepcopy(calibration.detector), [*(one.time_ms for one, _ in pairs[1:]), inf]
+    for (one, other), until_ms in zip(pairs, nexts, strict=False):
+        is_back = is_same_size(other.size, base.event_size)
+        told = [base] if is_back else _fitted((base.video_width, base.video_height), other.size)
+        found = _CanvasEvidence([expected, *told], one.time_ms)
+        end = min(clock.video_time(other.time_ms) + STRETCH_S, clock.video_time(until_ms))
+        span = Span(clock.video_time(one.time_ms), end)
+        for before, frame in pairwise(video.frames(merge_spans([span], video.frame_s))):
+            diff = FrameDiff(before, frame, video.times, detector, pointer)
+            found.see(diff, _quiet_move(diff))
+        if (change := found.change(other.time_ms)) is not None:
+            screen.add(change.parts)
+            expected = change.parts[-1].canvas or expected
+    return screen if pairs else None
 
 
 class _Move(NamedTuple):
@@ -241,33 +204,33 @@ class ScreenWatch:
         is_watched = base.scale_method == "pixels" and calibration.parts is None
         self._from_s = max(known, default=ALWAYS) if is_watched else inf
         self._screen, self._calibrated = screen, base
-        self._begin(base)
+        self._begin(base, ALWAYS)
 
-    def _begin(self, canvas: Canvas) -> None:
-        """Expect a canvas from now on."""
+    def _begin(self, canvas: Canvas, time_ms: float) -> None:
+        """Expect a canvas from a time on."""
         self._canvas, self._agreed, self._missed, self._is_suspicious = canvas, 0, 0, False
-        known = (canvas, self._calibrated)
-        self._found = _CanvasEvidence(candidates(known, _usual_sizes(self._calibrated)))
+        usual = candidates((canvas, self._calibrated), _usual_sizes(self._calibrated))
+        self._found = _CanvasEvidence(usual, time_ms)
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame, and the one decoded before it."""
         if diff.before is None or diff.before.time < self._from_s:
             return
-        move = _quiet_move(diff)
+        move, time_ms = _quiet_move(diff), diff.pointer.clock.event_time(diff.frame.time)
         if move is not None:
             self._test(move, diff.pointer.places_around(diff.before.time, diff.frame.time))
         if _changed_share(diff) >= REDRAWN_SHARE:
             self._agreed = 0
         if move is not None and self._agreed >= SURE_MOVES and not self._is_suspicious:
-            self._found.begin(diff)
+            self._found.begin(time_ms)
             return
         self._found.see(diff, move)
         if move is not None and self._is_suspicious and self._found.is_due:
-            parts = self._found.parts(so_far=True)
-            if parts and parts[-1].canvas is not None:
-                self._take(parts)
-                self._begin(parts[-1].canvas)
-                self._found.begin(diff)
+            change = self._found.change()
+            canvas = change and change.gain >= SWITCH and change.parts[-1].canvas
+            if change and canvas:
+                self._screen.add(change.parts)
+                self._begin(canvas, time_ms)
 
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
         """Test the expected canvas on a move, which may have been at any of the places."""
@@ -283,20 +246,14 @@ class ScreenWatch:
 
         After the whole film, when the last parts are found.
         """
-        if self._is_suspicious:
-            self._take(self._found.parts())
-            self._is_suspicious = False
+        if self._is_suspicious and (change := self._found.change()) is not None:
+            self._screen.add(change.parts)
         return {
             action.action_index
             for action in actions
             for time_ms in (action.press_ms, action.end_ms)
             if self._from_s < inf and self._screen.at(time_ms).canvas != self._calibrated
         }
-
-    def _take(self, parts: Sequence[ScreenPart]) -> None:
-        *before, last = self._screen.parts
-        first = [replace(part, from_ms=last.from_ms) for part in parts[:1]] or [last]
-        self._screen.parts = (*before, *first, *parts[1:])
 
 
 def _changed_share(diff: FrameDiff) -> float:
@@ -334,27 +291,37 @@ def _hits(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -
     return np.asarray(found, np.bool_)
 
 
+class _Redraw(NamedTuple):
+    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
+
+    start_ms: float
+    end_ms: float
+    share: float
+
+
+class _Change(NamedTuple):
+    """The parts that follow a change, and by how many moves more than needed it is shown."""
+
+    parts: Sequence[ScreenPart]
+    gain: float
+
+
 class _CanvasEvidence:
-    """What the film and the scans say about each candidate, and the parts that follow.
+    """What the film says about each candidate after a time at which the first one held.
 
     The state after the last candidate is `unknown`.
-
-    Args:
-        canvases: all candidates; the first is the expected one.
     """
 
-    def __init__(self, canvases: Sequence[Canvas]) -> None:
+    def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
         self._canvases, self._unknown = canvases, len(canvases)
-        self._redraws: list[_Redraw] = []
-        self._observations: list[_Observation] = []
-        self._costs: Floats = np.zeros((0, 0))
+        self.begin(time_ms)
 
-    def begin(self, diff: FrameDiff) -> None:
-        """Begin anew at a frame that certainly shows the first candidate."""
-        time_ms = diff.pointer.clock.event_time(diff.frame.time)
-        costs = np.where(np.arange(self._unknown) > 0, 2 * SWITCH, 0.0)
-        self._observations = [_Observation(time_ms, costs, 2 * SWITCH)]
-        self._redraws = []
+    def begin(self, time_ms: float) -> None:
+        """Begin anew at a time at which the first candidate held."""
+        self._since_ms = time_ms
+        self._redraws: list[_Redraw] = []
+        self._times: list[float] = []
+        self._costs: list[Floats] = []
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
         """Note a redraw, or which candidates a move agrees with, as `_quiet_move` has it."""
@@ -363,114 +330,66 @@ class _CanvasEvidence:
         if before is not None and share >= REDRAWN_SHARE:
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
-            end = time_ms + clock.uncertainty_ms
-            self._redraws.append(_Redraw(start, end, share))
+            self._redraws.append(_Redraw(start, time_ms + clock.uncertainty_ms, share))
         if move is not None:
             earlier, first, last, later = _hits(move.changed, self._canvases, move.places)
             hits = (earlier | first) & (last | later)
-            self._observations.append(_Observation(time_ms, ~hits))
-
-    def add_scan(self, desktop: DesktopSize) -> None:
-        """Note which candidates a scan agrees with."""
-        wrong = [not is_same_size(desktop.size, one.event_size) for one in self._canvases]
-        costs = np.array(wrong) * WRONG_DESKTOP
-        self._observations.append(_Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True))
+            self._times.append(time_ms)
+            self._costs.append(np.append(~hits, UNKNOWN_COST))
 
     @property
     def is_due(self) -> bool:
-        """Whether it is worth asking again: as there are few, or twice as many as before."""
-        return len(self._observations) < FEW_OBSERVED or len(self._observations).bit_count() == 1
+        """Whether it is worth asking again: as moves are few, or twice as many as before."""
+        return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
-    def parts(self, *, so_far: bool = False) -> tuple[ScreenPart, ...]:
-        """The parts that the observations show; `so_far`: only those that will stand."""
-        if not self._observations:
-            return ()
-        self._observations.sort(key=lambda observation: observation.time_ms)
-        self._costs = np.array([[*o.costs, o.unknown] for o in self._observations])
-        runs = self._without_unproven(self._runs())
-        costs, state = self._costs[runs[-1].first :].sum(axis=0), runs[-1].state
-        if so_far and costs[0] - costs[state] < 2 * SWITCH:
-            return ()
-        parts = [self._part(runs[0], ALWAYS, is_proven=True)]
-        for before, run in pairwise(runs):
-            change = self._change(before, run)
-            parts.append(ScreenPart(change.start_ms, None))
-            parts.append(self._part(run, change.end_ms, is_proven=change.share > 0))
-        return tuple(parts)
+    def change(self, told_ms: float = inf) -> _Change | None:
+        """The change that explains the moves best; None: they are explained without one.
 
-    def _runs(self) -> list[_Run]:
-        """The cheapest sequence of states, as runs."""
-        entering = np.arange(self._unknown + 1) * UNLIKELIER
-        total, came_from = entering + self._costs[0], []
-        for costs in self._costs[1:]:
-            cheapest = int(np.argmin(total))
-            switched = total[cheapest] + SWITCH + entering
-            stays = total <= switched
-            came_from.append(np.where(stays, np.arange(len(total)), cheapest))
-            total = np.where(stays, total, switched) + costs
-        states = [int(np.argmin(total))]
-        for back in reversed(came_from):
-            states.append(int(back[states[-1]]))
-        runs, position = [], 0
-        for state, group in groupby(reversed(states)):
-            length = len(list(group))
-            runs.append(_Run(state, position, position + length))
-            position += length
-        return runs
-
-    def _without_unproven(self, runs: Sequence[_Run]) -> list[_Run]:
-        """The runs; one of unknown scale counts only from a redraw of the whole screen on.
-
-        A pointer that the video stops showing is not a sign of another resolution.
+        `told_ms`: when it was over, where a scan tells that there was one.
         """
-        kept: list[_Run] = []
-        for run in runs:
-            state = run.state
-            if state == self._unknown:
-                before = kept[-1].state if kept else 0
-                whole = kept and self._change(kept[-1], run).share >= WHOLE_SHARE
-                state = state if whole else before
-            if kept and kept[-1].state == state:
-                kept[-1] = _Run(state, kept[-1].first, run.last)
-            else:
-                kept.append(_Run(state, run.first, run.last))
-        return kept
+        costs = np.reshape(self._costs, (-1, self._unknown + 1))
+        spent = np.cumsum(np.vstack([np.zeros(self._unknown + 1), costs]), axis=0)
+        total = spent[:, :1] + spent[-1] - spent + UNLIKELIER * np.arange(self._unknown + 1)
+        total[:, [0, -1] if told_ms < inf else [0]] = inf
+        first, state = divmod(int(np.argmin(total)), self._unknown + 1)
+        gain = float(spent[-1, 0] - total[first, state]) - SWITCH
+        redraw = self._redraw(costs[:, 0] - costs[:, state], first, told_ms)
+        is_seen = redraw.share >= WHOLE_SHARE or state < self._unknown
+        if told_ms == inf and (gain <= 0 or not is_seen):
+            return None
+        is_first = redraw.start_ms == ALWAYS
+        canvas = self._canvas(costs[first:], state, is_told=told_ms < inf)
+        last = ScreenPart(redraw.end_ms, canvas if redraw.share else None)
+        parts = (ScreenPart(redraw.start_ms, None), last)
+        return _Change((ScreenPart(ALWAYS, canvas),) if is_first else parts, gain)
 
-    def _change(self, before: _Run, run: _Run) -> _Redraw:
-        """When one run became the next: at the largest redraws between what speaks for either.
+    def _redraw(self, favours: Floats, first: int, told_ms: float) -> _Redraw:
+        """The largest redraws between what speaks against a change before a move, and for it.
 
         Without a redraw, its share is 0.
         """
-        favours = self._costs[:, before.state] - self._costs[:, run.state]
-        old = [i for i in range(before.first, before.last) if favours[i] < 0]
-        new = [i for i in range(run.first, run.last) if favours[i] > 0]
-        start = self._observations[max(old, default=before.first)].time_ms
-        end = self._observations[min(new, default=run.first)].time_ms
-        found = [r for r in self._redraws if r.end_ms > start and r.start_ms < end]
-        share = max((redraw.share for redraw in found), default=0.0)
-        if not share:
+        old = [time for time, cost in zip(self._times[:first], favours, strict=False) if cost < 0]
+        later = zip(self._times[first:], favours[first:], strict=True)
+        start = max(old, default=self._since_ms)
+        end = min([told_ms, *(time for time, cost in later if cost > 0)])
+        found = [one for one in self._redraws if one.end_ms > start and one.start_ms < end]
+        share = max((one.share for one in found), default=0.0)
+        largest = [one for one in found if one.share >= COMPARABLE * share]
+        if not largest:
             return _Redraw(start, end, 0.0)
-        largest = [redraw for redraw in found if redraw.share >= COMPARABLE * share]
         return _Redraw(largest[0].start_ms, largest[-1].end_ms, share)
 
-    def _part(self, run: _Run, from_ms: float, *, is_proven: bool) -> ScreenPart:
-        """The part of a run; `is_proven`: it begins with a redraw, or with the recording."""
-        if run.state == 0:
-            return ScreenPart(from_ms, self._canvases[0])
-        if not is_proven or run.state == self._unknown or self._is_ambiguous(run):
-            return ScreenPart(from_ms, None)
-        moves = [o for o in self._observations[run.first : run.last] if not o.scan]
-        agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
-        is_scanned = len(moves) < run.last - run.first
-        if not is_scanned and agreeing < AGREEING_SHARE * len(moves):
-            return ScreenPart(from_ms, None)
-        method: ScaleMethod = "pixels" if agreeing >= SWITCH else "assumed"
-        return ScreenPart(from_ms, replace(self._canvases[run.state], scale_method=method))
+    def _canvas(self, costs: Floats, state: int, *, is_told: bool) -> Canvas | None:
+        """The canvas of a state, by the costs of the moves after a change; None: it is in doubt.
 
-    def _is_ambiguous(self, run: _Run) -> bool:
-        """Whether another candidate explains a run as well and lays its last corner elsewhere."""
-        costs = self._costs[run.first : run.last].sum(axis=0)[: self._unknown]
-        rivals = np.flatnonzero(costs <= costs[run.state] + AMBIGUOUS).tolist()
-        corner = self._canvases[run.state].event_size
-        places = [self._canvases[state].to_canvas(*corner) for state in (run.state, *rivals)]
-        return float(np.ptp(np.array(places), axis=0).max()) > LARGEST_ERROR_PX
+        As where a candidate that is nearly as good lays the last corner of the screen elsewhere.
+        """
+        agreeing = np.count_nonzero(costs[:, state] < UNKNOWN_COST)
+        if state == self._unknown or (not is_told and agreeing < AGREEING_SHARE * len(costs)):
+            return None
+        spent, canvas = costs.sum(axis=0)[: self._unknown], self._canvases[state]
+        rivals = np.flatnonzero(spent[1:] <= spent[state] + AMBIGUOUS).tolist()
+        corners = [self._canvases[one + 1].to_canvas(*canvas.event_size) for one in rivals]
+        if float(np.ptp(np.array(corners), axis=0).max()) > LARGEST_ERROR_PX:
+            return None
+        return replace(canvas, scale_method="pixels") if agreeing >= SWITCH else canvas

@@ -43,9 +43,18 @@ class WholeFilm:
 
 
 def found(
-    folder: Path, scale: float, *, shown: bool = True, desktops: tuple[DesktopSize, ...] = ()
+    folder: Path,
+    across: float,
+    down: float,
+    left: float = 0.0,
+    *,
+    shown: bool = True,
+    desktops: tuple[DesktopSize, ...] = (),
 ) -> ScreenParts | None:
-    """The parts of a film with `scale` pixels to a unit later on, its pointer `shown` or not."""
+    """The parts of a film with so many pixels to a unit later on, its pointer `shown` or not.
+
+    `left`: width of its bars then.
+    """
 
     def picture(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
@@ -61,7 +70,9 @@ def found(
     places = []
     for number in range(SECONDS * 50):
         second = number / 50
-        x, y = (side / (1.0 if second < CHANGES_S else scale) for side in place(second))
+        x, y = place(second)
+        if second >= CHANGES_S:
+            x, y = (x - left) / across, y / down
         places.append((number * 20, x, y))
     path = PointerPath.through(places)
     method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"
@@ -83,7 +94,7 @@ def found(
 def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(
     tmp_path: Path, scale: float
 ) -> None:
-    parts = found(tmp_path, scale)
+    parts = found(tmp_path, scale, scale)
     assert parts is not None
     first, redraw, last = parts
     assert (first.canvas, redraw.canvas) == (parts.at(0).canvas, None)
@@ -95,7 +106,22 @@ def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(
 
 
 def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
-    assert found(tmp_path, 1.0) is None
+    assert found(tmp_path, 1.0, 1.0) is None
+
+
+@pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])
+def test_a_screen_of_another_shape_has_bars_or_is_stretched(
+    tmp_path: Path, across: float, left: float
+) -> None:
+    """A screen of 1024x768: the bars stay in the picture, and a stretch has to be undone."""
+    parts = found(tmp_path, across, 0.9375, left)
+    assert parts is not None
+    canvas = parts.at(12_000).canvas
+    assert canvas is not None
+    place = (400 * across + left, 300 * 0.9375)
+    assert canvas.to_video(400, 300) == place
+    assert (canvas.to_canvas(400, 300) == BASE.to_canvas(*place)) == (left > 0)
+    assert canvas.stretch == pytest.approx(1.0 if left else 4 / 3)
 
 
 def test_without_a_pointer_in_the_film_the_scans_tell(tmp_path: Path) -> None:
@@ -103,7 +129,7 @@ def test_without_a_pointer_in_the_film_the_scans_tell(tmp_path: Path) -> None:
     desktops = tuple(
         DesktopSize(second * 1000.0, sizes[second > CHANGES_S]) for second in range(1, SECONDS)
     )
-    parts = found(tmp_path, 1.25, shown=False, desktops=desktops)
+    parts = found(tmp_path, 1.25, 1.25, shown=False, desktops=desktops)
     assert parts is not None
     canvas = parts.at(12_000).canvas
     assert canvas is not None

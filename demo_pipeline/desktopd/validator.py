@@ -70,7 +70,7 @@ def numbered_ids(count: int) -> list[str]:
     return [f"node_{number}" for number in range(count)]
 
 
-class NodeBounds(msgspec.Struct, gc=False):
+class NodeBounds(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A rectangle in canvas pixels."""
 
     x: int
@@ -89,7 +89,7 @@ class TreeNode(msgspec.Struct, gc=False):
     states: list[ElementState] = []
 
 
-class _NestedNode(TreeNode, gc=False):
+class _NestedNode(TreeNode, forbid_unknown_fields=True, gc=False):
     children: list["_NestedNode"] = []
 
 
@@ -156,18 +156,13 @@ _Faults = Sequence[tuple[str, str]]  # (code, message)
 
 
 class _DecodedTree(NamedTuple):
-    """A tree: the declared width and height in pixels, all valid nodes, and an ISO 8601 time.
-
-    `outside`: the ids of visible nodes that are off the canvas.
-    """
+    """A tree: the declared width and height in pixels, all valid nodes, and an ISO 8601 time."""
 
     screen: tuple[int, int]
     nodes: Nodes
     timestamp: str
-    outside: Sequence[str]
 
 
-@lru_cache(maxsize=2)  # steps in a row often have one tree
 def decode_tree(data: bytes) -> _DecodedTree | None:
     """The tree of a ui_tree.json, from the file's bytes.
 
@@ -176,7 +171,6 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
         the decoder; `check_tree` decides then.
     """
     try:
-        data.decode()  # msgspec does not look into unknown keys
         document = _DECODER.decode(data)
         datetime.fromisoformat(document.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -190,8 +184,7 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
             pending += node.children[::-1]
     if len(nodes) != count or not all(map(_ID.fullmatch, nodes)):
         return None
-    screen = (document.screen.width, document.screen.height)
-    return _DecodedTree(screen, nodes, document.timestamp, _off_canvas(nodes))
+    return _DecodedTree((document.screen.width, document.screen.height), nodes, document.timestamp)
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
@@ -200,11 +193,17 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
     Raises:
         JsonFileError: not UTF-8 or not JSON.
     """
-    tree = decode_tree(data)
-    if tree is not None:
-        return tree.nodes, list(_problems(tree, (), file))
+    known = _checked_fast(data)
+    if known is not None:
+        return known[0], [replace(problem, file=file) for problem in known[1]]
     text = decode_text(data, file)
     return check_tree(parse_json(text, file), file, text)
+
+
+@lru_cache(maxsize=2)  # steps in a row often have one tree
+def _checked_fast(data: bytes) -> tuple[Nodes, Sequence[Problem]] | None:
+    tree = decode_tree(data)
+    return None if tree is None else (tree.nodes, list(_problems(tree, (), "")))
 
 
 def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
@@ -223,8 +222,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
         return {}, problems
     nodes, faults = _read_nodes(document.root)
     screen = (document.screen.width, document.screen.height)
-    tree = _DecodedTree(screen, nodes, document.timestamp, _off_canvas(nodes))
-    problems += _problems(tree, faults, file)
+    problems += _problems(_DecodedTree(screen, nodes, document.timestamp), faults, file)
     return nodes, limited(problems)
 
 
@@ -267,27 +265,26 @@ def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Proble
         yield Problem(code, file, message, remedy="correct the node")
     # Other displays, scrolled lists and minimised windows leave nodes outside the screen; the right
     # state for them is `hidden`, or none.
-    if outside := tree.outside:
+    if outside := [node.id for node in tree.nodes.values() if _is_off_canvas(node)]:
         count = f"{len(outside)} visible nodes are" if len(outside) > 1 else "1 visible node is"
         yield warning("node_outside", file, f"{count} outside the screen, first {outside[0]}")
     if not faults:
         yield from _root_warnings(next(iter(tree.nodes.values())), file)
 
 
-def _off_canvas(nodes: Nodes) -> list[str]:
-    """Ids of nodes with the state `visible` and an area, but no pixel on the canvas."""
-    return [
-        node.id
-        for node in nodes.values()
-        if (
-            (box := node.bounds).x >= CANVAS_WIDTH
+def _is_off_canvas(node: TreeNode) -> bool:
+    """Whether a node has the state `visible` and an area, but no pixel on the canvas."""
+    box = node.bounds
+    return (
+        (
+            box.x >= CANVAS_WIDTH
             or box.y >= CANVAS_HEIGHT
             or box.x + box.width <= 0
             or box.y + box.height <= 0
         )
         and bool(box.width and box.height)
         and ElementState.VISIBLE in node.states
-    ]
+    )
 
 
 def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:

@@ -43,17 +43,15 @@ _PEM = re.compile(
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
 # What each of the patterns above and the tokens need at least; of a screen's texts few have it. One
 # alternation would take three times as long: most begin with letters that `re` seeks fast.
-_SIGNS = tuple(
-    map(
-        re.compile,
-        (
-            *("@", "%40", "&#64;", "PRIVATE", ":[0-9A-Fa-f]{0,4}:", r"\.\d{1,3}\.\d"),
-            r"\d(?:(?:\D{0,3}\d){6}|(?<=[A-Z]{2}\d)\d)",
-            *("A(?:3T|[BCKS][IC]A)", "eyJ", "gh[oprsu]_", "github_pat_", r"-\d+-", "://"),
-            *(r"\"\S{40}", r"'\S{40}"),
-        ),
+_SIGNS = [
+    re.compile(sign)
+    for sign in (
+        *("@", "%40", "&#64;", "PRIVATE", ":[0-9A-Fa-f]{0,4}:", r"\.\d{1,3}\.\d"),
+        r"\d(?:(?:\D{0,3}\d){6}|(?<=[A-Z]{2}\d)\d)",
+        *("A(?:3T|[BCKS][IC]A)", "eyJ", "gh[oprsu]_", "github_pat_", r"-\d+-", "://"),
+        *(r"\"\S{40}", r"'\S{40}"),
     )
-)
+]
 _OF_NAMES = f"{ascii_letters}{digits}._+-"
 _READ_LETTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")  # not a space that a reader saw at a dot
 

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.workspace import Workspace
@@ -27,6 +28,7 @@ SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
 
 
+@reduced_python_gc()
 def build_if_stale(
     store: Store,
     output: str,

@@ -10,11 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from demo_pipeline.files.processes import (
-    reduced_python_gc,
-    return_free_memory,
-    return_large_blocks,
-)
+from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.privacy.redaction_stage import REDACTIONS, is_redacted
@@ -179,7 +175,6 @@ class RefusedError(DemonstrationError):
         super().__init__(problems)
 
 
-@reduced_python_gc()
 def build_stage(
     workspace: Workspace, stage: AStage, demonstration: str, *, force: bool = False
 ) -> BuildResult:

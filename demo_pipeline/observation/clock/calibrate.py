@@ -7,6 +7,7 @@ for it is in clock_search.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -46,18 +47,16 @@ class Calibration:
         clock: maps event times to video times.
         canvas: maps event space to the canvas, at the beginning.
         detector: compares frames, and knows the cells that flickered in what was looked at.
-        parts: of a recording whose screen changed its resolution or scale; else None.
     """
 
     clock: Clock
     canvas: Canvas
     detector: ChangeDetector = field(default_factory=ChangeDetector)
-    parts: ScreenParts | None = None
 
-    @property
+    @cached_property
     def screen(self) -> ScreenParts:
-        """The parts of the recording, of which there is one unless more were found."""
-        return self.parts or ScreenParts.single(self.canvas)
+        """The parts of the recording, of which there is one until more are found."""
+        return ScreenParts.single(self.canvas)
 
 
 def calibrate(

@@ -22,7 +22,6 @@ from demo_pipeline.observation.clock.canvas import (
     ALWAYS,
     Canvas,
     ScreenPart,
-    ScreenParts,
     fit_canvas,
 )
 from demo_pipeline.observation.clock.clock_search import STRETCH_S
@@ -137,13 +136,13 @@ SURE_MOVES = 5  # in a row that the picture shows where the log has the pointer,
 FEW_MOVES = 32  # two to four movements towards a target
 
 
-def parts_by_scans(
+def find_parts_by_scans(
     video: RecordedVideo,
     calibration: Calibration,
     path: PointerPath,
     desktops: Sequence[DesktopSize],
-) -> ScreenParts | None:
-    """The parts of a recording whose scans show desktops of several sizes; None for others.
+) -> None:
+    """Add the parts of a recording whose scans show desktops of several sizes to its screen.
 
     Decodes what is between two scans that differ, and some seconds more in which the pointer moves.
     """
@@ -167,7 +166,6 @@ def parts_by_scans(
         if (change := found.change(other.time_ms)) is not None:
             screen.add(change.parts)
             expected = change.parts[-1].canvas or expected
-    return screen if pairs else None
 
 
 class _Move(NamedTuple):
@@ -189,21 +187,18 @@ class ScreenWatch:
     proves nothing by its absence.
 
     Args:
-        calibration: of the recording.
-        screen: its parts; takes those that are found, as soon as they are beyond doubt.
+        calibration: of the recording; its screen takes parts as soon as they are beyond doubt.
         desktops: those of the scans.
     """
 
     spans: Sequence[Span] = ()
 
-    def __init__(
-        self, calibration: Calibration, screen: ScreenParts, desktops: Sequence[DesktopSize]
-    ) -> None:
+    def __init__(self, calibration: Calibration, desktops: Sequence[DesktopSize]) -> None:
         base, clock = calibration.canvas, calibration.clock
         known = [clock.video_time(d.time_ms) for d in screen_sizes(desktops, base)]
-        is_watched = base.scale_method == "pixels" and calibration.parts is None
+        is_watched = base.scale_method == "pixels" and len(calibration.screen) == 1
         self._from_s = max(known, default=ALWAYS) if is_watched else inf
-        self._screen, self._calibrated = screen, base
+        self._screen, self._calibrated = calibration.screen, base
         self._begin(base, ALWAYS)
 
     def _begin(self, canvas: Canvas, time_ms: float) -> None:

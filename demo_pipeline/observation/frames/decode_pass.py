@@ -19,7 +19,6 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
-from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
@@ -285,7 +284,6 @@ class DecodeResult:
         evidence: what later stages read.
         screenshots: one for each request, in their order.
         stopped: whether the action that may have stopped the recorder did so.
-        parts: those of the screen, where it was given another size; else None.
         decoded: number of frames decoded.
         digests: SHA-256 of the pictures, by their names.
     """
@@ -293,7 +291,6 @@ class DecodeResult:
     evidence: Evidence
     screenshots: Sequence[Screenshot]
     stopped: bool
-    parts: ScreenParts | None
     decoded: int
     digests: dict[str, str]
 
@@ -330,7 +327,7 @@ def run_decode_pass(
     waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
-    watch = ScreenWatch(calibration, screen, desktops)
+    watch = ScreenWatch(calibration, desktops)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     with open_pictures(folder) as pictures:
@@ -342,12 +339,10 @@ def run_decode_pass(
         shots, waited = answers.result(misplaced)
         screenshots = list(writer.placed(zip(shots, actions, requests, strict=True)))
         writer.write_final(final.result() or _any_frame(video, last))
-    calibration = replace(calibration, parts=screen if len(screen) > 1 else None)
     wheel = scrolls.result(misplaced)
     evidence = _evidence(calibration, scanned, typed, answers, waited, wheel)
     evidence = _without(evidence, misplaced, requests) if misplaced else evidence
-    results = (evidence, screenshots, stop.result(), calibration.parts, decoded, pictures.digests)
-    return DecodeResult(*results)
+    return DecodeResult(evidence, screenshots, stop.result(), decoded, pictures.digests)
 
 
 def _without(evidence: Evidence, misplaced: Collection[int], requests: Requests) -> Evidence:
@@ -392,7 +387,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
                 for line, scale in scanned.scales.parts().items()
             ],
             "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
-            "parts": calibration.parts.rounded() if calibration.parts else (),
+            "parts": calibration.screen.rounded() if len(calibration.screen) > 1 else (),
         }
     )
 

@@ -36,7 +36,7 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
-from demo_pipeline.observation.clock.screen_changes import parts_by_scans
+from demo_pipeline.observation.clock.screen_changes import find_parts_by_scans
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
@@ -173,7 +173,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         path = replace(path, elapsed=elapsed)
     del events  # the pass needs its memory
     observation = _Observation(recorded, path, actions, scans, reader, stop, out, native)
-    calibration, observed = observation.run(calibration)
+    observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
@@ -201,17 +201,13 @@ class _Observation:
     out: Path
     native: bool = False
 
-    def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
-        """Decode the wanted frames; what scans show of the screen's size is known before.
-
-        The calibration that is returned has all parts of the screen.
-        """
+    def run(self, calibration: Calibration) -> DecodeResult:
+        """Decode the wanted frames; what scans show of the screen's size is known before."""
         targets = self._targets(calibration)
-        if parts := parts_by_scans(self.video, calibration, self.path, targets.desktops):
-            calibration = replace(calibration, parts=parts)
+        find_parts_by_scans(self.video, calibration, self.path, targets.desktops)
+        if len(calibration.screen) > 1:
             targets = self._targets(calibration)
-        observed = self._decoded(calibration, targets)
-        return replace(calibration, parts=observed.parts), observed
+        return self._decoded(calibration, targets)
 
     def _targets(self, calibration: Calibration) -> ScannedTargets:
         return scan_targets(self.actions, self.scans, self.reader, calibration)

@@ -13,7 +13,7 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.screen_changes import (
     DesktopSize,
     ScreenWatch,
-    parts_by_scans,
+    find_parts_by_scans,
 )
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.decode_pass import show_frames
@@ -79,12 +79,12 @@ def found(
     canvas = replace(BASE, scale_method=method)
     calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas)
     video = RecordedVideo(film, read_packets(film))
-    if desktops:
-        return parts_by_scans(video, calibration, path, desktops)
-    assert parts_by_scans(video, calibration, path, desktops) is None
     screen = calibration.screen
+    find_parts_by_scans(video, calibration, path, desktops)
+    if len(screen) > 1:
+        return screen
     pointer = VideoPointer(path, calibration.clock, screen, video.frame_s)
-    watch = ScreenWatch(calibration, screen, ())
+    watch = ScreenWatch(calibration, ())
     show_frames(video, [WholeFilm(), watch], ChangeDetector(), pointer)
     watch.misplaced([])
     return screen if len(screen) > 1 else None

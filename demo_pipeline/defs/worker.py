@@ -17,7 +17,7 @@ from demo_pipeline.defs.local_instance import opened_instance
 from demo_pipeline.defs.partitions import FORCE_TAG, register_partitions
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.files.logs import show_log
-from demo_pipeline.files.processes import save_memory, spare_existing_objects
+from demo_pipeline.files.processes import save_memory
 from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.runs.failures import DefectError, redacted_errors
 from demo_pipeline.runs.local_runs import KILLED, Failure, WorkerAnswer, WorkerTask
@@ -61,7 +61,6 @@ def begin(
         except DefectError as error:
             return WorkerAnswer(failures=(Failure("", DEFECT, f"{error}"),))
 
-    spare_existing_objects()
     return work
 
 

@@ -24,7 +24,6 @@ from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.runs.failures import InstanceError, TransientError
 
 _MAX_DEATHS = 3  # of the workers of one task: one alone may be the system's or a person's doing
-_MAX_EARLY_DEATHS = 5  # in a row, of workers that had not begun
 _LEAVE_SECONDS = 10.0  # that the workers have to be gone
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; no one reads it
 _START, _END = b"s", b"e"  # what the process that forks the workers is told
@@ -34,7 +33,7 @@ _Answer = TypeVar("_Answer")
 
 
 class WorkersError(TransientError):
-    """The worker processes end before they have begun, or before they have done what all need."""
+    """No worker can be started, or all end before they have done what all need."""
 
 
 @dataclass
@@ -53,8 +52,7 @@ class Pool(Generic[_Task, _Answer]):
     begin: str
     arguments: tuple[Any, ...]
     workers: int
-    _live: dict[Connection, "_Worker"] = field(default_factory=dict)
-    _died_early: int = 0
+    _tasks: dict[Any, _Task | None] = field(default_factory=dict)  # by the worker's connection
 
     def __post_init__(self) -> None:
         """Fork the process that workers are forked from, which imports while this one goes on."""
@@ -85,72 +83,60 @@ class Pool(Generic[_Task, _Answer]):
         can be killed.
 
         Raises:
-            WorkersError: the workers cannot begin.
+            WorkersError: the process that starts the workers was killed.
             InstanceError, TransientError: raised in a worker, whose task is not at fault.
         """
         waiting, deaths = deque(tasks), Counter[int]()
         try:
-            self._hand_out(waiting)
-            while waiting or any(worker.is_busy for worker in self._live.values()):
-                self._start(len(waiting))
-                ready = wait(list(self._live))
-                for worker in [one for key, one in self._live.items() if key in ready]:
-                    task = worker.task
+            while waiting or self._is_busy():
+                self._hand_out(waiting)
+                ready: Any = wait(list(self._tasks))
+                for connection in ready:
+                    task, answer = self._tasks.pop(connection), None
                     try:
-                        answer = worker.connection.recv()
+                        answer = connection.recv()
+                        self._tasks[connection] = None
                     except (EOFError, OSError):
-                        self._bury(worker)
-                        if not worker.is_busy:
-                            continue
+                        connection.close()
                         deaths[id(task)] += 1
-                        if deaths[id(task)] < _MAX_DEATHS:
+                        if task is not None and deaths[id(task)] < _MAX_DEATHS:
                             waiting.append(task)
-                        else:
-                            yield task, None
-                        continue
+                            continue
                     if isinstance(answer, InstanceError | TransientError):
                         raise answer
-                    was_busy, worker.is_ready, worker.is_busy = worker.is_busy, True, False
-                    self._died_early = 0
                     self._hand_out(waiting)  # before the answer is looked at
-                    if was_busy:
+                    if task is not None:
                         yield task, answer
-                self._hand_out(waiting)
         finally:
-            if any(worker.is_busy for worker in self._live.values()):
+            if self._is_busy():
                 self.end()
 
-    def _start(self, waiting: int) -> None:
-        idle = sum(not worker.is_busy for worker in self._live.values())
-        for _ in range(min(self.workers - len(self._live), waiting - idle)):
-            connection, theirs = multiprocessing.Pipe()
-            with theirs:
-                try:
-                    socket.send_fds(self._asked, [_START], [theirs.fileno()])
-                except OSError:
-                    raise WorkersError("the process that starts the workers has ended") from None
-            self._live[connection] = _Worker(connection)
+    def _is_busy(self) -> bool:
+        return any(task is not None for task in self._tasks.values())
 
     def _hand_out(self, waiting: deque[_Task]) -> None:
-        for worker in self._live.values():
-            if waiting and worker.is_ready and not worker.is_busy:
-                worker.task, worker.is_busy = waiting.popleft(), True
-                with suppress(OSError):  # it died already: the next message says so
-                    worker.connection.send(worker.task)
+        """Give tasks to the workers without one, and to new ones."""
+        idle = [connection for connection, task in self._tasks.items() if task is None]
+        while waiting and (idle or len(self._tasks) < self.workers):
+            connection = idle.pop() if idle else self._new_worker()
+            self._tasks[connection] = waiting.popleft()
+            with suppress(OSError):  # it died already: the next look at it says so
+                connection.send(self._tasks[connection])
 
-    def _bury(self, worker: "_Worker") -> None:
-        del self._live[worker.connection]
-        worker.connection.close()
-        if not worker.is_ready:
-            self._died_early += 1
-            if self._died_early >= _MAX_EARLY_DEATHS:
-                raise WorkersError("the worker processes end before they have begun")
+    def _new_worker(self) -> Connection:
+        connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            try:
+                socket.send_fds(self._asked, [_START], [theirs.fileno()])
+            except OSError:
+                raise WorkersError("the process that starts the workers was killed") from None
+        return connection
 
     def end(self) -> None:
         """End the workers, also amid a task; none is left then."""
-        for worker in self._live.values():
-            worker.connection.close()
-        self._live.clear()
+        for connection in self._tasks:
+            connection.close()
+        self._tasks.clear()
         try:
             self._asked.send(_END)
             self._asked.recv(1)
@@ -162,16 +148,6 @@ class Pool(Generic[_Task, _Answer]):
         self.end()
         self._asked.close()
         self._forker.join()
-
-
-@dataclass
-class _Worker:
-    """One process, and the task that it works on."""
-
-    connection: Connection
-    task: Any = None
-    is_ready: bool = False
-    is_busy: bool = False
 
 
 @reduced_python_gc(10_000)  # also in the workers, which take 17 MB more with 100,000
@@ -219,7 +195,6 @@ def _work(
     with suppress(BrokenPipeError):  # the other side is gone, and `_receive` did not see it yet
         try:
             work = begin(*arguments)
-            connection.send(None)
             for task in iter(tasks.get, None):  # which no task is
                 connection.send(work(task))
         except (InstanceError, TransientError) as error:

@@ -83,7 +83,7 @@ class Pool(Generic[_Task, _Answer]):
         can be killed.
 
         Raises:
-            WorkersError: the process that starts the workers was killed.
+            WorkersError: the process that starts the workers has ended.
             InstanceError, TransientError: raised in a worker, whose task is not at fault.
         """
         waiting, deaths = deque(tasks), Counter[int]()
@@ -129,7 +129,7 @@ class Pool(Generic[_Task, _Answer]):
             try:
                 socket.send_fds(self._asked, [_START], [theirs.fileno()])
             except OSError:
-                raise WorkersError("the process that starts the workers was killed") from None
+                raise WorkersError("the process that starts the workers has ended") from None
         return connection
 
     def end(self) -> None:

@@ -1,5 +1,6 @@
 """Runs of a command's own workers: done, refused, killed and interrupted, as Dagster has them."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -126,4 +127,15 @@ def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(tm
         assert dict(pool.process(["bad", "good", "once"])) == {"bad": None, "good": 1, "once": 2}
         assert pool.ask("another") == 1
         with pytest.raises(WorkersError):
+            pool.ask("bad")
+
+
+def test_workers_outlive_the_process_that_forked_them_and_no_other_is_started(tmp_path):
+    with closing(Pool[str, int](f"{WORK}:begin", (str(tmp_path),), 1)) as pool:
+        assert pool.ask("good") == 1
+        [forker] = multiprocessing.active_children()
+        forker.kill()
+        forker.join()
+        assert pool.ask("another") == 1
+        with pytest.raises(WorkersError, match="starts the workers has ended"):
             pool.ask("bad")

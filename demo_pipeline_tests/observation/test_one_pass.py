@@ -84,10 +84,17 @@ def elsewhere(box: dict[str, Any]) -> None:
     box.update(x=box["x"] + 47, y=box["y"] + 31)
 
 
-def resized(root: Path, units: float, *, scans: bool = False) -> Observed:
+def untold(box: dict[str, Any]) -> None:
+    """As of trees that have no node for the whole desktop."""
+    box["x"] += box["x"] == box["y"] == 0
+
+
+def resized(
+    root: Path, units: float, *, scans: bool = False, change: Change = lambda _: None
+) -> Observed:
     """From the middle on the log counts in other units, as of a screen of another size.
 
-    Its scans say so, unless there are none.
+    Its scans, if it has some, may say so. `change`: of all boxes in them.
     """
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
@@ -111,6 +118,7 @@ def resized(root: Path, units: float, *, scans: bool = False) -> Observed:
                 moved = {side: line["data"][side] / units for side in "xy" if side in line["data"]}
                 line["data"].update(moved)
         kept = [line for line in lines if scans or "axtree" not in line["event"]]
+        walk(kept, change)
         log.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
 
     return films.painted(root, replace(SMALL, width=1280, height=720), write, STORY)
@@ -155,6 +163,9 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "B-frames": lambda root: filmed(root, replace(USUAL, preset="veryfast", b_frames=2)),
     "another resolution": lambda root: resized(root, UNITS, scans=True),
     "another resolution that only the pointer shows": lambda root: resized(root, UNITS),
+    "another resolution that no scan tells": lambda root: resized(
+        root, UNITS, scans=True, change=untold
+    ),
     "a resolution that nothing shows": lambda root: resized(root, UNUSUAL_UNITS),
     "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
@@ -163,6 +174,7 @@ ENCODINGS = {"one key frame", "B-frames", "starts late"}  # as in test_exactness
 SCALES: dict[str, list[Any]] = {
     "trees in other units": [pytest.approx(1.5)],
     "trees of another screen": [None],
+    "another resolution that no scan tells": [None, 1.0],  # in doubt until the pointer tells
 }
 
 
@@ -198,6 +210,8 @@ def test_a_film_is_decoded_once_and_its_pictures_are_right(
     is_late = kind == "a clock that is off later on"
     assert (evidence.clock.uncertainty_ms >= LATE_MS - 5) == is_late
     assert [one.scale for one in evidence.tree_scales] == SCALES.get(kind, [])
+    if "scan" in kind:
+        assert {8, 9} < {target.action_index for target in evidence.targets}
     if "trees" in kind:
         compared = [target.began for target in evidence.targets]
         assert compared == [False] * (None not in SCALES.get(kind, [])) * len(STORY.acts)

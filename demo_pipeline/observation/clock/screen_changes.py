@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import (
     ALWAYS,
@@ -236,19 +235,10 @@ class ScreenWatch:
             self._agreed = 0
         self._is_suspicious |= self._missed >= SURE_MOVES
 
-    def misplaced(self, actions: Sequence[Action]) -> set[int]:
-        """The actions, by index, whose places in the film are now known to be others, or unknown.
-
-        After the whole film, when the last parts are found.
-        """
+    def finish(self) -> None:
+        """Find the part that is left, after the whole film."""
         if self._is_suspicious and (change := self._found.change()) is not None:
             self._screen.add(change.parts)
-        return {
-            action.action_index
-            for action in actions
-            for time_ms in (action.press_ms, action.end_ms)
-            if self._from_s < inf and self._screen.at(time_ms).canvas != self._calibrated
-        }
 
 
 def _changed_share(diff: FrameDiff) -> float:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import inf
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -19,10 +18,11 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
-from demo_pipeline.observation.frames.evidence import Evidence, TreeScale, Wait
+from demo_pipeline.observation.frames.evidence import Evidence, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
@@ -104,6 +104,7 @@ class _ActionFrames:
     first frames of a request: it then has a chooser with its target and one without.
 
     Args:
+        screen: its parts, which may become more.
         requests: in the order of the actions.
         rescaled: the same for trees that do not fit as they are.
         waits: tells which pauses were waits.
@@ -113,11 +114,13 @@ class _ActionFrames:
         frame_s: usual distance of two frames, seconds.
 
     Attributes:
+        requests: as they were answered.
         large_changes: times at which much of the screen changed, ascending video seconds.
     """
 
     def __init__(  # noqa: PLR0917 - what it works with
         self,
+        screen: ScreenParts,
         requests: Requests,
         rescaled: Rescaled,
         waits: WaitObserver,
@@ -125,7 +128,8 @@ class _ActionFrames:
         comparisons: tuple[ScanComparison, TypedPlaces],
         frame_s: float,
     ) -> None:
-        self._requests, self._rescaled = requests, rescaled
+        self._screen, self._parts = screen, len(screen)
+        self.requests, self._rescaled = list(requests), rescaled
         self._by_scale: dict[float | None, Requests] = {1.0: requests}
         self._unanswered = deque(map(_Waiting, requests))
         self._open = deque(one for one in self._unanswered if not one.request.pause)
@@ -141,11 +145,13 @@ class _ActionFrames:
     @property
     def spans(self) -> Sequence[Span]:
         """Those of the requests, except for pauses."""
-        return [request.span for request in self._requests if not request.pause]
+        return [request.span for request in self.requests if not request.pause]
 
     def see(self, diff: FrameDiff) -> None:
         """Answer the requests whose spans have passed; show the frame to the others."""
         time = diff.frame.time
+        if len(self._screen) > self._parts:
+            self._ask_anew()
         while self._unanswered and time > self._unanswered[0].request.span.end + TIME_TOLERANCE_S:
             self._answer(self._unanswered.popleft())
         for index in list(self._pauses):
@@ -177,10 +183,25 @@ class _ActionFrames:
         for index in list(self._pauses):
             self._settle_pause(index)
         waited = {wait.action_index for wait in waits}
-        for request in self._requests:
+        for request in self.requests:
             if request.pause and request.action_index not in waited:
                 self._leave_out_pause(request.action_index)
-        return [self._screenshots[request.action_index] for request in self._requests], waits
+        return [self._screenshots[request.action_index] for request in self.requests], waits
+
+    def forget(self, misplaced: Collection[int]) -> None:
+        """Forget what was compared at the wrong place, of actions by index."""
+        for index in misplaced:
+            self._scanned.leave_out(self.requests[index])
+            self._typed.found.pop(index, None)
+
+    def _ask_anew(self) -> None:
+        """Make the requests anew that were not begun when the screen was given another size."""
+        self._parts = len(self._screen)
+        self._by_scale = {1.0: self._rescaled(1.0)}
+        for waiting in self._unanswered:
+            if not waiting.choosers:
+                index = waiting.request.action_index
+                waiting.request = self.requests[index] = self._by_scale[1.0][index]
 
     def _begin(self, waiting: _Waiting) -> None:
         """Make the choosers of a request, one for each scale that its tree may have."""
@@ -272,7 +293,7 @@ class _ActionFrames:
         """The pause was thinking: it gets no screenshot."""
         if index in self._screenshots:
             self._writer.remove(self._screenshots[index])
-        self._scanned.leave_out(index)
+        self._scanned.since_scan.pop(index, None)
         self._screenshots[index] = Screenshot(index, Reason.PAUSE)
 
 
@@ -332,33 +353,28 @@ def run_decode_pass(
     typed = TypedPlaces(actions, detector, near)
     with open_pictures(folder) as pictures:
         writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
-        answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
+        compared = (scanned, typed)
+        answers = _ActionFrames(screen, requests, rescaled, waits, writer, compared, video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, watch)
         decoded, last = show_frames(video, observers, detector, pointer, (writer.fallbacks, waits))
-        misplaced = watch.misplaced(actions)
-        shots, waited = answers.result(misplaced)
-        screenshots = list(writer.placed(zip(shots, actions, requests, strict=True)))
+        watch.finish()
+        planned = _misplaced(actions, requests, screen)  # waits and scrolls were planned before
+        shots, waited = answers.result(planned)
+        screenshots = list(writer.placed(zip(shots, actions, answers.requests, strict=True)))
         writer.write_final(final.result() or _any_frame(video, last))
-    wheel = scrolls.result(misplaced)
+    answers.forget(_misplaced(actions, answers.requests, screen))
+    wheel = scrolls.result(planned)
     evidence = _evidence(calibration, scanned, typed, answers, waited, wheel)
-    evidence = _without(evidence, misplaced, requests) if misplaced else evidence
     return DecodeResult(evidence, screenshots, stop.result(), decoded, pictures.digests)
 
 
-def _without(evidence: Evidence, misplaced: Collection[int], requests: Requests) -> Evidence:
-    """The evidence without what was compared at the wrong place; later trees are in doubt."""
-    compared = {
-        name: tuple(one for one in getattr(evidence, name) if one.action_index not in misplaced)
-        for name in ("targets", "typed", "since_scan")
+def _misplaced(actions: Sequence[Action], requests: Requests, screen: ScreenParts) -> set[int]:
+    """Indexes of the actions whose requests have another canvas than is known by now."""
+    return {
+        action.action_index
+        for action, request in zip(actions, requests, strict=True)
+        if request.canvas != screen.canvas_of(action)
     }
-    lines = [
-        request.scan.event_index
-        for request in requests
-        if request.scan and evidence.screen().at(request.scan.end_ms).canvas != evidence.canvas
-    ]
-    scales = [one for one in evidence.tree_scales if one.scan_event < min(lines, default=inf)]
-    scales += [TreeScale(scan_event=line, scale=None) for line in sorted(lines)[:1]]
-    return evidence.model_copy(update={**compared, "tree_scales": tuple(scales)})
 
 
 def _evidence(  # noqa: PLR0917 - what was observed

@@ -286,9 +286,12 @@ class ScanComparison:
         height = float(shown.detail.shape[0] * DETAIL_STEP)
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
-    def leave_out(self, action_index: int) -> None:
-        """Forget the comparison of a pause that was not a wait."""
-        self.since_scan.pop(action_index, None)
+    def leave_out(self, request: FrameRequest) -> None:
+        """Forget what was compared at the wrong place; how the scan's boxes fit is in doubt."""
+        self.targets.pop(request.action_index, None)
+        self.since_scan.pop(request.action_index, None)
+        if request.scan is not None and request.scan.event_index in self.scales.fits:
+            self.scales.fits[request.scan.event_index] = None
 
 
 def _at_target(

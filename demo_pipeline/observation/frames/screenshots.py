@@ -214,12 +214,13 @@ class _Observation:
 
     def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         """Decode the wanted frames."""
+        parts = len(calibration.screen)
 
         def requests(scale: float | None) -> Sequence[FrameRequest]:
             targets = scanned.by_action
             if scale is None:
                 targets = {index: replace(one, box=None) for index, one in targets.items()}
-            elif scale != 1.0:
+            elif scale != 1.0 or len(calibration.screen) > parts:
                 reader = TreeReader(self.reader.log, self.reader.platform, {0: scale})
                 targets = scan_targets(self.actions, self.scans, reader, calibration).by_action
             video, path = self.video, self.path

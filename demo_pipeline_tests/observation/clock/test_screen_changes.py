@@ -86,7 +86,7 @@ def found(
     pointer = VideoPointer(path, calibration.clock, screen, video.frame_s)
     watch = ScreenWatch(calibration, ())
     show_frames(video, [WholeFilm(), watch], ChangeDetector(), pointer)
-    watch.misplaced([])
+    watch.finish()
     return screen if len(screen) > 1 else None
 
 

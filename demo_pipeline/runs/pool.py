@@ -147,6 +147,7 @@ class Pool(Generic[_Task, _Answer]):
         """End the workers, and the process that they are forked from."""
         self.end()
         self._asked.close()
+        self._forker.kill()
         self._forker.join()
 
 
@@ -165,12 +166,11 @@ def _fork_workers(
     gc.freeze()  # what all workers have in common
     while True:
         told, handles, *_ = socket.recv_fds(asked, 1, 1)
-        for handle in handles:
-            with Connection(handle) as theirs:  # the worker alone keeps it
+        if told == _START:
+            with Connection(handles[0]) as theirs:  # the worker alone keeps it
                 of_work = (asked, theirs, begins, arguments)
                 workers.append(context.Process(target=_work, args=of_work))
                 workers[-1].start()
-        if told == _START:
             continue
         for worker in workers:
             worker.kill()

@@ -133,6 +133,7 @@ REACTION_MS = 200  # nobody acts sooner on a new screen: a press right after a f
 QUIET_SHARE = 0.05  # of all cells; with more of them, a change proves nothing about the pointer
 SURE_MOVES = 5  # in a row that the picture shows where the log has the pointer, or does not
 FEW_MOVES = 32  # two to four movements towards a target
+MOST_MOVES = 4096  # kept, 3 MB; a film that hides its pointer may have 100,000 in two hours
 
 
 def find_parts_by_scans(
@@ -321,6 +322,8 @@ class _CanvasEvidence:
             hits = (earlier | first) & (last | later)
             self._times.append(time_ms)
             self._costs.append(np.append(~hits, UNKNOWN_COST))
+            if len(self._times) == MOST_MOVES:
+                del self._times[::2], self._costs[::2]
 
     @property
     def is_due(self) -> bool:

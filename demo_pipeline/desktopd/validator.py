@@ -56,7 +56,6 @@ from demo_pipeline.files.json_files import (
     places_in,
     read_bytes,
 )
-from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, warning
 
@@ -382,7 +381,6 @@ class _IndexCounts:
     success: bool | None = None
 
 
-@reduced_python_gc()
 def validate_dataset(path: Path) -> list[Problem]:
     """The problems of a dataset: its index, its metadata, and every trajectory.
 
@@ -469,7 +467,6 @@ def _against_folders(index: Index, summaries: Mapping[str, _IndexCounts]) -> Ite
         yield "index_missing", ("trajectories",), f"trajectories/{name} is not listed"
 
 
-@reduced_python_gc()
 def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Problem]:
     """The problems of one trajectory.
 

@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -364,14 +363,11 @@ def write_form_rows(
     recorded, rows = read_head(source)
     (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(recorded, rows)))
     head, loaded = head_of(source), load_corrected(source, rows)
-    digest_of = cache(file_digest)  # every form asks for that of every screenshot
     counts: dict[str, int] = {}
     for form in forms:
         own = form.own(settings)
         with (out / form.file).open("wb") as file:
-            sizes = list(
-                map(file.write, row_lines(form, source, head, loaded, own, digest_of=digest_of))
-            )
+            sizes = list(map(file.write, row_lines(form, source, head, loaded, own)))
         form.prepare(candidate_of(source, head, own), _rows_in(out / form.file), own, out)
         counts[form.name] = len(sizes) - 1  # without the head
     return counts
@@ -389,12 +385,10 @@ def row_lines(
     head: Head,
     loaded: Corrected,
     own: DatasetSettings,
-    *,
-    digest_of: Callable[[Path], FileDigest] = file_digest,
 ) -> Iterator[bytes]:
     """Yield the lines that keep the rows of a trajectory: a head, then `KeptRow`.
 
-    `own`: see `Form.own`; `digest_of`: a screenshot.
+    `own`: see `Form.own`.
     """
     tables = {file.part for file in form.files if file.table}
     trajectory, candidate = loaded.trajectory, candidate_of(source, head, own)
@@ -409,19 +403,20 @@ def row_lines(
             elif form.skips_bad_steps and row.screenshot.parent in bad:
                 excluded[BAD_STEP] += 1
             else:
-                asked = question(row.prompt, digest_of(row.screenshot))
-                lines.write(_line(row, asked, candidate, tables))
+                lines.write(_line(row, candidate, tables))
         yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
         lines.seek(0)
         yield from lines
 
 
-def _line(row: Row, asked: str, candidate: Candidate, tables: set[str]) -> bytes:
-    top = len(candidate.source.folder) + 1
+def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
+    top, read = len(candidate.source.folder) + 1, candidate.source.read
+    if (shown := str(row.screenshot)) not in read:  # every form asks for the same ones
+        read[shown] = file_digest(row.screenshot)
     return _encoded(
         {
             "id": row.id,
-            "question": asked,
+            "question": question(row.prompt, read[shown]),
             "files": {name: str(path)[top:] for name, path in row.files.items()},
             "counts": row.counts,
             "parts": {

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,8 @@ class Redaction:
         Other files are linked, or copied where that is not possible.
         """
         changed = self._changed_documents()
-        changed |= {name: self._picture_writer(name, boxes) for name, boxes in self._boxes.items()}
+        pictures_of = self._boxes.items()
+        changed |= {name: partial(self._write_picture, name, boxes) for name, boxes in pictures_of}
         withheld = self._withheld_pictures()
         if not changed and not withheld:
             return 0
@@ -354,7 +356,8 @@ class Redaction:
                 if name == _TASK:  # id and split group quote the words
                     group = slug(f"{cleaned['application']} {cleaned['instruction']}")
                     cleaned["task_id"] = group
-                changed[name] = _json_writer(cleaned, compact=name.endswith("/ui_tree.json"))
+                is_tree = name.endswith("/ui_tree.json")
+                changed[name] = partial(dump_json, value=cleaned, compact=is_tree)
         rows = read_provenance(self.folder / _PROVENANCE)
         new_rows = [self._changed_row(row, group or row["split_group"]) for row in rows]
         if new_rows != rows:
@@ -367,13 +370,10 @@ class Redaction:
         objectives = row["objectives"] and [clean(text) for text in row["objectives"]]
         return {**row, **texts, "objectives": objectives, "split_group": group}
 
-    def _picture_writer(self, name: str, boxes: Sequence[PictureBox]) -> Callable[[Path], None]:
-        def write(path: Path) -> None:
-            picture = self._picture(name)
-            pictures.cover(picture, boxes)
-            PngWriter().write(path, picture[:, :, ::-1])
-
-        return write
+    def _write_picture(self, name: str, boxes: Sequence[PictureBox], path: Path) -> None:
+        picture = self._picture(name)
+        pictures.cover(picture, boxes)
+        PngWriter().write(path, picture[:, :, ::-1])
 
 
 def _same(secret: str) -> bytes:
@@ -383,10 +383,6 @@ def _same(secret: str) -> bytes:
 def _box_of(node: Mapping[str, Any]) -> PictureBox:
     bounds = node["bounds"]
     return bounds["x"], bounds["y"], bounds["width"], bounds["height"]
-
-
-def _json_writer(value: Any, *, compact: bool) -> Callable[[Path], None]:
-    return lambda path: dump_json(path, value, compact=compact)
 
 
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:

@@ -42,7 +42,7 @@ class DatasetTrajectory:
         rejected_for: why, for a rejected one.
         group, split: of its task, as placed; empty: it is new.
         duplicate_of: the demonstration with the same film or log that was there before; or empty.
-        read: what was read of its records, for whatever is built next from the same list.
+        read: what was read of it, for whatever is built next from the same list.
     """
 
     id: str

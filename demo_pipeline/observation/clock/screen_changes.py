@@ -229,7 +229,7 @@ class ScreenWatch:
 
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
         """Test the expected canvas on a move, which may have been at any of the places."""
-        if _hits(move.changed, [self._canvas], places).any():
+        if self._found.agrees(move, places):
             self._missed, self._agreed = 0, self._agreed + 1
         else:
             self._missed += all(self._canvas.on_screen(*point) for point in places)
@@ -265,10 +265,11 @@ def _quiet_move(diff: FrameDiff) -> _Move | None:
     return _Move(places, changed) if changed.any() else None
 
 
-def _hits(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
-    """(points, canvases): whether a cell changed under each of the points, by each canvas."""
-    scales = np.array([(one.event_scale * one.stretch, one.event_scale) for one in canvases])
-    bars = np.array([(one.left, one.top) for one in canvases])
+def _hits(changed: Cells, scales: Floats, bars: Floats, points: Sequence[Point]) -> Cells:
+    """(points, canvases): whether a cell changed under each of the points, by each canvas.
+
+    `scales`, `bars`: (canvases, 2), across and down.
+    """
     places = np.array(points)[:, None] * scales + bars
     column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
     rows, columns = changed.shape
@@ -300,6 +301,8 @@ class _CanvasEvidence:
 
     def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
         self._canvases, self._unknown = canvases, len(canvases)
+        across = [(one.event_scale * one.stretch, one.event_scale) for one in canvases]
+        self._scales, self._bars = np.array(across), np.array([(c.left, c.top) for c in canvases])
         self.begin(time_ms)
 
     def begin(self, time_ms: float) -> None:
@@ -308,6 +311,10 @@ class _CanvasEvidence:
         self._redraws: list[_Redraw] = []
         self._times: list[float] = []
         self._costs: list[Floats] = []
+
+    def agrees(self, move: _Move, places: Sequence[Point]) -> bool:
+        """Whether a move that was at one of the places agrees with the first candidate."""
+        return bool(_hits(move.changed, self._scales[:1], self._bars[:1], places).any())
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
         """Note a redraw, or which candidates a move agrees with, as `_quiet_move` has it."""
@@ -318,7 +325,8 @@ class _CanvasEvidence:
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
             self._redraws.append(_Redraw(start, time_ms + clock.uncertainty_ms, share))
         if move is not None:
-            earlier, first, last, later = _hits(move.changed, self._canvases, move.places)
+            found = _hits(move.changed, self._scales, self._bars, move.places)
+            earlier, first, last, later = found
             hits = (earlier | first) & (last | later)
             self._times.append(time_ms)
             self._costs.append(np.append(~hits, UNKNOWN_COST))

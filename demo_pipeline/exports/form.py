@@ -368,12 +368,13 @@ def write_form_rows(
         own = form.own(settings)
         with (out / form.file).open("wb") as file:
             sizes = list(map(file.write, row_lines(form, source, head, loaded, own)))
-        form.prepare(candidate_of(source, head, own), _rows_in(out / form.file), own, out)
+        form.prepare(candidate_of(source, head, own), written_rows(out / form.file), own, out)
         counts[form.name] = len(sizes) - 1  # without the head
     return counts
 
 
-def _rows_in(path: Path) -> Iterator[KeptRow]:
+def written_rows(path: Path) -> Iterator[KeptRow]:
+    """The rows of a file that keeps them, each read when its turn comes."""
     with path.open("rb") as file:
         next(file)
         yield from map(_KEPT.decode, file)

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from demo_pipeline.annotations.annotation_store import ANNOTATIONS
 from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, row_notes, written_notes
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
-from demo_pipeline.exports.form import Form, KeptRow, form_of, write_form_rows
+from demo_pipeline.exports.form import Form, KeptRow, form_of, write_form_rows, written_rows
 from demo_pipeline.exports.record_checks import kept_problems
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
@@ -111,15 +109,12 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 @dataclass(frozen=True)
 class _KeptFile:
-    """The records of a file with their lines, each read when its turn comes."""
+    """The records of a file with their lines, of which the head is the first."""
 
     path: Path
 
     def __iter__(self) -> Iterator[tuple[int, KeptRow]]:
-        with self.path.open("rb") as file:
-            next(file)  # the head
-            for number, line in enumerate(file, start=2):
-                yield number, msgspec.json.decode(line, type=KeptRow)
+        return enumerate(written_rows(self.path), start=2)
 
 
 RECORDS_STAGE: Stage[RecordingInputs] = Stage(

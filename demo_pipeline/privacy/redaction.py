@@ -395,11 +395,7 @@ def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
                 yield f"{place}.{key}".lstrip("."), value
         elif isinstance(value, dict):
             inner = str(value.get("id") or place)
-            pending += [
-                (inner, one, other)
-                for one, other in value.items()
-                if isinstance(other, (dict, list)) or (isinstance(other, str) and one not in OURS)
-            ]
+            pending += [(inner, one, other) for one, other in value.items()]
         elif isinstance(value, list):
             pending += [(place, key, other) for other in value]
 

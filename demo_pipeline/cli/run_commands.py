@@ -218,8 +218,7 @@ class _Run:
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 
-        unfinished = dead_runs(lock_folder(self.home))
-        if self.force or self.verify or self.record or unfinished:
+        if self.force or self.verify or self.record or dead_runs(lock_folder(self.home)):
             return None
         if not _holds(tasks_unchanged, self.workspace):
             return None

@@ -26,6 +26,7 @@ from demo_pipeline.runs.failures import InstanceError, TransientError
 _MAX_DEATHS = 3  # of the workers of one task: one alone may be the system's or a person's doing
 _LEAVE_SECONDS = 10.0  # that the workers have to be gone
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; no one reads it
+_FORK = multiprocessing.get_context("fork")
 _START, _END = b"s", b"e"  # what the process that forks the workers is told
 
 _Task = TypeVar("_Task")
@@ -56,11 +57,10 @@ class Pool(Generic[_Task, _Answer]):
 
     def __post_init__(self) -> None:
         """Fork the process that workers are forked from, which imports while this one goes on."""
-        context = multiprocessing.get_context("fork")
         self._asked, theirs = socket.socketpair()
         self._asked.settimeout(_LEAVE_SECONDS)
         arguments = (self._asked, theirs, self.begin, self.arguments)
-        self._forker = context.Process(target=_fork_workers, args=arguments)
+        self._forker = _FORK.Process(target=_fork_workers, args=arguments)
         self._forker.start()
         theirs.close()
 
@@ -158,9 +158,7 @@ def _fork_workers(
     """The life of the process that forks the workers, until the other side is gone."""
     os.setpgrp()  # a terminal's Ctrl-C is the parent's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     parents.close()
-    context = multiprocessing.get_context("fork")
     module, _, function = begin.partition(":")
     begins, workers = getattr(import_module(module), function), []
     gc.freeze()  # what all workers have in common
@@ -169,7 +167,7 @@ def _fork_workers(
         if told == _START:
             with Connection(handles[0]) as theirs:  # the worker alone keeps it
                 of_work = (asked, theirs, begins, arguments)
-                workers.append(context.Process(target=_work, args=of_work))
+                workers.append(_FORK.Process(target=_work, args=of_work))
                 workers[-1].start()
             continue
         for worker in workers:

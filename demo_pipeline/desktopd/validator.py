@@ -69,7 +69,7 @@ def numbered_ids(count: int) -> list[str]:
     return [f"node_{number}" for number in range(count)]
 
 
-class NodeBounds(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class NodeBounds(msgspec.Struct, gc=False):
     """A rectangle in canvas pixels."""
 
     x: int
@@ -88,7 +88,7 @@ class TreeNode(msgspec.Struct, gc=False):
     states: list[ElementState] = []
 
 
-class _NestedNode(TreeNode, forbid_unknown_fields=True, gc=False):
+class _NestedNode(TreeNode, gc=False):
     children: list["_NestedNode"] = []
 
 
@@ -170,6 +170,7 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
         the decoder; `check_tree` decides then.
     """
     try:
+        data.decode()  # msgspec does not look into unknown keys
         document = _DECODER.decode(data)
         datetime.fromisoformat(document.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):

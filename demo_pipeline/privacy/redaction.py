@@ -10,13 +10,15 @@ import hmac
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from demo_pipeline.desktopd.trajectory_reader import native_of
-from demo_pipeline.desktopd.validator import decode_tree
 from demo_pipeline.files.atomic_write import link_or_copy, read_digest
 from demo_pipeline.files.comparison import files_below
 from demo_pipeline.files.image_files import PngWriter
@@ -144,10 +146,8 @@ class Redaction:
         if name == _PROVENANCE:
             return _texts_of_rows(read_provenance(self.folder / name))
         if name.endswith("/ui_tree.json"):
-            tree = decode_tree((self.folder / name).read_bytes())
-            if tree is not None:  # then its only texts are names; in a tenth of the time
-                nodes = [*tree.nodes.values()]
-                return ((f"{node.id}.name", node.name) for node in reversed(nodes))
+            with suppress(msgspec.DecodeError, RecursionError):
+                return _texts_of_tree(_TREE.decode((self.folder / name).read_bytes()))
         return _texts_of(self._load(name))
 
     def _load(self, name: str) -> Any:
@@ -398,6 +398,36 @@ def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
             pending += [(inner, one, other) for one, other in value.items()]
         elif isinstance(value, list):
             pending += [(place, key, other) for other in value]
+
+
+class _TreeNode(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    id: str
+    role: str
+    name: str
+    bounds: dict[str, int]
+    states: list[str] = []
+    children: list["_TreeNode"] = []
+
+
+class _Tree(msgspec.Struct, forbid_unknown_fields=True):
+    """A tree as this pipeline writes it, whose only texts are names and those of `OURS`."""
+
+    timestamp: str
+    screen: dict[str, int]
+    root: _TreeNode
+
+
+_TREE = msgspec.json.Decoder(_Tree)
+
+
+def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
+    """What `_texts_of` yields for a tree, in a tenth of the time."""
+    pending, found = [tree.root], list[tuple[str, str]]()
+    while pending:
+        node = pending.pop()
+        found.append((f"{node.id}.name", node.name))
+        pending += node.children[::-1]
+    return reversed(found)
 
 
 def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

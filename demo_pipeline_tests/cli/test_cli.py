@@ -18,6 +18,7 @@ from demo_pipeline.cli.app import app, main
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.run_locks import lock_folder
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.datasets.builders import snapshot
 from demo_pipeline_tests.sample_workspace import open_workspace, variables_of
 from demo_pipeline_tests.task_folders import put_tasks, task
@@ -134,6 +135,12 @@ def copied(ran: Ran, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
+def quiet(copied: Place) -> Place:
+    (copied.root / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
+    return copied
+
+
+@pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """The command in this process, with the roots of a place."""
 
@@ -243,14 +250,14 @@ class TestRun:
         assert "Traceback" not in ran.first.err + ran.second.err
 
     def test_an_added_task_file_the_recorded_outcome_and_what_is_left_out_are_shown(
-        self, copied, command
+        self, quiet, command
     ):
-        put_tasks(copied.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
-        meta = copied.root / "uploads/two/meta.json"
+        put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
+        meta = quiet.root / "uploads/two/meta.json"
         meta.write_text(meta.read_text().replace('"completed"', '""'))
         twins = {"DEMO_PIPELINE_DATASETS__INCLUDE_DUPLICATES": "true"}  # both have the same film
-        first, second = command(copied, "run", **twins), command(copied, "run", **twins)
-        linked = (copied.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
+        first, second = command(quiet, "run", **twins), command(quiet, "run", **twins)
+        linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
         table, _, _ = first.out.partition("Datasets")
         shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
@@ -263,8 +270,8 @@ class TestRun:
             assert "1 demonstration of a benchmark task" in exports
             assert everything.endswith("trajectory_index: 1 quarantined demonstration")
 
-    def test_retry_runs_the_quarantined_demonstration_again(self, copied, command):
-        again = command(copied, "run", "--retry")
+    def test_retry_runs_the_quarantined_demonstration_again(self, quiet, command):
+        again = command(quiet, "run", "--retry")
         assert "0 done, 1 quarantined, 2 up to date" in again.out
         assert "still quarantined" not in again.out
 
@@ -353,8 +360,8 @@ class TestInspect:
 
 
 class TestVerbose:
-    def test_the_log_of_workers_and_datasets_goes_to_standard_error(self, copied):
-        answer = copied.start("-vv", "run", "one", "--force", "--workers", "2")
+    def test_the_log_of_workers_and_datasets_goes_to_standard_error(self, quiet):
+        answer = quiet.start("-vv", "run", "one", "--force", "--workers", "2")
         assert answer.code == 0
         for line in (
             r"INFO +\d+ demo_pipeline\.runs: screenshots: screenshots/one made in \d+\.\d s: ",

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 PAGES = dict.fromkeys(("ray", "kubernetes"), (ROOT / "docs" / "scaling.md").read_text())
-DISTRIBUTED_ONLY = {"storage", "run_launcher"}
+DISTRIBUTED_ONLY = {"storage", "run_launcher", "compute_logs"}
 
 
 def parsed(path: str) -> dict:

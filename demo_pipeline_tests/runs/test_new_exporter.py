@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.runs import stages
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.sample_workspace import copy_of, variables_of
 
 PACKAGE = Path(stages.__file__).parents[1]
@@ -114,6 +115,7 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     (package / "exports/toy.py").write_text(MODULE, encoding="utf-8")
     copy_of(made_root, root / "made")
     (root / "made/home").mkdir()
+    (root / "made/home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))
 
 

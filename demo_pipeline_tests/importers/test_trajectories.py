@@ -22,6 +22,10 @@ def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shutil.copytree(made_root / "store" / "trajectories" / "first", folder)
     for table in folder.glob("*.parquet"):
         table.unlink()
+    for path in folder.glob("steps/*/ui_tree.json"):  # keys of their own are no fault
+        tree = json.loads(path.read_text())
+        tree["root"]["toolkit"] = "gtk"
+        path.write_text(json.dumps(tree))
     result = json.loads((folder / "result.json").read_text())
     result |= {"trajectory_id": "traj_001", "model_info": {"name": "qwen-vl-7b", "version": "1.0"}}
     (folder / "result.json").write_text(json.dumps(result))

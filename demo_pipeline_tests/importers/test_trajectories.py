@@ -24,8 +24,7 @@ def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         table.unlink()
     for path in folder.glob("steps/*/ui_tree.json"):  # keys of their own are no fault
         tree = json.loads(path.read_text())
-        tree["root"]["toolkit"] = "gtk"
-        path.write_text(json.dumps(tree))
+        path.write_text(json.dumps(tree | {"root": tree["root"] | {"toolkit": "gtk"}}))
     result = json.loads((folder / "result.json").read_text())
     result |= {"trajectory_id": "traj_001", "model_info": {"name": "qwen-vl-7b", "version": "1.0"}}
     (folder / "result.json").write_text(json.dumps(result))

@@ -89,9 +89,7 @@ def untold(box: dict[str, Any]) -> None:
     box["x"] += box["x"] == box["y"] == 0
 
 
-def resized(
-    root: Path, units: float, *, scans: bool = False, change: Change = lambda _: None
-) -> Observed:
+def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any] = id) -> Observed:
     """From the middle on the log counts in other units, as of a screen of another size.
 
     Its scans, if it has some, may say so. `change`: of all boxes in them.

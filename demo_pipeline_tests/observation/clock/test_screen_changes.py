@@ -91,9 +91,7 @@ def found(
 
 
 @pytest.mark.parametrize("scale", [1.25, 2.0])
-def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(
-    tmp_path: Path, scale: float
-) -> None:
+def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(tmp_path, scale):
     parts = found(tmp_path, scale, scale)
     assert parts is not None
     first, redraw, last = parts
@@ -110,9 +108,7 @@ def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])
-def test_a_screen_of_another_shape_has_bars_or_is_stretched(
-    tmp_path: Path, across: float, left: float
-) -> None:
+def test_a_screen_of_another_shape_has_bars_or_is_stretched(tmp_path, across, left):
     """A screen of 1024x768: the bars stay in the picture, and a stretch has to be undone."""
     parts = found(tmp_path, across, 0.9375, left)
     assert parts is not None

@@ -216,7 +216,8 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
             message = f"{place}.step_index: is not between the previous one and this step"
             yield Fault("history_order", message, "list the earlier steps in order")
         last = earlier.step_index
-    steps = [action.get("step_index") for action in history]
+    told = (action.get("step_index") for action in history)
+    steps = {step for step in told if isinstance(step, int | float)}
     if absent := [step for step in expected if step not in steps]:
         named = ", ".join(map(str, absent[:_MOST_NAMED]))
         more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
@@ -252,7 +253,7 @@ def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
         known = isinstance(step, int) and files.document(f"{folder}/steps/{step:03d}/action.json")
         if known and place == "output.action" and sample.input.ui_tree is None:
             known = {**known, "target_element": None}
-        if known and _plain(known) != _plain(value):
+        if known and known != value and _plain(known) != _plain(value):
             message = f"{place}: differs from the action of step {step} of the trajectory"
             yield Fault("action_differs", message, "copy action.json of the step")
 

@@ -182,7 +182,8 @@ def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
 
 def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
     """Name of a picture → JPEG, from the folder of a demonstration's screenshots."""
-    return {row["file"]: row["jpeg"] for row in read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA)}
+    rows = read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA, ("file", "jpeg"))
+    return {row["file"]: row["jpeg"] for row in rows}
 
 
 def read_picture_facts(folder: Path) -> Mapping[str, PictureFacts]:
@@ -193,7 +194,7 @@ def read_picture_facts(folder: Path) -> Mapping[str, PictureFacts]:
         row["sha256"]: PictureFacts(
             np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1]), row["black"]
         )
-        for row in read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA)
+        for row in read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA, ("sha256", "cells", "black"))
     }
     lines = (line.split() for line in (folder / DIGESTS_FILE).read_text("utf-8").splitlines())
     return {name: found[sha256] for sha256, name in lines if sha256 in found}

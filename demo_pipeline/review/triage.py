@@ -186,6 +186,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     Of the pictures that is kept in a table; one that is not in it is read.
     """
     folders, manifest = inputs.folders, inputs.recording
+    kept = read_picture_facts(folders["screenshots"])  # first: reading takes twice their memory
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
     rows = {row["step_index"]: row for row in provenance}
@@ -194,7 +195,6 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     actions = {one.action_index: one for one in _whole(read_actions(folders["actions"]), shown)}
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
-    kept = read_picture_facts(folders["screenshots"])
     clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
     places = [item for item in events if item.x is not None and item.y is not None]
     steps = [

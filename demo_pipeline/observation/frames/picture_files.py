@@ -19,7 +19,7 @@ import pyarrow as pa
 from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.image_files import Pixels, PngWriter
-from demo_pipeline.files.parquet import TableWriter, described_schema, read_rows
+from demo_pipeline.files.parquet import TableWriter, described_schema, open_rows
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
 from demo_pipeline.observation.frames.video_reader import (
     Frame,
@@ -182,19 +182,20 @@ def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
 
 def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
     """Name of a picture → JPEG, from the folder of a demonstration's screenshots."""
-    rows = read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA, ("file", "jpeg"))
-    return {row["file"]: row["jpeg"] for row in rows}
+    with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
+        return {row["file"]: row["jpeg"] for row in rows}
 
 
 def read_picture_facts(folder: Path) -> Mapping[str, PictureFacts]:
     """Name of a picture → its facts, likewise; empty without a table."""
     if not (folder / PICTURES_FILE).is_file():
         return {}
-    found = {
-        row["sha256"]: PictureFacts(
-            np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1]), row["black"]
-        )
-        for row in read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA, ("sha256", "cells", "black"))
-    }
+    with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
+        found = {
+            row["sha256"]: PictureFacts(
+                np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1]), row["black"]
+            )
+            for row in rows
+        }
     lines = (line.split() for line in (folder / DIGESTS_FILE).read_text("utf-8").splitlines())
     return {name: found[sha256] for sha256, name in lines if sha256 in found}

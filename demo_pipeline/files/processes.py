@@ -18,7 +18,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3) in glibc's malloc
 # A larger block goes back to the system when it is freed. A plane of 1080p is smaller: got anew
 # for each picture it costs 500 page faults, three times what is done with it.
 _LARGE_BYTES = 2**22
-_SPARE_BYTES = 16 * 2**20  # free memory at the end of the heap that is kept
+_SPARE_BYTES = 4 * 2**20  # free memory at the end of the heap that is kept
 
 
 def save_memory() -> None:

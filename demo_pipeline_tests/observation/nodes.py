@@ -5,8 +5,8 @@ from typing import Any
 
 from demo_pipeline.files.json_files import parse_json
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.trees.scans import scan_from_values
 from demo_pipeline.observation.trees.step_tree import StepTree, map_tree
+from demo_pipeline.recording.logged_scans import scan_from_values
 
 SCREEN = (1920, 1080)
 FULL = fit_canvas(SCREEN, 1.0)

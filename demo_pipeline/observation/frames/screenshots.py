@@ -53,12 +53,12 @@ from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
-from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
 from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.input_log import EventType
+from demo_pipeline.recording.logged_scans import LoggedScan, read_logged_scans
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.settings import ObservationSettings

@@ -11,8 +11,9 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.build_actions import first_action, last_action
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.trees.hit_test import front_window, node_at
-from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
+from demo_pipeline.observation.trees.scans import current_scan
 from demo_pipeline.observation.trees.step_tree import TreeReader
+from demo_pipeline.recording.logged_scans import LoggedScan
 from demo_pipeline.recording.meta import Meta
 
 

@@ -22,8 +22,9 @@ from demo_pipeline.observation.trees.hit_test import (
     positions_at,
     windows_at,
 )
-from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
+from demo_pipeline.observation.trees.scans import current_scan, scans_of_part
 from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
+from demo_pipeline.recording.logged_scans import LoggedScan
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 MARK_WIDTHS, MARK_HEIGHTS = (12, 400), (8, 80)  # units of event space; those of labels and buttons

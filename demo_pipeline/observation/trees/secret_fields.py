@@ -18,8 +18,8 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.video_reader import Luma
-from demo_pipeline.observation.trees.scans import RawNode
 from demo_pipeline.observation.trees.step_tree import StepTree, normalised
+from demo_pipeline.recording.logged_scans import RawNode
 
 PASSWORD = "<password>"  # noqa: S105 - what stands for one
 _ROLES = frozenset({"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"})

@@ -22,7 +22,7 @@ from demo_pipeline.observation.trees.keyboard_focus import (
     KeyboardFocus,
     Sight,
 )
-from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
+from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
@@ -30,6 +30,7 @@ from demo_pipeline.observation.trees.tree_agreement import (
     contradictions_of,
     touched_share,
 )
+from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
 WAITED_SHARE = 0.5  # of what a tree names; pages that loaded changed 0 to 0.45 of it, others 0.56

@@ -26,15 +26,15 @@ import numpy as np
 from demo_pipeline.desktopd.validator import numbered_ids
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.trees.scans import (
+from demo_pipeline.observation.trees.scans import boxes_of
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.logged_scans import (
     CursorHitTest,
     LoggedScan,
     RawNode,
     RawScan,
-    boxes_of,
     read_scan,
 )
-from demo_pipeline.problems import DemonstrationError
 
 UNKNOWN = "unknown"
 _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}

@@ -30,12 +30,7 @@ from demo_pipeline.files.parquet import (
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor
-from demo_pipeline.observation.trees.scans import (
-    CurrentScan,
-    current_scan,
-    read_logged_scans,
-    scans_of_part,
-)
+from demo_pipeline.observation.trees.scans import CurrentScan, current_scan, scans_of_part
 from demo_pipeline.observation.trees.secret_fields import (
     hide_passwords,
     types_a_secret,
@@ -45,6 +40,7 @@ from demo_pipeline.observation.trees.step_targets import METHODS, StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.problems import Problem
+from demo_pipeline.recording.logged_scans import read_logged_scans
 
 UI_TREES_FILE = "trees.parquet"
 UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed

@@ -9,9 +9,10 @@ import numpy as np
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus, Sight
-from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
+from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_targets import agreement_at
 from demo_pipeline.observation.trees.tree_agreement import Contradiction
+from demo_pipeline.recording.logged_scans import LoggedScan
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 SEARCH = node("Edit", (200, 200, 300, 40), name="Search")

@@ -6,7 +6,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.trees.scanned_targets import scan_targets
-from demo_pipeline.observation.trees.scans import LoggedScan
+from demo_pipeline.recording.logged_scans import LoggedScan
 from demo_pipeline_tests.observation.nodes import FULL, mapped, node
 
 

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.trees.scans import (
+from demo_pipeline.observation.trees.scans import boxes_of, current_scan
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.recording.logged_scans import (
     LoggedScan,
     RawScan,
-    boxes_of,
-    current_scan,
     decode_scan,
     read_logged_scans,
     read_scan,
     scan_from_values,
 )
-from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.events import build_events
 
 
 def scan(number: int, time: int, duration: int | None = 100) -> LoggedScan:

@@ -8,8 +8,9 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.changes import PictureChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence, TargetEvidence
-from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
+from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_targets import StepTargets
+from demo_pipeline.recording.logged_scans import LoggedScan
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 LINK = node("Hyperlink", (200, 200, 200, 30), name="Desk lamps")

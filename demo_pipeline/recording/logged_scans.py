@@ -6,9 +6,11 @@ an action, and how its elements are mapped to the canvas, is decided in observat
 
 import json
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,6 +87,34 @@ def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
     except ValueError:
         return None
     return first, second
+
+
+_DROPPED = re.compile(r"[\s\-_]+")
+_SECRET_ROLES = frozenset(
+    {"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"}
+)
+_SECRET_STATE = b'"protected":true'  # as Chromium marks the field
+
+
+@lru_cache(maxsize=4096)
+def normalised(raw: str) -> str:
+    """A role name in the spelling that is compared: lower case, no separators, no affixes."""
+    text = _DROPPED.sub("", raw.lower())
+    return text.removeprefix("ax").removesuffix("control") or text
+
+
+def is_secret_field(node: RawNode) -> bool:
+    """Whether a recorder's node is a field for passwords."""
+    if normalised(node.role or "") in _SECRET_ROLES:
+        return True
+    if normalised(bytes(node.subrole).decode("utf-8", "replace").strip('"')) in _SECRET_ROLES:
+        return True
+    marks = (node.is_password, node.uia_is_password)
+    return (
+        any(bytes(mark) in {b"true", b"1"} for mark in marks)
+        or bytes(node.input_type).lower() == b'"password"'
+        or _SECRET_STATE in bytes(node.states).replace(b" ", b"")
+    )
 
 
 class CursorHitTest(msgspec.Struct):

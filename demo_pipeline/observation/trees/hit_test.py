@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.trees.step_tree import Element, StepTree, normalised
+from demo_pipeline.observation.trees.step_tree import Element, StepTree
+from demo_pipeline.recording.logged_scans import normalised
 
 _ORDERED = frozenset({"window", "pane"})  # names of UI Automation and macOS
 _DESKTOP_PANE = "Program Manager"  # what Windows calls the desktop with its icons

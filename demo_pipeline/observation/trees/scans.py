@@ -1,7 +1,7 @@
 """Accessibility scans at an action: which one is current, and what is wrong with those of a log.
 
-Problems name no element. Reading a scan from the log is in recording/logged_scans.py; mapping its nodes to
-the canvas is in step_tree.py.
+Problems name no element. Reading a scan from the log is in recording/logged_scans.py; mapping its
+nodes to the canvas is in step_tree.py.
 """
 
 import math

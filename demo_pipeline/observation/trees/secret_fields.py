@@ -18,30 +18,14 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.video_reader import Luma
-from demo_pipeline.observation.trees.step_tree import StepTree, normalised
-from demo_pipeline.recording.logged_scans import RawNode
+from demo_pipeline.observation.trees.step_tree import StepTree
+from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - what stands for one
-_ROLES = frozenset({"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"})
-_STATE = b'"protected":true'  # as Chromium marks the field
 _SHORTEST_SOUGHT = 4  # characters; shorter ones stand in ordinary words
 _FEWEST_DOTS = 4  # equal shapes in a row; three are also an ellipsis
 _MOST_SHAPES = 2000  # a page of letters, whose dots would be among the first
 _CHANGED = 24  # of 255; noise of x264 stays below (measured for the changes between frames)
-
-
-def is_secret_field(node: RawNode) -> bool:
-    """Whether a recorder's node is a field for passwords."""
-    if normalised(node.role or "") in _ROLES:
-        return True
-    if normalised(bytes(node.subrole).decode("utf-8", "replace").strip('"')) in _ROLES:
-        return True
-    marks = (node.is_password, node.uia_is_password)
-    return (
-        any(bytes(mark) in {b"true", b"1"} for mark in marks)
-        or bytes(node.input_type).lower() == b'"password"'
-        or _STATE in bytes(node.states).replace(b" ", b"")
-    )
 
 
 def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:

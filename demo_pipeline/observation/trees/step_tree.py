@@ -8,7 +8,6 @@ in hit_test.py.
 
 import json
 import math
-import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,12 +32,12 @@ from demo_pipeline.recording.logged_scans import (
     LoggedScan,
     RawNode,
     RawScan,
+    normalised,
     read_scan,
 )
 
 UNKNOWN = "unknown"
 _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
-_DROPPED = re.compile(r"[\s\-_]+")
 
 
 @lru_cache(maxsize=4096)
@@ -66,13 +65,6 @@ def _tables() -> MappingProxyType[str, dict[str, str]]:
             for table, names in raw.items()
         }
     )
-
-
-@lru_cache(maxsize=4096)
-def normalised(raw: str) -> str:
-    """A role name in the spelling that is compared: lower case, no separators, no affixes."""
-    text = _DROPPED.sub("", raw.lower())
-    return text.removeprefix("ax").removesuffix("control") or text
 
 
 _CHILDREN = b',"children":['

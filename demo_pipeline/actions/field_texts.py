@@ -1,0 +1,181 @@
+"""Texts of input fields in the accessibility scans, and what a field gained between two scans.
+
+Belongs here: which element of a scan is a field that people type into, which field of one scan is
+which of another, and the edit that turns one text into the other. What is typed into fields for
+passwords is never read.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_pipeline.recording.logged_scans import (
+    LoggedScan,
+    RawNode,
+    RawScan,
+    decode_scan,
+    is_secret_field,
+    normalised,
+)
+
+# Roles of AT-SPI, UI Automation and AX, normalised. `Text` is a label on Windows alone.
+_FIELD_ROLES = frozenset(
+    {
+        *("entry", "text", "textfield", "textarea", "textbox", "edit", "editbar", "searchfield"),
+        *("searchbox", "document", "documenttext", "documentweb", "documentframe", "terminal"),
+        *("combobox", "spinbutton", "spinner", "paragraph", "heading", "tablecell", "dataitem"),
+        *("cell", "datecell", "editcombobox", "inputmethodwindow", "section"),
+    }
+)
+_LABEL_ON_WINDOWS = "text"
+_MASKED = re.compile(r"[•●∙*⚫]+")
+_BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
+LONGEST_TEXT = 100_000  # characters; the text of a longer document is not compared
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field with its text.
+
+    Attributes:
+        role: normalised.
+        place: positions of its ancestors and its own, from the root.
+        box: left, top, width, height in event space; NaN where unknown.
+        name: of the element.
+        text: its value, or the name where the recorder gives no value to such an element.
+        focused: it has the keyboard focus.
+    """
+
+    role: str
+    place: tuple[int, ...]
+    box: tuple[float, float, float, float]
+    name: str
+    text: str
+    focused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The one edit that turns a field's text into its later text.
+
+    Attributes:
+        gained: the new characters.
+        removed: the characters that stood in their place.
+        whole: the new characters are the whole text.
+    """
+
+    gained: str
+    removed: str
+    whole: bool
+
+
+def edit_between(before: str, after: str) -> Edit:
+    """The shortest replacement of one part that turns `before` into `after`."""
+    limit = min(len(before), len(after))
+    start = 0
+    while start < limit and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < limit - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    gained = after[start : len(after) - end]
+    removed = before[start : len(before) - end]
+    return Edit(gained, removed, whole=start == end == 0)
+
+
+def is_masked(text: str) -> bool:
+    """Whether a text is a row of dots or asterisks, as of a password."""
+    return _MASKED.fullmatch(text.strip()) is not None
+
+
+class ScanFields:
+    """The fields of the scans of a log; each scan is read at most once.
+
+    Attributes:
+        scans: in the order in which they ended.
+    """
+
+    def __init__(self, log: Path, platform: str, scans: Sequence[LoggedScan]) -> None:
+        self._log = log
+        self._platform = platform
+        self._fields: dict[int, tuple[Field, ...]] = {}
+        self.scans = sorted(scans, key=lambda scan: (scan.end_ms, scan.event_index))
+
+    def before(self, time_ms: int) -> LoggedScan | None:
+        """The newest scan that had ended by then; None without one."""
+        earlier = [scan for scan in self.scans if scan.end_ms <= time_ms]
+        return earlier[-1] if earlier else None
+
+    def after(self, time_ms: int, count: int) -> list[LoggedScan]:
+        """The first `count` scans that began then or later."""
+        later = [scan for scan in self.scans if scan.begin_ms >= time_ms]
+        return later[:count]
+
+    def fields(self, scan: LoggedScan) -> tuple[Field, ...]:
+        """The fields of a scan in document order; none of a scan that cannot be read."""
+        if scan.event_index not in self._fields:
+            with self._log.open("rb") as log:
+                log.seek(scan.byte_offset)
+                decoded = decode_scan(log.read(scan.byte_length))
+            fields = () if decoded is None else tuple(_fields_of(decoded, self._platform))
+            self._fields[scan.event_index] = fields
+        return self._fields[scan.event_index]
+
+    def pairs(
+        self, before: LoggedScan | None, after: LoggedScan
+    ) -> Iterator[tuple[Field | None, Field]]:
+        """Yield each field of the later scan with itself in the earlier one; None: it is new."""
+        earlier = self.fields(before) if before else ()
+        by_look = {(field.role, field.box, field.name): field for field in earlier}
+        by_place = {(field.role, field.place): field for field in earlier}
+        for field in self.fields(after):
+            same = by_look.get((field.role, field.box, field.name))
+            yield same or by_place.get((field.role, field.place)), field
+
+
+def _fields_of(scan: RawScan, platform: str) -> Iterator[Field]:
+    """Yield the fields of a scan that are shown and are not for passwords."""
+    nodes, _, parents = scan.flatten()
+    places: list[tuple[int, ...]] = []
+    children = [0] * len(nodes)
+    roots = 0
+    for parent in parents:
+        if parent < 0:
+            places.append((roots,))
+            roots += 1
+        else:
+            places.append((*places[parent], children[parent]))
+            children[parent] += 1
+    focus = scan.focused_element
+    focus_key = None if focus is None else (focus.role, focus.name, focus.box)
+    for node, place in zip(nodes, places, strict=True):
+        focused = focus_key == (node.role, node.name, node.box)
+        role = normalised(node.role or "")
+        if is_secret_field(node) or not _is_field(node, role, platform, focused=focused):
+            continue
+        text = _text_of(node, focused=focused)
+        if len(text) <= LONGEST_TEXT:
+            yield Field(role, place, node.box, node.name or "", text, focused)
+
+
+def _is_field(node: RawNode, role: str, platform: str, *, focused: bool) -> bool:
+    """Whether people can type into an element, as far as its role and states tell."""
+    states = bytes(node.states)
+    if b'"visible":false' in states.replace(b" ", b""):
+        return False
+    if role == _LABEL_ON_WINDOWS and platform == "windows":
+        return focused
+    return focused or role in _FIELD_ROLES
+
+
+def _text_of(node: RawNode, *, focused: bool) -> str:
+    """The text of a field, with plain spaces and without what stands for embedded objects."""
+    value = ""
+    if node.value:
+        decoded = json.loads(bytes(node.value))
+        value = decoded if isinstance(decoded, str) else ""
+    if not value and focused:
+        value = node.name or ""
+    return value.translate(_BLANKS)

@@ -281,7 +281,7 @@ class ActionSettings(Section):
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder, left out at the end; empty: none"
     )
-    keyboard_layout: Literal["auto", "us", "uk", "de", "es", "fr", "it"] = Field(
+    keyboard_layout: Literal["auto", "us", "uk", "us-intl", "de", "es", "fr", "it", "ru"] = Field(
         "auto", description="for logs without characters; auto: by meta.json"
     )
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(

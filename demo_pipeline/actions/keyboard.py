@@ -345,7 +345,7 @@ class KeyboardReader:
         if self._keyboard.is_doubtful(text, self._platform):
             gesture.flags.add(DOUBTFUL_TEXT)
         if accent:
-            gesture.char = accented(accent, text)
+            gesture.char = accented(accent, text, self._platform)
         elif is_dead(self._keyboard.layout, text, altgr=altgr):
             self._accent, gesture.char, gesture.dead = text, "", True
 

@@ -23,7 +23,7 @@ from demo_pipeline.recording.input_log import shape_of
 from demo_pipeline.recording.keyboard_layouts import country_keys
 
 Side = Literal["left", "right", ""]
-KeyboardLayout = Literal["us", "uk", "de", "es", "fr", "it"]
+KeyboardLayout = Literal["us", "uk", "us-intl", "de", "es", "fr", "it", "ru"]
 LAYOUTS: tuple[KeyboardLayout, ...] = get_args(KeyboardLayout)
 
 
@@ -81,6 +81,10 @@ _SYMBOLS = _pairs(r"""
     LeftSquareBracket [ RightSquareBracket ] SemiColon ; Apostrophe ' Hash #
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
+
+# Layouts whose keys have the names of the US keyboard in hotkeys: Ctrl with the key of the
+# Cyrillic letter es is Ctrl+C.
+_OTHER_SCRIPTS = frozenset({"ru"})
 
 # (layout, platform) → name → unshifted character, where it is not that of `_SYMBOLS`. Linux and
 # macOS recorders name a key by its place; Windows recorders by the character. On a Mac, each name
@@ -175,7 +179,9 @@ def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
             if key.char in _UK_ALTGR and not key.keypad
         }
     for raw, typed in country_keys(layout, platform).items():
-        name = table[raw].name if raw in table and table[raw].name.isdigit() else typed.alone
+        name = typed.alone
+        if raw in table and (table[raw].name.isdigit() or layout in _OTHER_SCRIPTS):
+            name = table[raw].name
         table[raw] = Key(name, typed.alone, typed.shifted, altgr=typed.altgr, both=typed.both)
     table |= {raw: Key(char, char, char, keypad=True) for raw, char in _KEYPAD.items()}
     table |= {raw: Key(name) for raw, name in _SPECIAL.items()}
@@ -316,7 +322,7 @@ class Keyboard:
 
 @cache
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
-    others = (other for other in LAYOUTS if other not in {layout, "fr"})
+    others = (other for other in LAYOUTS if other not in {layout, "fr", "ru"})
     return frozenset().union(*(differing_characters(layout, one, platform) for one in others))
 
 

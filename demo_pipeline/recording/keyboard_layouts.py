@@ -2,14 +2,15 @@
 
 A key is named by the character that it types alone. Belongs here: the characters with Shift and
 AltGr, the accents that type nothing until the next key, where each key is, and its virtual key on
-Windows. Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit), the basic
-variants of xkeyboard-config, and for the French Mac Apple's.
+Windows. Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit, kbdusx, kbdru),
+the basic variants of xkeyboard-config and its `us(intl)`, and for the French and the Russian Mac
+Apple's.
 """
 
 # ruff: noqa: RUF001 - accents are what this is about
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 
@@ -35,6 +36,8 @@ _RDEV_ON_WINDOWS = _names("""
     SemiColon Slash BackQuote LeftBracket BackSlash RightBracket Quote - Equal Minus Comma Dot
     IntlBackslash
 """)
+# The character of the US keyboard that each name of multiinput stands for.
+_US_NAMES = dict(zip(_MULTIINPUT[:-1], ";/'[\\]#`=-,.", strict=True))
 # On a Mac the two keys beside the left Shift and the 1 have each other's key codes.
 _SWAPPED = {"BackQuote": "IntlBackslash", "IntlBackslash": "BackQuote"}
 
@@ -47,8 +50,10 @@ class CountryLayout:
         alone, shifted: of the keys, in the order of their places.
         with_altgr: pairs of a key and its character with AltGr; on a Mac that is Option, and other.
         with_both: the same with Shift and AltGr.
-        dead: accents, with Shift, AltGr or without; `~` and a backquote only with AltGr.
-        virtual: the keys of OEM_1 … OEM_102; a space where there is none.
+        dead: accents, with Shift, AltGr or without; on French and Spanish keyboards `~` and a
+            backquote only with AltGr.
+        virtual: the keys of OEM_1 … OEM_102, with a space where no key has the code; empty where
+            Windows recorders name keys by the US keyboard.
     """
 
     alone: str
@@ -93,8 +98,56 @@ _IT = CountryLayout(
     "èùò'\\ìà +-,.<",
     "è{+}",
 )
-_COUNTRIES = {"de": _DE, "es": _ES, "fr": _FR, "it": _IT}
+_US_INTL = CountryLayout(
+    "`1234567890-=qwertyuiop[]asdfghjkl;'\\\\zxcvbnm,./",
+    '~!@#$%^&*()_+QWERTYUIOP{}ASDFGHJKL:"||ZXCVBNM<>?',
+    "1¡2²3³4¤5€6¼7½8¾9‘0’-¥=×qäwåeér®tþyüuúiíoópö[«]»aásßdðlø;¶'´\\¬zæc©nñmµ,ç/¿",
+    "'\"`~^",
+    "",
+    "1¹4£=÷qÄwÅeÉtÞyÜuÚiÍoÓpÖaÁs§dÐlØ;°'¨\\¦zÆc¢nÑ,Ç",
+)
+# Some keys type other characters with AltGr than on Windows. AltGr and Shift make seven more dead
+# keys there, whose characters are left unknown.
+_US_INTL_LINUX = replace(
+    _US_INTL,
+    with_altgr="`"
+    "`1¡2²3³4¤5€6¼7½8¾9‘0’-¥=×qäwåeér®tþyüuúiíoópö[«]»"
+    "aásßdðffgghhjjkœlø;¶''\\¬zæxxc©vvbbnñmµ,ç/¿",
+    with_both="`~1¹4£6^=÷qÄwÅeÉr®tÞyÜuÚiÍoÓpÖ[“]”aÁs§dÐfFgGhHjJkŒlØ;°'\"\\¦zÆxXc¢vVbBnÑmµ,Ç",
+)
+_US_INTL_MAC = CountryLayout(
+    "§1234567890-=qwertyuiop[]asdfghjkl;'\\`zxcvbnm,./",
+    '±!@#$%^&*()_+QWERTYUIOP{}ASDFGHJKL:"|~ZXCVBNM<>?',
+    dead="'\"`~^",
+)
+_RU = CountryLayout(
+    "ё1234567890-=йцукенгшщзхъфывапролджэ\\\\ячсмитьбю.",
+    'Ё!"№;%:?*()_+ЙЦУКЕНГШЩЗХЪФЫВАПРОЛДЖЭ//ЯЧСМИТЬБЮ,',
+    "8₽",
+    "",
+    "ж.ёх\\ъэ =-бю\\",
+)
+# xkeyboard-config has `|` where Windows has `/` on the key beside the left Shift, whose character
+# alone is `/`: the only difference.
+_RU_LINUX = replace(
+    _RU,
+    alone="ё1234567890-=йцукенгшщзхъфывапролджэ\\/ячсмитьбю.",
+    shifted='Ё!"№;%:?*()_+ЙЦУКЕНГШЩЗХЪФЫВАПРОЛДЖЭ/|ЯЧСМИТЬБЮ,',
+)
+_RU_MAC = CountryLayout(
+    ">1234567890-=йцукенгшщзхъфывапролджэё]ячсмитьбю/",
+    '<!"№%:,.;()_+ЙЦУКЕНГШЩЗХЪФЫВАПРОЛДЖЭЁ[ЯЧСМИТЬБЮ?',
+)
+_COUNTRIES = {"de": _DE, "es": _ES, "fr": _FR, "it": _IT, "us-intl": _US_INTL, "ru": _RU}
+_OTHERS_BY_PLATFORM = {
+    ("fr", "macos"): _FR_MAC,
+    ("ru", "macos"): _RU_MAC,
+    ("ru", "linux"): _RU_LINUX,
+    ("us-intl", "linux"): _US_INTL_LINUX,
+    ("us-intl", "macos"): _US_INTL_MAC,
+}
 _COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
+_COMBINING |= {"'": _COMBINING["´"], '"': _COMBINING["¨"]}
 _BY_ALTGR = "~`"  # dead only there, where a key alone or with Shift types another character
 
 
@@ -115,7 +168,7 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     Empty for a layout that is not of this module.
     """
     mac = platform == "macos"
-    table = _FR_MAC if mac and layout == "fr" else _COUNTRIES.get(layout)
+    table = _OTHERS_BY_PLATFORM.get((layout, platform), _COUNTRIES.get(layout))
     if table is None:
         return {}
     altgr, both = (
@@ -130,10 +183,15 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     places |= {word: places[f"Num{digit}"] for digit, word in enumerate(_DIGITS)}
     if mac:
         return places | {name: places[other] for name, other in _SWAPPED.items()}
-    letters = {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
+    # Keyboards of another script have the virtual keys of the US keyboard.
+    letters = {name[3:]: key for name, key in places.items() if name.startswith("Key")}
+    letters |= {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
     if platform == "linux":
         return letters | places
     places |= {f"Key{name}": key for name, key in letters.items()}
+    if not table.virtual:
+        places |= {name: keys[char] for name, char in _US_NAMES.items() if char in keys}
+        return letters | places
     for names in (_RDEV_ON_WINDOWS, _MULTIINPUT):
         named = zip(names, table.virtual, strict=True)
         places |= {name: keys[one] for name, one in named if one in keys}
@@ -153,9 +211,41 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
     return not altgr
 
 
-def accented(accent: str, char: str) -> str:
-    """What a dead key and the key after it type: one letter, or both characters."""
+_VOWELS = "aeiouAEIOU"
+# The letters that each accent joins with on Windows; before others it types its own character, too.
+_JOINED_ON_WINDOWS = {
+    "´": _VOWELS + "yY",
+    "'": _VOWELS + "yYcC",
+    "`": _VOWELS,
+    "^": _VOWELS,
+    "¨": _VOWELS + "y",
+    '"': _VOWELS + "y",
+    "~": "anoANO",
+}
+_QUOTES = frozenset("'\"")  # dead keys of US-International alone
+_CEDILLAS = {"c": "ç", "C": "Ç"}  # of the dead key of the apostrophe
+_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # the accent and Space
+_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # a dead key pressed twice
+
+
+def accented(accent: str, char: str, platform: str) -> str:
+    """The characters of a dead key and the key after it: a letter with an accent, or both.
+
+    Empty where nothing says which: on Linux, toolkits differ for a pair that is no letter, and a
+    locale decides about the apostrophe and c.
+    """
+    composed = unicodedata.normalize("NFC", char + _COMBINING.get(accent, ""))
+    joins = accent in _COMBINING and len(composed) == 1
+    if platform == "linux":
+        if char == " ":
+            return _SPACING_ON_LINUX.get(accent, accent)
+        if char == accent:
+            return _TWICE_ON_LINUX.get(accent, accent)
+        return composed if joins and (accent, char.lower()) != ("'", "c") else ""
     if char == " ":
         return accent
-    composed = unicodedata.normalize("NFC", char + _COMBINING.get(accent, ""))
-    return composed if accent in _COMBINING and len(composed) == 1 else accent + char
+    if accent == "'" and char in _CEDILLAS:
+        return _CEDILLAS[char]
+    if platform != "macos" or accent in _QUOTES:
+        joins = char in _JOINED_ON_WINDOWS.get(accent, "")
+    return composed if joins else accent + char

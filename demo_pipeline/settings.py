@@ -318,6 +318,9 @@ class TrajectorySettings(Section):
     max_leak_rate: float = Field(
         0.25, ge=0, le=1, description="the same, unavoidable leaks included"
     )
+    keep_doubtful_text: bool = Field(
+        False, description="write typed text that may be another one, as the keys were read"
+    )
 
 
 PrivacyKind = Literal[

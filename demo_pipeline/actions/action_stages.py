@@ -5,16 +5,25 @@ from pathlib import Path
 from demo_pipeline.actions import build_actions as actions
 from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
+from demo_pipeline.actions.text_evidence import typing_language
+from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import Check, Stage, Summary, as_written, joined, noting
+from demo_pipeline.stage import Check, Need, Stage, Summary, as_written, joined, noting
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
     """The actions and the event accounting."""
     meta, settings = inputs.recording.parsed_meta(), inputs.settings.actions
     folder = inputs.folders["events"]
-    return actions.build_actions(folder, out, meta.platform, settings, layout=meta.usual_layout)
+    return actions.build_actions(
+        folder,
+        out,
+        meta.platform,
+        settings,
+        language=typing_language(meta, settings.keyboard_layout),
+        log=inputs.file(LOG_FILE),
+    )
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
@@ -54,4 +63,5 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
         ),
     ),
     columns=ACTIONS_SCHEMA,
+    needs=frozenset({Need.UPLOADS}),
 )

@@ -22,7 +22,7 @@ from demo_pipeline.files.parquet import (
     read_rows,
     write_rows,
 )
-from demo_pipeline.recording.key_names import public_key
+from demo_pipeline.recording.key_names import LAYOUTS, public_key
 
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
@@ -30,7 +30,7 @@ ACCOUNTING_FILE = "ledger.parquet"
 POINTER_MOVED = "pointer_moved"  # flag of a pause in which the pointer never rested for as long
 # Flag of typing after a rest: it is one with the typing before it, unless the screen changed.
 CONTINUED = "continued"
-# Flag of typing that another keyboard, which the person may have had, would have made another text.
+# Flag of typing that may have been another text, and of an Enter that may only have ended it.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
@@ -64,6 +64,15 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("last_event", pa.int64(), False, "highest line number of its events"),
     ("events", pa.list_(pa.int64()), False, "line numbers of all its raw events, ascending"),
     ("flags", pa.list_(pa.string()), False, "what was unusual: long, never_released, …"),
+    (
+        "text_evidence",
+        pa.string(),
+        True,
+        "type: whether the scans show the text: confirmed, contradicted or unseen",
+    ),
+    ("text_scan_event", pa.int64(), True, "type: line of the scan that says so; null: unseen"),
+    ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
+    ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
 )
 
 _TYPE = "action_type"
@@ -88,6 +97,10 @@ ACTIONS_SCHEMA = described_schema(
         "wheel_unit": one_of("120", "notch", "pixel").where(_TYPE, "scroll"),
         "wheel_method": one_of("override", "unit_signature").where(_TYPE, "scroll"),
         "seconds": COUNT.where(_TYPE, "pause"),
+        "text_evidence": one_of("confirmed", "contradicted", "unseen").only_where(_TYPE, "type"),
+        "text_scan_event": between(1).only_where(_TYPE, "type"),
+        "text_source": one_of("keys", "field").only_where(_TYPE, "type"),
+        "keyboard_layout": one_of(*LAYOUTS).only_where(_TYPE, "type"),
     },
 )
 
@@ -142,6 +155,10 @@ class Action:
     first_event: int = 0
     last_event: int = 0
     flags: list[str] = field(default_factory=list)
+    text_evidence: str | None = None
+    text_scan_event: int | None = None
+    text_source: str | None = None
+    keyboard_layout: str | None = None
 
     def describe(self) -> str:
         """A short text without typed characters: `type(15 chars)`, `click(10, 20)`."""

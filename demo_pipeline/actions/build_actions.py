@@ -10,6 +10,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,18 @@ from demo_pipeline.actions.action_tables import (
     read_actions,
     write_actions,
 )
+from demo_pipeline.actions.field_texts import ScanFields
 from demo_pipeline.actions.grouping import Segmentation, segment
 from demo_pipeline.actions.inputs import Input, distance, inputs_of, withheld_inputs
+from demo_pipeline.actions.keyboard_stretches import Keyboards, has_keypad
 from demo_pipeline.actions.repair import BORDER_RUN, Repairs, after_border_runs, repair
+from demo_pipeline.actions.text_evidence import (
+    TextReader,
+    TextWitness,
+    TypingLanguage,
+    evidence_counts,
+    typing_language,
+)
 from demo_pipeline.files.parquet import read_table, rows_table, schema_problems, write_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
@@ -34,6 +44,7 @@ from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
 from demo_pipeline.recording.input_log import INPUT_EVENTS, KEY_EVENTS, REJECTED_SCHEMA, EventType
 from demo_pipeline.recording.key_names import platform_of_keys, public_name
+from demo_pipeline.recording.logged_scans import read_logged_scans
 from demo_pipeline.settings import ActionSettings
 
 STOP_SHORTCUT = "stop_shortcut"  # reason in the event accounting
@@ -114,12 +125,15 @@ def build_actions(
     platform: str,
     settings: ActionSettings,
     *,
-    layout: str | None = None,
+    language: TypingLanguage | None = None,
+    log: Path | None = None,
 ) -> dict[str, Any]:
     """Write actions.parquet and ledger.parquet for committed events and return a summary.
 
     `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it. If it
-    is empty, the names of the keys decide when they leave no doubt. `layout`: `Meta.usual_layout`.
+    is empty, the names of the keys decide when they leave no doubt. `language`: how the person
+    types; None: nothing is known of it. `log`: input_log.jsonl, whose scans show what was typed;
+    None: they are not read.
 
     Raises:
         DemonstrationError: there are more than `_MAX_ACTIONS`.
@@ -131,7 +145,23 @@ def build_actions(
     inputs, repairs = repair(logged, platform, settings)
     steps = [step.line for step in read_clock_steps(events_folder)]
     withheld = withheld_inputs(events)
-    segmentation = segment(inputs, platform, settings, layout, clock_steps=steps, withheld=withheld)
+    language = language or typing_language(None, settings.keyboard_layout)
+
+    def segmented(keyboards: Keyboards) -> Segmentation:
+        return segment(
+            inputs,
+            platform,
+            settings,
+            keyboards,
+            clock_steps=steps,
+            withheld=withheld,
+            input_method=bool(language.input_method),
+        )
+
+    scans = read_logged_scans(events_folder) if log else []
+    witness = TextWitness(ScanFields(log or Path(), platform, scans))
+    reader = TextReader(language, segmented, witness, keypad=has_keypad(inputs))
+    segmentation = reader.read()
     if events["raw_x"].null_count == events.num_rows:
         cut = after_border_runs(inputs)
         for action in segmentation.actions:
@@ -145,7 +175,11 @@ def build_actions(
     write_table(out / ACCOUNTING_FILE, accounting)
     unreadable = sum(item.unreadable for item in inputs)
     known = {"platform": platform, "unreadable_characters": unreadable}
-    return _summary(segmentation, repairs, accounting) | known
+    typed = {
+        "text_evidence": evidence_counts(segmentation.actions),
+        "keyboard_layouts": [asdict(layout) for layout in reader.layouts],
+    }
+    return _summary(segmentation, repairs, accounting) | known | typed
 
 
 def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:

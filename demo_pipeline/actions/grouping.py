@@ -22,10 +22,10 @@ from demo_pipeline.actions.keyboard import (
     ModifierTracker,
     without_held_keys,
 )
+from demo_pipeline.actions.keyboard_stretches import Keyboards, switch_lines
 from demo_pipeline.actions.scrolls import UNCLEAR_UNIT, Wheel, join_scrolls, read_wheel
 from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.input_log import EventType
-from demo_pipeline.recording.key_names import keyboard_of
 from demo_pipeline.settings import ActionSettings
 
 MAX_CLICKS = 3  # a fourth click begins a new action
@@ -388,32 +388,41 @@ class Segmentation:
         reasons: line number → why the input event is part of no action.
         unknown_keys: logged key names that are in no table.
         wheel_remainder: notches that no scroll contains, signed as logged.
+        switch_lines: lines at which the keyboard layout or the input method may have been switched.
+        layout_lines: lines of key presses whose characters follow from the keyboard layout.
+        altgr_lines: lines of key presses with the pair of keys that Windows logs for AltGr, which
+            the US layout does not have.
     """
 
     actions: list[Action]
     reasons: dict[int, str]
     unknown_keys: set[str] = field(default_factory=set)
     wheel_remainder: float = 0.0
+    switch_lines: list[int] = field(default_factory=list)
+    layout_lines: frozenset[int] = frozenset()
+    altgr_lines: frozenset[int] = frozenset()
 
 
 def segment(
     inputs: list[Input],
     platform: str,
     settings: ActionSettings,
-    layout: str | None = None,
+    keyboards: Keyboards,
     *,
     clock_steps: Collection[int] = (),
     withheld: Collection[tuple[int, int]] = (),
+    input_method: bool = False,
 ) -> Segmentation:
-    """Turn repaired inputs (in time order) into actions; `layout`: `Meta.usual_layout`.
+    """Turn repaired inputs (in time order) into actions.
 
-    `clock_steps` are the lines before which the recorder's clock was set; `withheld` lines and
-    times in epoch milliseconds at which the recorder withheld input: what it did is not known.
+    `keyboards` are those by which keys are read; `input_method`: the person's language is typed
+    with one. `clock_steps` are the lines before which the recorder's clock was set; `withheld` are
+    the lines and epoch milliseconds at which the recorder withheld input, whose effect is unknown.
     """
     turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
     wheel = read_wheel(turns, platform, settings)
     modifiers = ModifierTracker(inputs)
-    keyboard = KeyboardReader(platform, keyboard_of(settings.keyboard_layout, layout), modifiers)
+    keyboard = KeyboardReader(platform, keyboards, modifiers)
     pointer = _PointerReader(settings, modifiers, glides=wheel.glides)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,
@@ -444,7 +453,17 @@ def segment(
     actions = sorted([*actions, *pauses_between(actions, inputs, settings, breaks)], key=_order)
     for number, action in enumerate(actions):
         action.action_index = number
-    return Segmentation(actions, reasons, keyboard.unknown_keys, remainder)
+    pressed = [*keyboard.gestures, *modifiers.gestures]
+    windows = platform == "windows"
+    return Segmentation(
+        actions,
+        reasons,
+        keyboard.unknown_keys,
+        remainder,
+        switch_lines(pressed, inputs, platform, input_method=input_method),
+        frozenset(gesture.index for gesture in pressed if gesture.by_layout),
+        frozenset(g.index for g in pressed if windows and "altgr" in g.modifiers),
+    )
 
 
 def _order(action: Action) -> tuple[int, int]:

@@ -138,6 +138,7 @@ class Gesture:
         key_press: of a hotkey, when its last key was pressed, epoch milliseconds.
         held_since: when the first of its modifiers was pressed, epoch milliseconds.
         repeat: auto-repeat of a held key.
+        by_layout: the character follows from the keyboard layout; the recorder logged none.
         flags: what was unusual, e.g. `long`, `never_released`.
     """
 
@@ -161,4 +162,5 @@ class Gesture:
     key_press: int = 0
     held_since: int = 0
     repeat: bool = False
+    by_layout: bool = False
     flags: set[str] = field(default_factory=set)

@@ -13,8 +13,9 @@ from operator import attrgetter
 
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
+from demo_pipeline.actions.keyboard_stretches import Keyboards
 from demo_pipeline.recording.input_log import EventType
-from demo_pipeline.recording.key_names import Key, Keyboard, lookup
+from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # auto-repeat begins by then: systems offer delays of up to 1 s
@@ -223,15 +224,16 @@ class KeyboardReader:
         unknown_keys: logged names that are in no table.
     """
 
-    def __init__(self, platform: str, keyboard: Keyboard, modifiers: ModifierTracker) -> None:
+    def __init__(self, platform: str, keyboards: Keyboards, modifiers: ModifierTracker) -> None:
         self._platform = platform
-        self._keyboard = keyboard
+        self._keyboards = keyboards
+        self._keyboard = keyboards.stretches[0].keyboard
         self._accent = ""  # of the dead key before
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
-        self._caps = False
-        self._numlock = True
+        self._caps = keyboards.locks.caps
+        self._numlock = keyboards.locks.num
         self.gestures: list[Gesture] = []
         self.holds: list[_KeyPress] = []
         self.reasons: dict[int, str] = {}
@@ -239,6 +241,7 @@ class KeyboardReader:
 
     def down(self, item: Input) -> None:
         """A keydown: a new press, or auto-repeat of a held key."""
+        self._keyboard = self._keyboards.at(item.index).keyboard
         key = lookup(item.name, self._platform, self._keyboard.layout)
         self._modifiers.release_stuck(item.time)
         if key.modifier:
@@ -342,6 +345,7 @@ class KeyboardReader:
 
     def _read(self, gesture: Gesture, text: str, accent: str, *, altgr: bool) -> None:
         """A character that the layout gives, with the accent of the dead key before it."""
+        gesture.by_layout = True
         if self._keyboard.is_doubtful(text, self._platform):
             gesture.flags.add(DOUBTFUL_TEXT)
         if accent:

@@ -285,6 +285,31 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
+# Languages whose letters are typed with an input method. Where Bopomofo and Cangjie are usual,
+# Chinese is written in its traditional form.
+_INPUT_METHODS = _words("zh ja ko vi")
+_TRADITIONAL = _words("TW HK MO")
+
+
+def input_method_of(locale: str) -> str:
+    """`ja`, `ko`, `vi`, `zh` or `zh-TW` for a language that is typed with an input method.
+
+    Empty for every other language.
+    """
+    match = _LOCALE.fullmatch(locale)
+    if match is None or match[1].lower() not in _INPUT_METHODS:
+        return ""
+    language = match[1].lower()
+    traditional = (match[3] or "").upper() in _TRADITIONAL or (match[2] or "").lower() == "hant"
+    return "zh-TW" if language == "zh" and traditional else language
+
+
+def is_english(locale: str) -> bool:
+    """Whether a locale is of English, or says no language."""
+    match = _LOCALE.fullmatch(locale)
+    return match is None or match[1].lower() == "en"
+
+
 # How Windows recorders name keyboards: <language or country>-<arrangement>. The arrangement is
 # `qwerty` also where the name in the registry does not say it, as of German and French ones.
 _TOLD = {"us": "us", "gb": "uk", "de": "de", "de-at": "de", "es": "es", "fr": "fr", "it": "it"}

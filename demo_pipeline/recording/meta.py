@@ -161,6 +161,12 @@ class Meta(_Tolerant):
             return layout_of_keyboard(told)
         return layout_of_locale(self.locale)
 
+    @property
+    def names_keyboard(self) -> bool:
+        """Whether a recorder on Windows wrote which keyboard layout was in force."""
+        layout = (self.model_extra or {}).get("keyboard_layout")
+        return self.platform == "windows" and isinstance(layout, str) and bool(layout)
+
     def members(self) -> dict[str, Any]:
         """The object in the form of meta.json, with what the recorder wrote."""
         return super().members() | {

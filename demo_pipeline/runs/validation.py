@@ -14,6 +14,7 @@ from pathlib import Path
 
 from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.actions.text_evidence import typing_language
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_FORMAT, QUESTS_FORMAT
 from demo_pipeline.files.base_model import limited
@@ -137,7 +138,8 @@ def _log_problems(
             actions,
             meta.platform if meta else "",
             settings.actions,
-            layout=meta.usual_layout if meta else None,
+            language=typing_language(meta, settings.actions.keyboard_layout),
+            log=log,
         )
     except DemonstrationError as error:
         yield from error.problems

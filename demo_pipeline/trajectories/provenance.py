@@ -30,6 +30,7 @@ from demo_pipeline.files.parquet import (
     write_rows,
 )
 from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.recording.key_names import LAYOUTS
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
 """The provenance tables of trajectories, or their rows with the columns that are counted."""
@@ -104,7 +105,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("changed_width", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("changed_height", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("taken_back_by", pa.int32(), True, "the later step that undoes it by keys; null: none known"),
-    ("doubtful_text", pa.bool_(), True, "typing on a keyboard that nothing tells; else null"),
+    (
+        "doubtful_text",
+        pa.bool_(),
+        True,
+        "typed text that may be another one, or an Enter that may only have ended it; else null",
+    ),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
     ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
     ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
@@ -129,9 +135,19 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
     ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
     *QUEST_COLUMNS,
+    (
+        "text_evidence",
+        pa.string(),
+        True,
+        "type: whether the scans show the text: confirmed, contradicted or unseen",
+    ),
+    ("text_scan_event", pa.int64(), True, "type: line of the scan that says so; null: unseen"),
+    ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
+    ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
 )
 
 _MATCHED = "osworld_task_id"
+_TYPED = ("type", "hotkey")  # a typed space that pressed a button is a key
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
     _COLUMNS,
@@ -164,7 +180,13 @@ PROVENANCE_SCHEMA = described_schema(
         "wheel_method": one_of("evidence", "override", "unit_signature").where(
             "action_type", "scroll"
         ),
-        "doubtful_text": ANY.only_where("action_type", "type"),
+        "doubtful_text": ANY.only_where("action_type", "type", "hotkey"),
+        "text_evidence": one_of("confirmed", "contradicted", "unseen").only_where(
+            "action_type", *_TYPED
+        ),
+        "text_scan_event": between(1).only_where("action_type", *_TYPED),
+        "text_source": one_of("keys", "field").only_where("action_type", *_TYPED),
+        "keyboard_layout": one_of(*LAYOUTS).only_where("action_type", *_TYPED),
         "wheel_disagrees": ANY.only_where("action_type", "scroll"),
         "instruction_source": one_of(
             "quest.content", "quest.title", "title", "description", "task.json"

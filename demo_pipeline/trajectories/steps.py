@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action
+from demo_pipeline.actions.action_tables import CONTINUED, DOUBTFUL_TEXT, POINTER_TYPES, Action
 from demo_pipeline.actions.repair import BORDER_RUN
 from demo_pipeline.actions.scrolls import (
     EVIDENCE,
@@ -21,6 +21,7 @@ from demo_pipeline.actions.scrolls import (
     scroll_direction,
     sign_disagrees,
 )
+from demo_pipeline.actions.text_evidence import TextEvidence
 from demo_pipeline.desktopd.models import (
     PARAMETERS,
     ActionType,
@@ -36,6 +37,7 @@ from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
+UNKNOWN_TEXT = "<typed text that is not known>"  # stands for a text in doubt
 _Row = Mapping[str, Any]
 _Recorded = tuple[Action, _Row, _Row]
 
@@ -63,7 +65,26 @@ def _typed_on(first: Action, more: Action) -> Action:
         end_ms=max(first.end_ms, more.end_ms),
         last_event=max(first.last_event, more.last_event),
         flags=sorted({*first.flags, *more.flags} - {CONTINUED}),
+        text_evidence=_evidence_of_both(first, more),
+        text_scan_event=more.text_scan_event or first.text_scan_event,
     )
+
+
+def _evidence_of_both(first: Action, more: Action) -> str | None:
+    """The text evidence of two parts: confirmed only if both are."""
+    evidence = {first.text_evidence, more.text_evidence}
+    if TextEvidence.CONTRADICTED in evidence:
+        return TextEvidence.CONTRADICTED
+    return first.text_evidence if len(evidence) == 1 else TextEvidence.UNSEEN
+
+
+def with_unknown_texts(actions: Iterable[_Recorded]) -> Iterator[_Recorded]:
+    """The same, with `UNKNOWN_TEXT` for each typed text that is in doubt."""
+    for action, frame, tree in actions:
+        if action.action_type == "type" and DOUBTFUL_TEXT in action.flags:
+            yield replace(action, text=UNKNOWN_TEXT), frame, tree
+        else:
+            yield action, frame, tree
 
 
 _NEITHER = ("thinking_pause", Reason.RECORDER.value)
@@ -115,6 +136,8 @@ def build_steps(
     trees: Sequence[_Row],
     evidence: Evidence,
     filmed: Span,
+    *,
+    keep_doubtful_text: bool = False,
 ) -> Steps:
     """Number the steps; what no screenshot can show is hidden.
 
@@ -126,13 +149,15 @@ def build_steps(
         trees: the row of trees.parquet of each action.
         evidence: what the video shows about the recording.
         filmed: presentation times of the video's first and last frame, seconds.
+        keep_doubtful_text: typed text that is in doubt is written as the keys were read.
     """
     screen, base = evidence.screen(), evidence.canvas
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
     neither, focus = Counter[str](), _RecordedFocus()
-    for recorded, frame, tree in joined_typing(zip(actions, frames, trees, strict=True)):
+    rows = joined_typing(zip(actions, frames, trees, strict=True))
+    for recorded, frame, tree in rows if keep_doubtful_text else with_unknown_texts(rows):
         action = _pressed_by_space(_as_filmed(recorded, evidence.wheel), tree)
         if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
             neither["thinking_pause"] += 1

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
+from demo_pipeline.actions.text_evidence import TextEvidence
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
 from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.desktopd.validator import validate_trajectory
@@ -90,7 +91,10 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, secrets)})
     assignment = assignment_of(manifest.parsed_meta())
     filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
-    built = build_steps(actions, frames, trees, evidence, filmed)
+    keep_doubtful_text = settings.keep_doubtful_text
+    built = build_steps(
+        actions, frames, trees, evidence, filmed, keep_doubtful_text=keep_doubtful_text
+    )
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
     task = _task(assignment, len(built.steps), settings, task_match)
@@ -106,6 +110,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
         {
             **changed,
             **_provenance(step, manifest, assignment, evidence),
+            **_text_columns(step.action, keep_doubtful_text=keep_doubtful_text),
             "end_filmed": is_end_filmed(step.action, evidence.clock, manifest.video),
             **_task_match_row(task_match),
         }
@@ -236,7 +241,6 @@ def _provenance(
         **action_columns(step.written),
         "wheel_method": step.action.wheel_method,
         "wheel_disagrees": step.wheel_disagrees,
-        "doubtful_text": DOUBTFUL_TEXT in step.action.flags or None,
         "off_screen": False,
         "scale": canvas.event_to_canvas,
         "pad_x": float(canvas.pad_x),
@@ -249,6 +253,16 @@ def _provenance(
         "status": meta.status,
         "reason": meta.reason or "",
         **_quest_row(meta),
+    }
+
+
+def _text_columns(action: Action, *, keep_doubtful_text: bool) -> dict[str, Any]:
+    """The columns of typed text: where it comes from, what shows it, and whether it is in doubt."""
+    doubtful = DOUBTFUL_TEXT in action.flags and not keep_doubtful_text
+    columns = ("text_evidence", "text_scan_event", "text_source", "keyboard_layout")
+    return {
+        "doubtful_text": doubtful or None,
+        **{name: getattr(action, name) for name in columns},
     }
 
 
@@ -293,8 +307,15 @@ def _summary(
         "seconds": result.completion_time_ms / 1000,
         **leak_rates(rows).as_dict(),
         "doubtful_text": sum(bool(row["doubtful_text"]) for row in rows),
+        "text_evidence": _evidence_counts(rows),
         "targets": sum(row["target_x"] is not None for row in rows),
     }
+
+
+def _evidence_counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many typed texts have each kind of evidence."""
+    counts = Counter(row["text_evidence"] for row in rows if row["text_evidence"])
+    return {str(evidence): counts[evidence] for evidence in TextEvidence}
 
 
 def _wheel_warning(built: Steps) -> Iterator[str]:

@@ -1,0 +1,518 @@
+"""Text evidence: whether the accessibility scans show the text that the keys were read as.
+
+Belongs here: the keyboard layout that a recording's own scans confirm, what became of each typed
+text, the text of the field where no reading of the keys explains it, and which texts are in doubt.
+
+A text is *confirmed* when a field has gained it by one of the next scans, *contradicted* when the
+field that was typed into gained something else, and *unseen* otherwise.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain
+
+from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action
+from demo_pipeline.actions.field_texts import Edit, Field, ScanFields, edit_between, is_masked
+from demo_pipeline.actions.grouping import Segmentation
+from demo_pipeline.actions.keyboard_stretches import Keyboards, Locks
+from demo_pipeline.actions.typed_text import UNKNOWN_CHARACTER
+from demo_pipeline.recording.key_names import (
+    LAYOUTS,
+    Keyboard,
+    input_method_of,
+    is_english,
+    keyboard_of,
+)
+from demo_pipeline.recording.logged_scans import LoggedScan
+from demo_pipeline.recording.meta import Meta
+
+SCANS_AFTER = (
+    3  # that are searched: recorders scan every 1 to 4 s, and 45 of 78 texts stood in them
+)
+SHORTEST_SOUGHT = 3  # characters; a shorter text has to be all that the field gained
+MOST_GAINED = 4  # characters a key press; input methods write fewer
+COMPOSITION = "composition"  # reason in the event accounting: the key only ended a composition
+# Characters that fields put into or take out of numbers, dates and telephone numbers.
+_FORMATTING = str.maketrans(dict.fromkeys(" .,-/:()\u00a0\t\n"))
+_UNKNOWN_FLAGS = frozenset({UNKNOWN_CHARACTER, "unknown_input"})
+_ENTER = ["enter"]
+# What the person may do between a scan and typing without changing the text of the field.
+_HARMLESS = frozenset({"scroll", "pause"})
+
+
+class TextEvidence(StrEnum):
+    """Whether a scan shows a typed text."""
+
+    CONFIRMED = "confirmed"
+    CONTRADICTED = "contradicted"
+    UNSEEN = "unseen"
+
+
+class TextSource(StrEnum):
+    """Where the text of a typing step comes from."""
+
+    KEYS = "keys"
+    FIELD = "field"
+
+
+@dataclass(frozen=True, slots=True)
+class TypingLanguage:
+    """What is known before the scans are read of how the person types.
+
+    Attributes:
+        keyboard: by the setting or by meta.json.
+        certain: the setting or the recorder names the layout, so that no other is compared.
+        input_method: the language's letters are typed with an input method: `zh`, `ja`, `ko` …;
+            empty: they are not.
+        accents: the language has accents that people of the US layout type on US-International.
+    """
+
+    keyboard: Keyboard
+    certain: bool = False
+    input_method: str = ""
+    accents: bool = False
+
+
+def typing_language(meta: Meta | None, setting: str) -> TypingLanguage:
+    """How the person of a recording types, by meta.json and `actions.keyboard_layout`."""
+    if meta is None:
+        return TypingLanguage(keyboard_of(setting, None), certain=setting != "auto")
+    keyboard = keyboard_of(setting, meta.usual_layout)
+    named = meta.names_keyboard and not keyboard.other
+    return TypingLanguage(
+        keyboard,
+        certain=setting != "auto" or named,
+        input_method=input_method_of(meta.locale),
+        accents=keyboard.layout == "us" and not is_english(meta.locale),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenLayout:
+    """The layout of a stretch, for people.
+
+    Attributes:
+        first_line: line of the log at which the stretch begins.
+        layout: one of `LAYOUTS`.
+        reason: `confirmed` by the scans, `named` by the setting or the recorder, `meta`: usual for
+            the locale, or `unknown`: the locale's layout is not known, or the person switched to another one
+            that no scan shows.
+        confirmed: how many typed texts of the stretch the scans confirm.
+        locks: locks that were on or off, unlike usual, before the recording began.
+    """
+
+    first_line: int
+    layout: str
+    reason: str
+    confirmed: int
+    locks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Gain:
+    """What the only field that changed gained while nothing but one text was typed."""
+
+    text: str
+    scan_event: int
+
+
+class TextWitness:
+    """Looks for typed texts in the fields of the scans."""
+
+    def __init__(self, fields: ScanFields) -> None:
+        self._fields = fields
+        self._confirmed: dict[tuple[str, int, int], int | None] = {}
+
+    def confirming_scan(self, action: Action) -> int | None:
+        """The line of the first scan in which a field has gained the text of a typing action."""
+        key = (action.text or "", action.press_ms, action.end_ms)
+        if key not in self._confirmed:
+            self._confirmed[key] = self._find(*key)
+        return self._confirmed[key]
+
+    def _find(self, text: str, press_ms: int, end_ms: int) -> int | None:
+        sought = text.strip()
+        if not sought:
+            return None
+        before = self._fields.before(press_ms)
+        for scan in self._fields.after(end_ms, SCANS_AFTER):
+            for earlier, field in self._fields.pairs(before, scan):
+                earlier_text = earlier.text if earlier else ""
+                if field.text != earlier_text and _gained_text(sought, earlier_text, field.text):
+                    return scan.event_index
+        return None
+
+    def gain(
+        self, number: int, actions: Sequence[Action], *, ends_composition: bool
+    ) -> _Gain | None:
+        """What a typing action added to the only field that changed; None: not known.
+
+        Nothing else may have changed a field between the last scan before it and the first one
+        after it.
+
+        Args:
+            number: of the action.
+            actions: of the recording.
+            ends_composition: the Enter after the action only ends the composition of its text.
+        """
+        action = actions[number]
+        before = self._fields.before(action.press_ms)
+        later = self._fields.after(action.end_ms, 1)
+        if before is None or not later:
+            return None
+        after = later[0]
+        following = actions[number + 1 + ends_composition :]
+        if any(other.press_ms < after.end_ms for other in following if not _is_harmless(other)):
+            return None
+        field_edit = self._only_edit(before, after)
+        if field_edit is None:
+            return None
+        field, edit = field_edit
+        between = [other for other in actions[:number] if other.end_ms > before.begin_ms]
+        if not all(_is_harmless(other, field) for other in between):
+            return None
+        pure = not edit.removed or edit.whole
+        if not pure or not edit.gained.strip() or is_masked(edit.gained):
+            return None
+        return _Gain(edit.gained.strip("\n"), after.event_index)
+
+    def _only_edit(self, before: LoggedScan, after: LoggedScan) -> tuple[Field, Edit] | None:
+        """The only field whose text changed, and how; None when several did or none."""
+        edits: list[tuple[Field, Edit]] = []
+        for earlier, field in self._fields.pairs(before, after):
+            if earlier is None and field.focused and field.text:
+                return None
+            if earlier is not None and earlier.text != field.text:
+                edits.append((field, edit_between(earlier.text, field.text)))
+        if len({edit.gained for _, edit in edits}) != 1:
+            return None
+        return edits[-1]
+
+
+def _gained_text(sought: str, before: str, after: str) -> bool:
+    """Whether a field has a text that it did not have before."""
+    gained = edit_between(before, after).gained.strip()
+    if sought in {gained, after.strip()} or _same_number(sought, after):
+        return True
+    return len(sought) >= SHORTEST_SOUGHT and after.count(sought) > before.count(sought)
+
+
+def _same_number(typed: str, shown: str) -> bool:
+    """Whether a spin button shows a typed number, as 2.0 for 2."""
+    try:
+        return float(typed) == float(shown)
+    except ValueError:
+        return False
+
+
+def _is_harmless(action: Action, field: Field | None = None) -> bool:
+    """Whether an action changes no field: a scroll, a tap of modifiers, a click into `field`."""
+    if action.action_type in _HARMLESS:
+        return True
+    if action.action_type == "hotkey":
+        return "modifier_tap" in action.flags or set(action.keys) <= {"win", "ctrl", "space"}
+    if field is None or action.action_type != "click" or action.button != "left":
+        return False
+    left, top, width, height = field.box
+    x, y = action.x, action.y
+    if x is None or y is None:
+        return False
+    return left <= x < left + width and top <= y < top + height
+
+
+def contradicts(gained: str, typed: str) -> bool:
+    """Whether what a field gained cannot come from typing a text.
+
+    Formatting of numbers and dates, another case, a completed or a cut text do not contradict.
+    """
+    field = gained.translate(_FORMATTING).casefold()
+    keys = typed.translate(_FORMATTING).casefold()
+    if not field or not keys:
+        return field != keys
+    return not (keys.startswith(field) or field.startswith(keys) or keys in field)
+
+
+class TextReader:
+    """Chooses the keyboards of a recording by its scans, and judges each typed text.
+
+    Attributes:
+        layouts: the layout of each stretch and why it was chosen.
+    """
+
+    def __init__(
+        self,
+        language: TypingLanguage,
+        segment: Callable[[Keyboards], Segmentation],
+        witness: TextWitness,
+        *,
+        keypad: bool = False,
+    ) -> None:
+        """Args: `segment` reads the log by keyboards; `keypad`: a key of the keypad was pressed."""
+        self._language = language
+        self._segment = segment
+        self._witness = witness
+        self._keypad = keypad
+        self._read: dict[tuple[str, Locks], Segmentation] = {}
+        self._stretches = Keyboards.of(language.keyboard)
+        self._scores: dict[tuple[str, Locks], list[int]] = {}
+        self.layouts: tuple[ChosenLayout, ...] = ()
+
+    def read(self) -> Segmentation:
+        """The actions of the recording, with evidence and doubt about each typed text."""
+        usual = self._segment(self._stretches)
+        self._stretches = self._stretches.switched_at(usual.switch_lines)
+        if len(self._stretches.stretches) > 1:
+            usual = self._segment(self._stretches)
+        self._read[self._language.keyboard.layout, Locks()] = usual
+        keyboards = self._chosen_keyboards(usual)
+        result = usual if keyboards == self._stretches else self._segment(keyboards)
+        self._judge(result, keyboards)
+        return result
+
+    def _reading(self, layout: str, locks: Locks) -> Segmentation:
+        """The recording read by one layout."""
+        if (layout, locks) not in self._read:
+            keyboard = _keyboard(layout)
+            self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))
+        return self._read[layout, locks]
+
+    def _scores_of(self, layout: str, locks: Locks) -> list[int]:
+        """How many characters the scans confirm in each stretch when it is read by a layout."""
+        if (layout, locks) not in self._scores:
+            scores = [0] * len(self._stretches.stretches)
+            for action in _typing(self._reading(layout, locks).actions):
+                if self._witness.confirming_scan(action) is not None:
+                    number = self._stretches.number_at(action.first_event)
+                    scores[number] += len((action.text or "").strip())
+            self._scores[layout, locks] = scores
+        return self._scores[layout, locks]
+
+    def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
+        """The layout of each stretch of which the scans confirm most, else the usual one."""
+        typed = list(_typing(usual.actions))
+        if all(self._witness.confirming_scan(action) is not None for action in typed):
+            return self._stretches
+        layouts = [self._language.keyboard.layout]
+        if not self._language.certain or len(self._stretches.stretches) > 1:
+            layouts += [layout for layout in LAYOUTS if layout != layouts[0]]
+        all_locks = [Locks(), Locks(caps=True)]
+        if self._keypad:
+            all_locks += [Locks(num=False), Locks(caps=True, num=False)]
+        best_locks = max(
+            all_locks,
+            key=lambda locks: sum(
+                map(max, zip(*(self._scores_of(layout, locks) for layout in layouts), strict=True))
+            ),
+        )
+        scores = {layout: self._scores_of(layout, best_locks) for layout in layouts}
+        stretches = []
+        for number, stretch in enumerate(self._stretches.stretches):
+            best = max(layouts, key=lambda layout: scores[layout][number])
+            keyboard = stretch.keyboard if best == layouts[0] else _keyboard(best)
+            stretches.append(replace(stretch, keyboard=keyboard))
+        return Keyboards(tuple(stretches), best_locks)
+
+    def _judge(self, result: Segmentation, keyboards: Keyboards) -> None:
+        """Write evidence and doubt into the typing actions, and drop keys of compositions."""
+        composed: list[Action] = []
+        gained_texts: dict[int, str] = {}
+        for number, action in enumerate(result.actions):
+            if action.action_type != "type":
+                continue
+            stretch = keyboards.number_at(action.first_event)
+            action.keyboard_layout = keyboards.stretches[stretch].keyboard.layout
+            action.text_source = TextSource.KEYS
+            action.text_evidence = TextEvidence.UNSEEN
+            seen = self._witness.confirming_scan(action)
+            if seen is not None:
+                action.text_evidence, action.text_scan_event = TextEvidence.CONFIRMED, seen
+                continue
+            enter = self._composition_enter(number, result.actions)
+            gain = self._witness.gain(number, result.actions, ends_composition=enter is not None)
+            if gain is None or not contradicts(gain.text, action.text or ""):
+                continue
+            action.text_scan_event = gain.scan_event
+            if _is_composed(gain.text, action):
+                gained_texts[number] = gain.text
+                composed += [enter] if enter else []
+            else:
+                action.text_evidence = TextEvidence.CONTRADICTED
+        self._doubt(result, keyboards, frozenset(gained_texts))
+        for number, text in gained_texts.items():
+            action = result.actions[number]
+            action.text, action.text_source = text, TextSource.FIELD
+            action.text_evidence = TextEvidence.CONFIRMED
+        for enter in composed:
+            result.actions.remove(enter)
+            result.reasons.update(dict.fromkeys(enter.events, COMPOSITION))
+        for number, action in enumerate(result.actions):
+            action.action_index = number
+
+    def _composition_enter(self, number: int, actions: Sequence[Action]) -> Action | None:
+        """The Enter after a text that would only end its composition; None: there is none.
+
+        Japanese and Bopomofo compositions end with Enter; Pinyin's have ended when a space or a
+        digit has chosen the characters. In Korean, Enter does its own work as well.
+        """
+        if number + 1 >= len(actions) or actions[number + 1].keys != _ENTER:
+            return None
+        text = actions[number].text or ""
+        ends = {"ja": True, "zh-TW": True, "zh": text[-1:].isalpha()}
+        return actions[number + 1] if ends.get(self._language.input_method, False) else None
+
+    def _doubt(
+        self, result: Segmentation, keyboards: Keyboards, from_field: frozenset[int]
+    ) -> None:
+        """Flag the texts that may be wrong; drop the flag where the scans prove the keyboard."""
+        support = _Support(result.actions, keyboards, from_field)
+        for number, action in enumerate(result.actions):
+            if action.action_type != "type" or number in from_field:
+                continue
+            flags = set(action.flags)
+            incomplete = bool(flags & _UNKNOWN_FLAGS)
+            if action.text_evidence == TextEvidence.CONFIRMED:
+                doubtful = incomplete and DOUBTFUL_TEXT in flags
+            elif action.text_evidence == TextEvidence.CONTRADICTED:
+                doubtful = True
+            else:
+                stretch = keyboards.number_at(action.first_event)
+                guessed = DOUBTFUL_TEXT in flags and stretch not in support.guesses_confirmed
+                doubtful = guessed or (incomplete and DOUBTFUL_TEXT in flags)
+                doubtful |= self._may_be_other(action, result, keyboards, support)
+            action.flags = sorted(
+                flags - {DOUBTFUL_TEXT} | ({DOUBTFUL_TEXT} if doubtful else set())
+            )
+            enter = self._composition_enter(number, result.actions) if doubtful else None
+            if enter is not None:
+                enter.flags = sorted({*enter.flags, DOUBTFUL_TEXT})
+        self.layouts = tuple(self._described(keyboards, support))
+
+    def _may_be_other(
+        self, action: Action, result: Segmentation, keyboards: Keyboards, support: "_Support"
+    ) -> bool:
+        """Whether an unseen text would be another one by a guess that nothing refutes."""
+        text = action.text or ""
+        if not text.strip():
+            return False
+        stretch = keyboards.number_at(action.first_event)
+        letters = any(map(str.isalpha, text)) and text.isascii()
+        if self._language.input_method and letters and stretch not in support.latin:
+            return True
+        if keyboards.stretches[stretch].switched and not support.confirmed[stretch]:
+            return not result.layout_lines.isdisjoint(action.events)
+        if keyboards.locks.caps and letters and stretch not in support.mixed_case:
+            return True
+        readings = (
+            _text_of(self._reading(layout, keyboards.locks).actions, action)
+            for layout in self._plausible(stretch, keyboards)
+        )
+        return any(reading != text for reading in readings)
+
+    def _plausible(self, stretch: int, keyboards: Keyboards) -> Iterator[str]:
+        """Yield the layouts that the person may have instead of the chosen one."""
+        usual = self._language.keyboard
+        chosen = keyboards.stretches[stretch].keyboard.layout
+        if self._language.certain:
+            return
+        others = {usual.layout, "us", *(["us-intl"] if self._language.accents else [])}
+        chosen_score = self._scores_of(chosen, keyboards.locks)[stretch]
+        reading = self._reading(chosen, keyboards.locks)
+        for layout in sorted(others - {chosen}):
+            refuted = self._scores_of(layout, keyboards.locks)[stretch] < chosen_score
+            has_altgr = layout != "us" or stretch not in {
+                self._stretches.number_at(line) for line in reading.altgr_lines
+            }
+            if not refuted and has_altgr:
+                yield layout
+
+    def _described(self, keyboards: Keyboards, support: "_Support") -> Iterator[ChosenLayout]:
+        locks = []
+        if keyboards.locks.caps:
+            locks.append("Caps Lock on")
+        if not keyboards.locks.num:
+            locks.append("Num Lock off")
+        for number, stretch in enumerate(keyboards.stretches):
+            reason = "meta"
+            if support.confirmed[number]:
+                reason = "confirmed"
+            elif stretch.switched or stretch.keyboard.other:
+                reason = "unknown"
+            elif self._language.certain:
+                reason = "named"
+            yield ChosenLayout(
+                stretch.first_line,
+                stretch.keyboard.layout,
+                reason,
+                support.confirmed[number],
+                tuple(locks) if not number else (),
+            )
+
+
+class _Support:
+    """What the confirmed texts of each stretch say about its other texts.
+
+    Attributes:
+        confirmed: stretch → how many of its texts are confirmed.
+        guesses_confirmed: stretches in which a text is confirmed that depends on the layout.
+        latin: stretches in which Latin letters are confirmed, and no text came from a field.
+        mixed_case: stretches in which a confirmed text has both cases, so that Caps Lock is known.
+    """
+
+    def __init__(
+        self, actions: Sequence[Action], keyboards: Keyboards, from_field: frozenset[int]
+    ) -> None:
+        self.confirmed = [0] * len(keyboards.stretches)
+        self.guesses_confirmed: set[int] = set()
+        self.latin: set[int] = set()
+        self.mixed_case: set[int] = set()
+        composed = set()
+        for number, action in enumerate(actions):
+            stretch = keyboards.number_at(action.first_event)
+            if number in from_field:
+                composed.add(stretch)
+            if action.text_evidence != TextEvidence.CONFIRMED:
+                continue
+            text = action.text or ""
+            self.confirmed[stretch] += 1
+            if DOUBTFUL_TEXT in action.flags:
+                self.guesses_confirmed.add(stretch)
+            if text.isascii() and sum(map(str.isalpha, text)) >= SHORTEST_SOUGHT:
+                self.latin.add(stretch)
+            if text.lower() != text != text.upper():
+                self.mixed_case.add(stretch)
+        self.latin -= composed
+
+
+def _typing(actions: Sequence[Action]) -> Iterator[Action]:
+    return (action for action in actions if action.action_type == "type")
+
+
+def _keyboard(layout: str) -> Keyboard:
+    """A keyboard by the name of its layout."""
+    return Keyboard(next(known for known in LAYOUTS if known == layout))
+
+
+def _is_composed(gained: str, action: Action) -> bool:
+    """Whether a field's text has letters that the keys have not, as an input method writes them."""
+    foreign = any(char.isalpha() and not char.isascii() for char in gained)
+    return foreign and len(gained) <= MOST_GAINED * len(action.events)
+
+
+def _text_of(actions: Sequence[Action], action: Action) -> str:
+    """What the events of an action are by another reading: text, and hotkeys in brackets."""
+    events = set(action.events)
+    overlapping = (other for other in actions if events.intersection(other.events))
+    return "".join(
+        other.text or "" if other.action_type == "type" else f"[{'+'.join(other.keys)}]"
+        for other in overlapping
+    )
+
+
+def evidence_counts(actions: Sequence[Action]) -> Mapping[str, int]:
+    """How many typed texts have each kind of evidence."""
+    counts = dict.fromkeys(map(str, TextEvidence), 0)
+    for evidence in chain(action.text_evidence for action in _typing(actions)):
+        if evidence:
+            counts[str(evidence)] += 1
+    return counts

@@ -21,7 +21,9 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
         out,
         meta.platform,
         settings,
-        language=typing_language(meta, settings.keyboard_layout),
+        language=typing_language(
+            settings.keyboard_layout, meta.usual_layout, meta.locale, named=meta.names_keyboard
+        ),
         log=inputs.file(LOG_FILE),
     )
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from demo_pipeline.actions.action_tables import (
 from demo_pipeline.actions.field_texts import ScanFields
 from demo_pipeline.actions.grouping import Segmentation, segment
 from demo_pipeline.actions.inputs import Input, distance, inputs_of, withheld_inputs
-from demo_pipeline.actions.keyboard_stretches import Keyboards, has_keypad
+from demo_pipeline.actions.keyboard_stretches import has_keypad
 from demo_pipeline.actions.repair import BORDER_RUN, Repairs, after_border_runs, repair
 from demo_pipeline.actions.text_evidence import (
     TextReader,
@@ -144,20 +145,16 @@ def build_actions(
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
     steps = [step.line for step in read_clock_steps(events_folder)]
-    withheld = withheld_inputs(events)
-    language = language or typing_language(None, settings.keyboard_layout)
-
-    def segmented(keyboards: Keyboards) -> Segmentation:
-        return segment(
-            inputs,
-            platform,
-            settings,
-            keyboards,
-            clock_steps=steps,
-            withheld=withheld,
-            input_method=bool(language.input_method),
-        )
-
+    language = language or typing_language(settings.keyboard_layout, None)
+    segmented = partial(
+        segment,
+        inputs,
+        platform,
+        settings,
+        clock_steps=steps,
+        withheld=withheld_inputs(events),
+        input_method=bool(language.input_method),
+    )
     scans = read_logged_scans(events_folder) if log else []
     witness = TextWitness(ScanFields(log or Path(), platform, scans))
     reader = TextReader(language, segmented, witness, keypad=has_keypad(inputs))
@@ -173,13 +170,13 @@ def build_actions(
     write_actions(out / ACTIONS_FILE, segmentation.actions)
     accounting = _accounting(events, rejected, repairs, segmentation)
     write_table(out / ACCOUNTING_FILE, accounting)
-    unreadable = sum(item.unreadable for item in inputs)
-    known = {"platform": platform, "unreadable_characters": unreadable}
-    typed = {
+    return {
+        **_summary(segmentation, repairs, accounting),
+        "platform": platform,
+        "unreadable_characters": sum(item.unreadable for item in inputs),
         "text_evidence": evidence_counts(segmentation.actions),
         "keyboard_layouts": [asdict(layout) for layout in reader.layouts],
     }
-    return _summary(segmentation, repairs, accounting) | known | typed
 
 
 def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:

@@ -454,16 +454,20 @@ def segment(
     for number, action in enumerate(actions):
         action.action_index = number
     pressed = [*keyboard.gestures, *modifiers.gestures]
-    windows = platform == "windows"
     return Segmentation(
         actions,
         reasons,
         keyboard.unknown_keys,
         remainder,
         switch_lines(pressed, inputs, platform, input_method=input_method),
-        frozenset(gesture.index for gesture in pressed if gesture.by_layout),
-        frozenset(g.index for g in pressed if windows and "altgr" in g.modifiers),
+        layout_lines=frozenset(gesture.index for gesture in pressed if gesture.by_layout),
+        altgr_lines=_altgr_lines(pressed) if platform == "windows" else frozenset(),
     )
+
+
+def _altgr_lines(gestures: Sequence[Gesture]) -> frozenset[int]:
+    """Lines of key presses with AltGr held, as Windows logs it: LeftCtrl and RightAlt together."""
+    return frozenset(gesture.index for gesture in gestures if "altgr" in gesture.modifiers)
 
 
 def _order(action: Action) -> tuple[int, int]:

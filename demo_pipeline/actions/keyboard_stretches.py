@@ -37,7 +37,7 @@ class Locks:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KeyboardStretch:
     """The part of a recording in which one keyboard layout is in force.
 
     Attributes:
@@ -60,13 +60,13 @@ class Keyboards:
         locks: before the recording began.
     """
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[KeyboardStretch, ...]
     locks: Locks = Locks()
 
     @classmethod
     def of(cls, keyboard: Keyboard) -> "Keyboards":
         """One keyboard for a whole recording."""
-        return cls((Stretch(0, keyboard),))
+        return cls((KeyboardStretch(0, keyboard),))
 
     def number_at(self, line: int) -> int:
         """The number of the stretch that holds a line of the log."""
@@ -75,7 +75,7 @@ class Keyboards:
         first_lines = [stretch.first_line for stretch in self.stretches]
         return max(0, bisect_right(first_lines, line) - 1)
 
-    def at(self, line: int) -> Stretch:
+    def at(self, line: int) -> KeyboardStretch:
         """The stretch that holds a line of the log."""
         return self.stretches[self.number_at(line)]
 
@@ -87,7 +87,7 @@ class Keyboards:
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
         """The same keyboard, with a new stretch after each of the lines."""
         keyboard = self.stretches[0].keyboard
-        later = (Stretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
+        later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)
 
 

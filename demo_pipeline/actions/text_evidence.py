@@ -25,11 +25,8 @@ from demo_pipeline.recording.key_names import (
     keyboard_of,
 )
 from demo_pipeline.recording.logged_scans import LoggedScan
-from demo_pipeline.recording.meta import Meta
 
-SCANS_AFTER = (
-    3  # that are searched: recorders scan every 1 to 4 s, and 45 of 78 texts stood in them
-)
+SCANS_AFTER = 3  # are searched: recorders scan every 1 to 4 s
 SHORTEST_SOUGHT = 3  # characters; a shorter text has to be all that the field gained
 MOST_GAINED = 4  # characters a key press; input methods write fewer
 COMPOSITION = "composition"  # reason in the event accounting: the key only ended a composition
@@ -74,17 +71,25 @@ class TypingLanguage:
     accents: bool = False
 
 
-def typing_language(meta: Meta | None, setting: str) -> TypingLanguage:
-    """How the person of a recording types, by meta.json and `actions.keyboard_layout`."""
-    if meta is None:
-        return TypingLanguage(keyboard_of(setting, None), certain=setting != "auto")
-    keyboard = keyboard_of(setting, meta.usual_layout)
-    named = meta.names_keyboard and not keyboard.other
+def typing_language(
+    setting: str, usual: str | None, locale: str = "", *, named: bool = False
+) -> TypingLanguage:
+    """How the person of a recording types.
+
+    Args:
+        setting: `actions.keyboard_layout`.
+        usual: the layout by meta.json, see `Meta.usual_layout`.
+        locale: of meta.json.
+        named: the recorder itself names the layout.
+    """
+    keyboard = keyboard_of(setting, usual)
+    input_method = input_method_of(locale)
+    accents = keyboard.layout == "us" and not is_english(locale) and not input_method
     return TypingLanguage(
         keyboard,
-        certain=setting != "auto" or named,
-        input_method=input_method_of(meta.locale),
-        accents=keyboard.layout == "us" and not is_english(meta.locale),
+        certain=setting != "auto" or (named and not keyboard.other),
+        input_method=input_method,
+        accents=accents,
     )
 
 
@@ -96,8 +101,8 @@ class ChosenLayout:
         first_line: line of the log at which the stretch begins.
         layout: one of `LAYOUTS`.
         reason: `confirmed` by the scans, `named` by the setting or the recorder, `meta`: usual for
-            the locale, or `unknown`: the locale's layout is not known, or the person switched to another one
-            that no scan shows.
+            the locale, or `unknown`: the locale's layout is not known, or the person switched to
+            another one that no scan shows.
         confirmed: how many typed texts of the stretch the scans confirm.
         locks: locks that were on or off, unlike usual, before the recording began.
     """
@@ -380,9 +385,10 @@ class TextReader:
                 guessed = DOUBTFUL_TEXT in flags and stretch not in support.guesses_confirmed
                 doubtful = guessed or (incomplete and DOUBTFUL_TEXT in flags)
                 doubtful |= self._may_be_other(action, result, keyboards, support)
-            action.flags = sorted(
-                flags - {DOUBTFUL_TEXT} | ({DOUBTFUL_TEXT} if doubtful else set())
-            )
+            flags.discard(DOUBTFUL_TEXT)
+            if doubtful:
+                flags.add(DOUBTFUL_TEXT)
+            action.flags = sorted(flags)
             enter = self._composition_enter(number, result.actions) if doubtful else None
             if enter is not None:
                 enter.flags = sorted({*enter.flags, DOUBTFUL_TEXT})

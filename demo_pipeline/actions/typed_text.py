@@ -200,7 +200,7 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
 
 
 def check_keyboard_layout(folder: Path) -> list[Problem]:
-    """A problem if it is not sure what was typed: on which keyboard, or half of an emoji.
+    """A problem if it is not sure what was typed.
 
     `folder`: output of the `actions` stage.
     """
@@ -209,10 +209,10 @@ def check_keyboard_layout(folder: Path) -> list[Problem]:
         return []
     several = len(doubtful) > 1
     message = (
-        f"{len(doubtful)} typing step{'s' if several else ''}: it is not sure what was typed, as "
-        "meta.json does not tell which keyboard it was, or half of an emoji is missing; exports "
-        "leave them out"
+        f"{len(doubtful)} typing step{'s' if several else ''}: it is not known what was typed: no "
+        "accessibility scan shows it and another keyboard layout or an input method would make it "
+        "another text, a scan contradicts it, or a key is unknown; exports leave them out"
     )
-    remedy = "set actions.keyboard_layout, or record with `actual_char`"
+    remedy = "set actions.keyboard_layout, or record with `actual_char` or more scans"
     line = doubtful[0].first_event
     return [Problem("keyboard_layout", LOG_FILE, message, line=line, remedy=remedy)]

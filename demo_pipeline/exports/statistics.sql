@@ -28,6 +28,11 @@ SELECT action_type, count(*) AS steps,
        count(target_width) AS with_target, count_if(leak) AS leaks
 FROM steps GROUP BY 1 ORDER BY 2 DESC, 1;
 
+-- typed_texts: steps
+SELECT text_evidence, text_source, keyboard_layout, count(*) AS texts,
+       count_if(doubtful_text) AS doubtful
+FROM steps WHERE text_evidence IS NOT NULL GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3;
+
 -- hidden_actions: hidden_actions
 SELECT reason, count(*) AS actions, count(DISTINCT trajectory_id) AS trajectories
 FROM hidden_actions GROUP BY 1 ORDER BY 2 DESC, 1;

@@ -47,7 +47,7 @@ _MEANINGS = {
     INCOMPLETE: "more than datasets.max_hidden_share of the actions before the step are hidden",
     "avoidable_leak": "the screenshot already shows the pointer at the target",
     "unavoidable_leak": "the same, but the pointer was there before",
-    "doubtful_text": "typed text that is not known: another keyboard layout would make it another text",
+    "doubtful_text": "typed text that is not known: no scan shows it, or one contradicts it",
     OUTSIDE: "before or after the longest stretch that can be shown",
     TOO_SHORT: "no stretch of the trajectory has datasets.min_steps steps",
     "split_leak": "another split begins with the same screenshot and task (trajectories)",

@@ -36,7 +36,10 @@ from demo_pipeline.trajectories.provenance import read_hidden_actions, read_prov
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _MOST_KEPT = 5000  # opened versions; each is a few kB
-_SHOWN = ("pts", "lead_ms", "reason_code", "leak", "freshness", "tree_agreement", "tree_age_ms")
+_SHOWN = (
+    *("pts", "lead_ms", "reason_code", "leak", "freshness", "tree_agreement", "tree_age_ms"),
+    *("text_evidence", "text_source", "keyboard_layout", "doubtful_text"),
+)
 _ABOUT = ("platform", "recorded_at", "status", "reason")
 Json = dict[str, Any]
 

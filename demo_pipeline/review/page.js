@@ -429,6 +429,8 @@ function showStep() {
   facts("evidence", [
     ["picture", `${plain(step.reason_code)}, ${round(step.lead_ms, 0) ?? "?"} ms before${step.leak ? ", leak" : ""}`],
     ["tree", `${step.freshness}, ${step.tree_agreement}${step.tree_age_ms === null ? "" : `, ${round(step.tree_age_ms / 1000)} s old`}`],
+    ["text", step.text_evidence && `${step.text_evidence} by the scans, ${step.text_source === "field"
+      ? "taken from the field" : `read by the layout ${step.keyboard_layout}`}${step.doubtful_text ? ", in doubt" : ""}`],
     ["idle", step.triage.idle_s === null || step.triage.idle_s === undefined ? null : `${round(step.triage.idle_s)} s before`],
     ["changed", step.triage.changed_share === undefined ? null : `${round(step.triage.changed_share * 100, 2)} % of the screen after`],
   ]);

@@ -68,6 +68,7 @@ STEP_SIGNALS = (
         "one part shows the screen before, the other the screen after, across its width",
     ),
     Signal("frozen", 2.0, f"one of {FROZEN_STEPS} pointing steps or more with the same screenshot"),
+    Signal("doubtful_text", 1.0, "typed text that is not known; it is in no training record"),
     Signal("recorder_window", 2.0, "it acts on the recorder's own window"),
 )
 DEMONSTRATION_SIGNALS = (
@@ -294,6 +295,7 @@ def _seen(facts: Facts, step: StepFacts) -> Iterator[str]:
         "no_tree": row["freshness"] in {"none", "sparse", "unreadable"},
         "stale_tree": stale,
         "black": step.picture.black,
+        "doubtful_text": row["doubtful_text"] is True,
         "recorder_window": any(name_pattern(name).search(step.window) for name in names),
     }
     yield from (name for name, is_set in marks.items() if is_set)

@@ -7,6 +7,8 @@ characters. The timeline has its actions, repairs, rejected lines and event acco
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from demo_pipeline.actions.action_tables import (
     ACCOUNTING_FILE,
     ACCOUNTING_SCHEMA,
     BUCKETS,
+    DOUBTFUL_TEXT,
     Action,
     read_actions,
 )
@@ -30,6 +33,7 @@ from demo_pipeline.recording.events import read_events, rejected_lines
 from demo_pipeline.recording.input_log import BUTTON_EVENTS, POINTER_EVENTS
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -92,6 +96,7 @@ def timeline_lines(
         *_buckets(counts),
         "",
         f"Wheel: {_wheel(actions)}",
+        *_keyboards(actions, meta),
         "Unknown keys: "
         + (", ".join(f"{name} ({n})" for name, n in sorted(unknown.items())) or "none"),
     ]
@@ -104,7 +109,8 @@ def _entries(actions: Sequence[Action], origin: float) -> Iterator[str]:
         yield f"{'#':>5}{'second':>10}{'pre-move':>10}{'events':>8}  action"
     for action in actions:
         pre_move = "" if action.pre_move_ms is None else f"{action.pre_move_ms / 1000 - origin:.3f}"
-        flags = f"  [{', '.join(action.flags)}]" if action.flags else ""
+        notes = [*action.flags, *([f"text {action.text_evidence}"] if action.text_evidence else [])]
+        flags = f"  [{', '.join(notes)}]" if notes else ""
         yield (
             f"{action.action_index:>5}{action.press_ms / 1000 - origin:>10.3f}{pre_move:>10}"
             f"{len(action.events) or '':>8}  {'+'.join([*action.modifiers, action.describe()])}"
@@ -162,6 +168,28 @@ def _wheel(actions: Sequence[Action]) -> str:
             positive = direction_of(action.wheel_sum, direction)
             return f"positive = {positive}, unit {action.wheel_unit}, by {action.wheel_method}"
     return "not used"
+
+
+def _keyboards(actions: Sequence[Action], meta: Meta) -> Iterator[str]:
+    """Yield the keyboard layout of each run of typed texts, why it was used, and doubtful texts."""
+    typed = [action for action in actions if action.action_type == "type"]
+    if not typed:
+        yield "Keyboard: nothing was typed"
+    for layout, run in groupby(typed, key=attrgetter("keyboard_layout")):
+        texts = list(run)
+        counts = Counter(action.text_evidence for action in texts)
+        evidence = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+        if counts["confirmed"]:
+            reason = "the scans show what was typed"
+        elif layout == meta.usual_layout:
+            reason = f"usual for {meta.locale or 'this recorder'}"
+        else:
+            reason = "nothing says which layout it was"
+        doubtful = sum(DOUBTFUL_TEXT in action.flags for action in texts)
+        doubt = f"; {doubtful} doubtful, in no training record" if doubtful else ""
+        from_field = sum(action.text_source == "field" for action in texts)
+        composed = f"; {from_field} taken from the field" if from_field else ""
+        yield f"Keyboard: {layout}, as {reason}; texts: {evidence}{composed}{doubt}"
 
 
 _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")

@@ -138,7 +138,12 @@ def _log_problems(
             actions,
             meta.platform if meta else "",
             settings.actions,
-            language=typing_language(meta, settings.actions.keyboard_layout),
+            language=typing_language(
+                settings.actions.keyboard_layout,
+                meta.usual_layout if meta else None,
+                meta.locale if meta else "",
+                named=meta is not None and meta.names_keyboard,
+            ),
             log=log,
         )
     except DemonstrationError as error:

@@ -9,9 +9,10 @@ from typing import Any
 from demo_pipeline.actions.action_tables import CONTINUED, Action
 from demo_pipeline.actions.grouping import Segmentation, segment
 from demo_pipeline.actions.inputs import Input, as_input, in_order
+from demo_pipeline.actions.keyboard_stretches import Keyboards
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.recording.input_log import INPUT_EVENTS, Event, parse_log
-from demo_pipeline.recording.key_names import layout_of_locale
+from demo_pipeline.recording.key_names import keyboard_of, layout_of_locale
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline.trajectories.steps import joined_typing
 
@@ -95,7 +96,8 @@ def read(
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
     chosen = ActionSettings(**settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
-    found = segment(repaired, platform, chosen, layout_of_locale(locale))
+    keyboard = keyboard_of(chosen.keyboard_layout, layout_of_locale(locale))
+    found = segment(repaired, platform, chosen, Keyboards.of(keyboard))
     return replace(found, actions=whole(found.actions)), repairs
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.actions.text_evidence import typing_language
 from demo_pipeline.actions.typed_text import check_keyboard_layout, check_known_input
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.key_names import layout_of_locale
@@ -224,12 +226,16 @@ def test_only_hotkeys_have_presses():
 
 
 def built(
-    folder: Path, lines: list[Line], platform: str = "linux", locale: str = "en-US"
+    folder: Path,
+    lines: list[Line],
+    platform: str = "linux",
+    locale: str = "en-US",
+    setting: str = "auto",
 ) -> dict[str, object]:
     (folder / "input_log.jsonl").write_bytes(text_of(lines))
     build_events(folder / "input_log.jsonl", folder)
-    usual = layout_of_locale(locale)
-    return build_actions(folder, folder, platform, ActionSettings(), layout=usual)
+    language = typing_language(setting, layout_of_locale(locale), locale)
+    return build_actions(folder, folder, platform, ActionSettings(), language=language)
 
 
 def test_unknown_input_is_a_warning_without_what_was_typed(tmp_path):
@@ -297,19 +303,25 @@ def test_keys_are_named_by_their_place_and_accents_join(locale, keys, text):
         ("es-MX", "auto", ["Quote"], True),
         ("ru-RU", "auto", ["KeyA"], True),
         ("zh-CN", "auto", ["Quote"], False),
-        ("de_DE.UTF-8", "auto", ["Quote"], False),
+        ("de_DE.UTF-8", "auto", ["Quote"], True),
+        ("de_DE.UTF-8", "de", ["Quote"], False),
+        ("de_DE.UTF-8", "auto", ["KeyA", "Num4", "Dot", "Space"], False),
+        ("en-GB", "auto", ["KeyZ", "Num5"], False),
+        ("zh-CN", "auto", ["KeyA"], True),
+        ("zh-CN", "auto", ["Num4", "Space"], False),
+        ("nl-NL", "auto", ["Quote", "KeyE"], True),
+        ("nl-NL", "auto", ["KeyE"], False),
     ],
 )
 def test_text_is_doubtful_where_keyboards_differ_and_nothing_tells(
     tmp_path, locale, setting, keys, doubtful
 ):
-    lines = typed(0, *keys)
-    [action] = actions(lines, locale=locale, keyboard_layout=setting)
+    built(tmp_path, typed(0, *keys), locale=locale, setting=setting)
+    [action] = read_actions(tmp_path)
     assert ("doubtful_text" in action.flags) == doubtful
-    if setting == "auto":
-        built(tmp_path, lines, locale=locale)
-        found = check_keyboard_layout(tmp_path)
-        assert [(one.code, one.line) for one in found] == [("keyboard_layout", 1)] * doubtful
+    assert action.text_evidence == "unseen"
+    codes = [problem.code for problem in check_keyboard_layout(tmp_path)]
+    assert codes == ["keyboard_layout"] * doubtful
 
 
 def test_unreadable_characters_are_counted(tmp_path):

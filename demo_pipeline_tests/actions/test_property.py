@@ -18,7 +18,9 @@ from demo_pipeline.actions.build_actions import (
     check_event_accounting,
 )
 from demo_pipeline.actions.repair import BORDER_RUN
+from demo_pipeline.actions.text_evidence import TypingLanguage
 from demo_pipeline.recording.events import build_events, check_line_accounting
+from demo_pipeline.recording.key_names import Keyboard
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
 from demo_pipeline_tests.actions.streams import whole
@@ -28,6 +30,8 @@ PRINTABLE = "".join(chr(code) for code in range(32, 127))
 ALONE = ("enter", "tab", "esc", "up", "down", "left", "right", "home", "end", "f5", "f11",
          "delete", "pageup", "pagedown")  # fmt: skip
 CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
+
+US = TypingLanguage(Keyboard("us"))
 
 
 # `make property` asks for thousands a platform
@@ -127,7 +131,7 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)
         build_events(folder / "input_log.jsonl", folder)
-        build_actions(folder, folder, platform, ActionSettings(), layout="us")
+        build_actions(folder, folder, platform, ActionSettings(), language=US)
         problems = [
             *check_line_accounting(folder, folder / "input_log.jsonl"),
             *check_action_tables(folder),

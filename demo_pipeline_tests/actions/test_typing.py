@@ -4,6 +4,8 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.grouping import segment
+from demo_pipeline.actions.keyboard_stretches import Keyboards
+from demo_pipeline.recording.key_names import Keyboard
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,
@@ -286,4 +288,4 @@ def test_typing_is_parted_after_a_rest_behind_a_few_characters():
 def parts(*lines: Line | list[Line]) -> list[Action]:
     """The actions as they are written, before the screen is known."""
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
-    return segment(inputs(flat), "linux", ActionSettings()).actions
+    return segment(inputs(flat), "linux", ActionSettings(), Keyboards.of(Keyboard("us"))).actions

@@ -7,9 +7,11 @@ import pytest
 
 from demo_pipeline.actions.grouping import segment
 from demo_pipeline.actions.inputs import as_input, in_order
+from demo_pipeline.actions.keyboard_stretches import Keyboards
 from demo_pipeline.actions.repair import repair
 from demo_pipeline.recording.clock_steps import clock_step_problems, find_clock_steps, moved_events
 from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.recording.key_names import Keyboard
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import lift, move, press, tap, text_of
 
@@ -32,7 +34,13 @@ def read(lines: list[dict[str, Any]]) -> tuple[list[Any], list[str]]:
     moved = [one for one in moved_events(events, steps) if isinstance(one, Event)]
     settings = ActionSettings()
     inputs, _ = repair(in_order([as_input(event) for event in moved]), "windows", settings)
-    found = segment(inputs, "windows", settings, clock_steps=[step.line for step in steps])
+    found = segment(
+        inputs,
+        "windows",
+        settings,
+        Keyboards.of(Keyboard("us")),
+        clock_steps=[step.line for step in steps],
+    )
     kept = [one for one in found.actions if "continued" not in one.flags]
     return steps, [one.action_type for one in kept]
 

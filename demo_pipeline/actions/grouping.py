@@ -20,6 +20,7 @@ from demo_pipeline.actions.keyboard import (
     NAVIGATION_KEYS,
     KeyboardReader,
     ModifierTracker,
+    doubt_beside_unknown_keys,
     without_held_keys,
 )
 from demo_pipeline.actions.scrolls import UNCLEAR_UNIT, Wheel, join_scrolls, read_wheel
@@ -429,6 +430,7 @@ def segment(
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
+    doubt_beside_unknown_keys(gestures)
     joined, remainder = join_scrolls(gestures, settings, reasons, wheel)
     grouper = _Grouper(settings, reasons, wheel)
     for gesture in joined:

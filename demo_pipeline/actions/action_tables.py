@@ -30,6 +30,8 @@ ACCOUNTING_FILE = "ledger.parquet"
 POINTER_MOVED = "pointer_moved"  # flag of a pause in which the pointer never rested for as long
 # Flag of typing after a rest: it is one with the typing before it, unless the screen changed.
 CONTINUED = "continued"
+# The same after a long rest: it is one unless the screen was dark or locked meanwhile.
+AFTER_LONG_REST = "after_long_rest"
 # Flag of typing that another keyboard, which the person may have had, would have made another text.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})

@@ -14,7 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
+from demo_pipeline.actions.action_tables import (
+    AFTER_LONG_REST,
+    CONTINUED,
+    POINTER_MOVED,
+    Action,
+)
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.actions.keyboard import (
     NAVIGATION_KEYS,
@@ -278,7 +283,8 @@ def _typing(part: TypedPart) -> Action:
     action = _action("type", part.gestures)
     action.text, action.modifiers = part.text, []
     if part.continued:
-        action.flags = sorted([*action.flags, CONTINUED])
+        long_rest = [AFTER_LONG_REST] if part.after_long_rest else []
+        action.flags = sorted([*action.flags, CONTINUED, *long_rest])
     return action
 
 

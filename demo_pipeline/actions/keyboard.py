@@ -195,6 +195,7 @@ NAVIGATION_KEYS = frozenset(
     | {"delete", "backspace"}
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
+_POINTS = frozenset(".,")  # of the keypad: which of them its key types differs by country
 # Keypad keys without Num Lock: character with Num Lock → pyautogui name.
 _OFF = ("insert", "end", "down", "pagedown", "left", "clear", "right", "home", "up", "pageup")
 _NUMLOCK_OFF = {".": "delete", ",": "delete"} | {
@@ -375,6 +376,8 @@ class KeyboardReader:
             gesture.dead = item.dead
             if text and not item.char:
                 self._read(gesture, text, accent, altgr="altgr" in held)
+                if key.keypad and key.char in _POINTS and self._keyboard.other:
+                    gesture.flags.add(DOUBTFUL_TEXT)
             if not gesture.char and not gesture.dead:
                 gesture.flags |= {"unknown_character", DOUBTFUL_TEXT}
             return

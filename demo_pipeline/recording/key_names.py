@@ -149,9 +149,13 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 def differing_characters(
     layout: KeyboardLayout, other: KeyboardLayout, platform: str
 ) -> frozenset[str]:
-    """Characters that a key of `platform` types with `layout`, and not with the layout `other`."""
+    """Characters that a key of `platform` types with `layout`, and not with the layout `other`.
+
+    Those of the keypad are left out: only its point differs, which other keys type as well.
+    """
     others = _table(other, platform)
-    pairs = [(key, others[raw]) for raw, key in _table(layout, platform).items()]
+    keys = [(raw, key) for raw, key in _table(layout, platform).items() if not key.keypad]
+    pairs = [(key, others[raw]) for raw, key in keys]
     return frozenset(
         mine
         for key, same in pairs

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action
+from demo_pipeline.actions.action_tables import (
+    AFTER_LONG_REST,
+    CONTINUED,
+    POINTER_TYPES,
+    Action,
+)
 from demo_pipeline.actions.repair import BORDER_RUN
 from demo_pipeline.actions.scrolls import (
     EVIDENCE,
@@ -62,12 +67,13 @@ def _typed_on(first: Action, more: Action) -> Action:
         events=sorted([*first.events, *more.events]),
         end_ms=max(first.end_ms, more.end_ms),
         last_event=max(first.last_event, more.last_event),
-        flags=sorted({*first.flags, *more.flags} - {CONTINUED}),
+        flags=sorted({*first.flags, *more.flags} - {CONTINUED, AFTER_LONG_REST}),
     )
 
 
 _NEITHER = ("thinking_pause", Reason.RECORDER.value)
 _KEYBOARD = frozenset({"type", "hotkey"})
+_PRIVATE = HiddenReason.PRIVATE
 _LOG = logging.getLogger(__package__)
 
 
@@ -139,6 +145,12 @@ def build_steps(
             continue
         if action.action_index in evidence.recorder_control:
             neither[Reason.RECORDER.value] += 1
+            continue
+        if action.action_index in evidence.private_actions:
+            private = (len(steps), action.action_index, ActionType.HOTKEY, action.press_ms)
+            if not hidden or (hidden[-1].before_step, hidden[-1].reason) != (len(steps), _PRIVATE):
+                hidden.append(HiddenAction(*private, _PRIVATE))
+            _LOG.debug("action %d is hidden: %s", recorded.action_index, _PRIVATE)
             continue
         canvas = screen.canvas_of(action) or base
         if frame.get("reason_code") == Reason.UNKNOWN_SCALE:

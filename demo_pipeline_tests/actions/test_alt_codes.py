@@ -109,3 +109,11 @@ def test_the_point_of_the_keypad_is_the_layouts(locale, text):
 def test_the_point_of_the_keypad_deletes_without_num_lock():
     lines = [*tap(0, "NumLock"), *tap(200, "KpDelete")]
     assert summaries(lines, platform="linux") == ["delete"]
+
+
+@pytest.mark.parametrize(("locale", "is_sure"), [("en-US", True), ("sv-SE", False), ("", False)])
+def test_the_point_of_the_keypad_is_doubtful_where_the_layout_is_not_known(locale, is_sure):
+    [keypad] = actions(typed(0, "Kp1", "KpDelete"), platform="linux", locale=locale)
+    [other] = actions(typed(0, "Num1", "Dot"), platform="linux", locale=locale)
+    assert (keypad.text, "doubtful_text" not in keypad.flags) == ("1.", is_sure)
+    assert "doubtful_text" not in other.flags

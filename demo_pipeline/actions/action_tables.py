@@ -30,6 +30,8 @@ ACCOUNTING_FILE = "ledger.parquet"
 POINTER_MOVED = "pointer_moved"  # flag of a pause in which the pointer never rested for as long
 # Flag of typing after a rest: it is one with the typing before it, unless the screen changed.
 CONTINUED = "continued"
+# The same after a long rest: it is one unless the screen was dark or locked meanwhile.
+AFTER_LONG_REST = "after_long_rest"
 # Flag of typing that may have been another text, and of an Enter that may only have ended it.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})

@@ -14,12 +14,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
+from demo_pipeline.actions.action_tables import (
+    AFTER_LONG_REST,
+    CONTINUED,
+    POINTER_MOVED,
+    Action,
+)
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.actions.keyboard import (
     NAVIGATION_KEYS,
     KeyboardReader,
     ModifierTracker,
+    doubt_beside_unknown_keys,
     without_held_keys,
 )
 from demo_pipeline.actions.keyboard_stretches import Keyboards, switch_lines
@@ -277,7 +283,8 @@ def _typing(part: TypedPart) -> Action:
     action = _action("type", part.gestures)
     action.text, action.modifiers = part.text, []
     if part.continued:
-        action.flags = sorted([*action.flags, CONTINUED])
+        long_rest = [AFTER_LONG_REST] if part.after_long_rest else []
+        action.flags = sorted([*action.flags, CONTINUED, *long_rest])
     return action
 
 
@@ -438,6 +445,7 @@ def segment(
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
+    doubt_beside_unknown_keys(gestures)
     joined, remainder = join_scrolls(gestures, settings, reasons, wheel)
     grouper = _Grouper(settings, reasons, wheel)
     for gesture in joined:

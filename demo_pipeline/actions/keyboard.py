@@ -6,6 +6,7 @@ not typing (in drawing programs, dragging with Space held moves the canvas). How
 typed text is in typed_text.py.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from operator import attrgetter
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
 from demo_pipeline.actions.keyboard_stretches import Keyboards
+from demo_pipeline.recording.alt_codes import alt_code_character
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
@@ -22,6 +24,7 @@ REPEAT_START_MS = 1100  # auto-repeat begins by then: systems offer delays of up
 STUCK_MS = 1000  # a modifier without a release modifies one press, at most this much later
 TAP_MAX_MS = 1000  # a modifier that was held longer and modified nothing is not a tap
 ALTGR_WINDOW_MS = 5  # Windows logs AltGr as LeftCtrl and RightAlt within this time
+_RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
 _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
 
 
@@ -50,6 +53,11 @@ class ModifierTracker:
         self._chord: list[_HeldModifier] = []
         self.gestures: list[Gesture] = []
         self.reasons: dict[int, str] = {}
+
+    @property
+    def right_alt(self) -> bool:
+        """Whether the right Alt key is held, whatever its name."""
+        return any(held.raw in _RIGHT_ALT for held in self._held.values())
 
     def apply_to(self, gesture: Gesture, time: int) -> tuple[str, ...]:
         """Names of the modifiers held at `time`, in press order.
@@ -178,6 +186,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
 
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
+UNKNOWN_TEXT = "unknown_text"  # flag of the gesture of an unknown key that may have typed something
 LOCK_TAP_MS = 500  # nobody holds Caps Lock longer
 # With one of these held, a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
@@ -187,9 +196,12 @@ NAVIGATION_KEYS = frozenset(
     | {"delete", "backspace"}
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
+_POINTS = frozenset(".,")  # of the keypad: which of them its key types differs by country
 # Keypad keys without Num Lock: character with Num Lock → pyautogui name.
 _OFF = ("insert", "end", "down", "pagedown", "left", "clear", "right", "home", "up", "pageup")
-_NUMLOCK_OFF = {".": "delete"} | {str(digit): name for digit, name in enumerate(_OFF)}
+_NUMLOCK_OFF = {".": "delete", ",": "delete"} | {
+    str(digit): name for digit, name in enumerate(_OFF)
+}
 
 
 @dataclass
@@ -234,6 +246,7 @@ class KeyboardReader:
         self._presses = 0
         self._caps = keyboards.locks.caps
         self._numlock = keyboards.locks.num
+        self._alt_digits: list[tuple[Gesture, str]] = []  # typed on the keypad while Alt is held
         self.gestures: list[Gesture] = []
         self.holds: list[_KeyPress] = []
         self.reasons: dict[int, str] = {}
@@ -264,6 +277,8 @@ class KeyboardReader:
     def up(self, item: Input) -> None:
         """A keyup: it belongs to the gesture of its press."""
         if self._modifiers.up(item):
+            if lookup(item.name).name == "alt":
+                self._end_alt_code(item)
             return
         press = self._down.pop(item.name, None)
         if press is None:
@@ -310,7 +325,9 @@ class KeyboardReader:
             self.unknown_keys.add(key.name)
             self.reasons[item.index] = "unknown_key"
             unknown = Gesture(GestureKind.UNKNOWN, item.time, item.time, item.index, [])
-            self._modifiers.apply_to(unknown, item.time)
+            held = self._modifiers.apply_to(unknown, item.time)
+            if not _TYPE_NOTHING.fullmatch(key.name) and not SHORTCUT_MODIFIERS & set(held):
+                unknown.flags.add(UNKNOWN_TEXT)
             self.gestures.append(unknown)
             return None
         gesture = Gesture(GestureKind.HOTKEY, item.time, item.time, item.index, [])
@@ -318,8 +335,41 @@ class KeyboardReader:
         gesture.events.append(item.index)
         gesture.modifiers, gesture.key_press = held, item.time
         self._interpret(gesture, key, item, set(held))
+        self._note_alt_code(gesture, key, set(held))
         self.gestures.append(gesture)
         return gesture
+
+    def _note_alt_code(self, gesture: Gesture, key: Key, held: set[str]) -> None:
+        """Note a digit of the keypad under Alt; any other key makes it a hotkey again."""
+        is_digit = self._platform == "windows" and key.keypad and key.char.isdigit()
+        if is_digit and held == {"alt"}:
+            self._alt_digits.append((gesture, key.char))
+        else:
+            self._alt_digits = []
+
+    def _end_alt_code(self, item: Input) -> None:
+        """Alt is released: the digits that were typed on the keypad meanwhile are one character."""
+        digits = self._alt_digits
+        self._alt_digits = []
+        if not digits:
+            return
+        typed = digits[0][0]
+        others = {id(gesture): gesture for gesture, _ in digits[1:]}
+        char, is_sure = alt_code_character("".join(digit for _, digit in digits), self._keyboard)
+        typed.kind = GestureKind.CHAR
+        typed.char = char
+        typed.keys = ()
+        for other in others.values():
+            typed.events.extend(other.events)
+        typed.end = max(typed.end, item.time)
+        if not char:
+            typed.flags.add("unknown_character")
+        if not char or not is_sure:
+            typed.flags.add(DOUBTFUL_TEXT)
+        self.gestures = [gesture for gesture in self.gestures if id(gesture) not in others]
+        for press in self._down.values():
+            if id(press.gesture) in others:
+                press.gesture = typed
 
     def _interpret(self, gesture: Gesture, key: Key, item: Input, held: set[str]) -> None:
         text = self._text(key, item, held)
@@ -329,8 +379,10 @@ class KeyboardReader:
             gesture.dead = item.dead
             if text and not item.char:
                 self._read(gesture, text, accent, altgr="altgr" in held)
+                if key.keypad and key.char in _POINTS and self._keyboard.other:
+                    gesture.flags.add(DOUBTFUL_TEXT)
             if not gesture.char and not gesture.dead:
-                gesture.flags |= {"unknown_character", *([DOUBTFUL_TEXT] if item.half else [])}
+                gesture.flags |= {"unknown_character", DOUBTFUL_TEXT}
             return
         if key.name == "backspace" and not held - {"shift"}:
             gesture.kind = GestureKind.BACKSPACE
@@ -353,9 +405,19 @@ class KeyboardReader:
         elif is_dead(self._keyboard.layout, text, altgr=altgr):
             self._accent, gesture.char, gesture.dead = text, "", True
 
+    def _is_logged_altgr(self, key: Key, item: Input, held: set[str]) -> bool:
+        """Whether Ctrl and Alt are AltGr, since a character is logged that they made on Windows.
+
+        Recorders log LeftCtrl and RightAlt for AltGr, more than `ALTGR_WINDOW_MS` apart where a
+        remote desktop or a busy computer is slow.
+        """
+        if self._platform != "windows" or not item.char or not {"ctrl", "alt"} <= held:
+            return False
+        return self._modifiers.right_alt or item.char.lower() != key.char
+
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
         """The character that a press types; empty: unknown or a dead key; None: no character."""
-        altgr = "altgr" in held
+        altgr = "altgr" in held or self._is_logged_altgr(key, item, held)
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}
         logged = bool(item.char) or item.dead
         if held & SHORTCUT_MODIFIERS and not altgr and not (option and logged):
@@ -370,6 +432,29 @@ class KeyboardReader:
         if key.char.isalpha():
             return key.shifted if shift != self._caps else key.char
         return key.shifted if shift else key.char
+
+
+# Keys that certainly type no character, among those that no table gives a meaning.
+_TYPE_NOTHING = re.compile(
+    r"(Browser|Launch|Media|Brightness)[A-Za-z0-9]+|Eject|Power|Sleep|WakeUp|FnLock|Zoom|PlayCd"
+)
+_TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
+
+
+def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
+    """Flag the typing before and after an unknown key, which may have typed something, as doubtful.
+
+    Any other gesture in between ends the typing. `gestures`: in time order.
+    """
+    run: list[Gesture] = []
+    for gesture in [*gestures, None]:
+        if gesture is not None and gesture.kind in _TYPED | {GestureKind.UNKNOWN}:
+            run.append(gesture)
+            continue
+        if any(UNKNOWN_TEXT in other.flags for other in run):
+            for other in run:
+                other.flags.add(DOUBTFUL_TEXT)
+        run = []
 
 
 _HELD_WITH_BUTTON = "held_with_button"  # reason of the events of such a key

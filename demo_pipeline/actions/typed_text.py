@@ -32,6 +32,9 @@ from demo_pipeline.recording.key_names import (
 
 UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed something unknown
 SEEN_MS = 300  # milliseconds; nobody sees another screen and types on sooner
+# milliseconds; a person needs as long to see that the screen is dark and to think of a password
+# (2.5 s in the recordings of locked screens)
+LONG_REST_MS = 1000
 COMMAND_LENGTH = 4  # characters; more of them are text, not commands such as a pager's q
 
 
@@ -44,12 +47,14 @@ class TypedPart:
         text: that remains; empty if everything was erased.
         reason: why the events are part of no action when there is no text.
         continued: it follows the part before it after a rest; the screen may have changed.
+        after_long_rest: the same in a longer text, which only a dark screen parts.
     """
 
     gestures: list[Gesture]
     text: str
     reason: str = "typed_and_erased"
     continued: bool = False
+    after_long_rest: bool = False
 
 
 @dataclass
@@ -68,6 +73,7 @@ class TypedText:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []
+        self._long_rests: set[int] = set()  # of `_rests`, those in a text that is no command
 
     @property
     def is_empty(self) -> bool:
@@ -77,9 +83,12 @@ class TypedText:
     def add(self, gesture: Gesture) -> None:
         """Add a character, a dead key, or a Backspace that erases the last of them."""
         position = len(self._gestures)
-        few = 0 < len(self._typed) <= COMMAND_LENGTH
-        if few and not gesture.repeat and gesture.start - self._gestures[-1].start >= SEEN_MS:
-            self._rests.append(position)
+        if self._typed and not gesture.repeat:
+            few = len(self._typed) <= COMMAND_LENGTH
+            rest_ms = gesture.start - self._gestures[-1].start
+            if rest_ms >= (SEEN_MS if few else LONG_REST_MS):
+                self._rests.append(position)
+                self._long_rests |= set() if few else {position}
         self._gestures.append(gesture)
         if gesture.kind is GestureKind.BACKSPACE:
             self._erase()
@@ -124,7 +133,8 @@ class TypedText:
                 starts.append(rest)
         for start, end in pairwise([*starts, len(self._gestures)]):
             for part in self._part(start, end, parted=False):
-                yield replace(part, continued=start > 0)
+                is_long = start in self._long_rests
+                yield replace(part, continued=start > 0, after_long_rest=is_long)
 
     def _part(
         self, start: int, end: int, *, parted: bool, doubt: frozenset[str] = frozenset()

@@ -208,6 +208,7 @@ _UNSEEN: Mapping[str, str] = {
     HiddenReason.UNDECODABLE: "while the screen was not recorded",
     HiddenReason.UNKNOWN_TIME: "at an unknown time",
     HiddenReason.UNCLEAR_SCROLL: "by an unknown amount",
+    HiddenReason.PRIVATE: "while the screen was dark or locked",
 }
 
 

@@ -5,6 +5,7 @@ trees of Windows' UI Automation in `a11y.jsonl`. The only time of day is `start_
 and without a zone; it is taken as UTC.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.importers.source_keys import pynput_key
+from demo_pipeline.importers.source_keys import DeadKeys, dead_accent, pynput_key
 from demo_pipeline.importers.source_recording import (
     FilmPart,
     FoundRecording,
@@ -98,7 +99,8 @@ def _read(found: FoundRecording) -> SourceRecording:
     damaged, left_out = list[str](), Counter[str]()
     others = {path.name: path for path in found.others}
     events = json_lines(found.folder / _EVENTS, damaged)
-    lines = (line for event in events for line in _lines(event, platform, clock, left_out))
+    keys = DeadKeys(platform)
+    lines = (line for event in events for line in _lines(event, keys, clock, left_out))
     trees = json_lines(others[_TREES], damaged) if _TREES in others else ()
     scans = (scan for value in trees for scan in _scans(value, clock))
     task = json_object(others[_TASK]) if _TASK in others else {}
@@ -122,7 +124,7 @@ def _read(found: FoundRecording) -> SourceRecording:
 
 
 def _lines(
-    event: dict[str, Any], platform: str, clock: _TimeOfDay, left_out: Counter[str]
+    event: dict[str, Any], keys: DeadKeys, clock: _TimeOfDay, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
     """Yield the lines for an event, and count what has none in `left_out`."""
     seconds, action = number(event.get("time_stamp")), plain_text(event.get("action"))
@@ -135,12 +137,32 @@ def _lines(
         return
     time = clock.of(seconds)
     if action in {"press", "release"}:
-        label = event.get("pynput_key")  # of AgentNet: `'a'` for a character, else a code
-        typed = label is None or label == repr(event.get("name"))
-        data = pynput_key(event.get("name"), platform, typed=typed)
-        yield SourceLine("keydown" if action == "press" else "keyup", data, time)
+        is_press = action == "press"
+        yield SourceLine("keydown" if is_press else "keyup", _key(event, keys, is_press), time)
         return
-    yield from pointer_lines(action, event, time, platform, left_out)
+    yield from pointer_lines(action, event, time, keys.platform, left_out)
+
+
+# What AgentNet writes of a key besides its name, as pynput prints it: `'a'` for a character,
+# `<101>` for a code, and in square brackets the accent of a dead key.
+_CODE = re.compile(r"<(\d{1,9})>")
+
+
+def _key(event: dict[str, Any], keys: DeadKeys, is_press: bool) -> dict[str, Any]:
+    """The data of a key; DuckTrack writes only its name or its character."""
+    name, label = event.get("name"), event.get("pynput_key")
+    printed = label if isinstance(label, str) else ""
+    code = _CODE.fullmatch(printed)
+    typed = not printed or printed == repr(name)
+    number = int(code[1]) if code else None
+    data = pynput_key(name, keys.platform, typed=typed, code=number)
+    if not is_press:
+        return keys.released(data)
+    accent = ""
+    if isinstance(name, str):
+        is_dead = printed.startswith("[") and printed.endswith("]")
+        accent = name if is_dead else dead_accent(name)
+    return keys.pressed(data, accent)
 
 
 def _scans(value: dict[str, Any], clock: _TimeOfDay) -> Iterator[SourceLine]:

@@ -9,11 +9,18 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from demo_pipeline.importers.source_keys import pynput_key, virtual_key
+from demo_pipeline.importers.source_keys import (
+    DEAD_KEY,
+    UNKNOWN_KEY,
+    DeadKeys,
+    dead_accent,
+    pynput_key,
+)
 from demo_pipeline.importers.source_recording import (
     FilmPart,
     FoundRecording,
@@ -26,6 +33,7 @@ from demo_pipeline.importers.source_recording import (
     plain_text,
     pointer_lines,
 )
+from demo_pipeline.recording.key_names import lookup
 
 _DATABASE, _FILM = "recording.db", "oa_recording-"
 _PLATFORMS = {"win32": "windows", "darwin": "macos", "linux": "linux"}
@@ -64,7 +72,8 @@ def _read(found: FoundRecording) -> SourceRecording:
     platform = _PLATFORMS.get(plain_text(recording.get("platform")), "")
     left_out = Counter[str]()
     events = tables["action_event"]
-    lines = [line for row in events for line in _lines(row, platform, left_out)]
+    keys = _Keys(events, platform)
+    lines = [line for row in events for line in _lines(row, keys, left_out)]
     lost = ["windows, narration, browser events and pictures of the database"]
     observed = sum(1 for row in events if row.get("structural_observation"))
     if observed:
@@ -103,7 +112,7 @@ def _tables(database: Path) -> dict[str, list[_Row]]:
         raise UnreadableSourceError(f"{database}: cannot be read: {reason}") from None
 
 
-def _lines(row: _Row, platform: str, left_out: Counter[str]) -> Iterator[SourceLine]:
+def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceLine]:
     """Yield the lines for an action, and count what has none."""
     seconds, kind = number(row.get("timestamp")), plain_text(row.get("name"))
     if seconds is None or row.get("disabled"):
@@ -111,21 +120,104 @@ def _lines(row: _Row, platform: str, left_out: Counter[str]) -> Iterator[SourceL
         return
     time = seconds * 1000
     if kind in {"press", "release"}:
-        yield SourceLine("keydown" if kind == "press" else "keyup", _key(row, platform), time)
+        data = keys.pressed(row) if kind == "press" else keys.released(row)
+        yield SourceLine("keydown" if kind == "press" else "keyup", data, time)
         return
     event = {name.removeprefix("mouse_").removesuffix("_name"): row[name] for name in row}
-    yield from pointer_lines(kind, event, time, platform, left_out)
+    yield from pointer_lines(kind, event, time, keys.platform, left_out)
 
 
-def _key(row: _Row, platform: str) -> dict[str, Any]:
-    """The data of a key: its name, else the character that it typed, else its code."""
-    name, char = plain_text(row.get("key_name")), row.get("key_char")
-    if name or char:
-        return pynput_key(name or char, platform)
+def _words(text: str) -> dict[str, str]:
+    """A table of pairs `name=key`."""
+    return dict(pair.split("=") for pair in text.split())
+
+
+# The recorder's names for keys that pynput does not have, and the keys in the log: on macOS those
+# of its own table, on Linux those of X11's keysyms. Versions up to 1.0.1 used pynput.
+_MAC_NAMES = _words("""
+    num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
+    decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide
+    equals=KpEqual clear=Clear fn=Function
+""")
+_X11_NAMES = _words("""
+    KP_Enter=KpReturn KP_Tab=Tab ISO_Left_Tab=Tab ISO_Level3_Shift=AltGr Mode_switch=AltGr
+    Prior=PageUp Next=PageDown Print=PrintScreen Num_Lock=NumLock Scroll_Lock=ScrollLock
+    KP_Home=Home KP_End=End KP_Prior=PageUp KP_Page_Up=PageUp KP_Next=PageDown
+    KP_Page_Down=PageDown KP_Left=LeftArrow KP_Right=RightArrow KP_Up=UpArrow KP_Down=DownArrow
+    KP_Insert=Insert KP_Delete=Delete KP_Begin=Clear Hangul_Hanja=Hanja Henkan_Mode=Convert
+    Henkan=Convert Muhenkan=NonConvert Hiragana_Katakana=KanaMode XF86AudioMute=VolumeMute
+    XF86AudioLowerVolume=VolumeDown XF86AudioRaiseVolume=VolumeUp XF86AudioPlay=PlayPause
+    XF86AudioNext=NextTrack XF86AudioPrev=PreviousTrack
+""")
+# Characters that keys of X11 have instead of a name: only KP_Enter and KP_Tab.
+_X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
+_DEAD_NAME = "dead_"  # begins the names of X11's dead keys
+_LAST_MAC_CHARACTER = 50  # the last key code of a key that types a character, but for the keypad
+_TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # keys under these have no character
+
+
+class _Keys:
+    """Reads the presses and releases of keys in order.
+
+    A key that types a character has none in three cases: it is a dead key, it comes after a dead
+    key (of Windows recorders since 1.0.2), or Ctrl, Alt or Command is held.
+    """
+
+    def __init__(self, events: Sequence[_Row], platform: str) -> None:
+        self.platform = platform
+        self._dead_keys = DeadKeys(platform)
+        self._held: set[str] = set()
+        typed = [row for row in events if row.get("name") == "press" and row.get("key_char")]
+        self._accents = {
+            id(row): dead_accent(
+                str(row["key_char"]), _code(row), str(following["key_char"]), _code(following)
+            )
+            for row, following in pairwise([*typed, {"key_char": ""}])
+        }
+
+    def pressed(self, row: _Row) -> dict[str, Any]:
+        """The data of the line for a press."""
+        name, char = plain_text(row.get("key_name")), row.get("key_char")
+        code = _code(row)
+        data = self._data(row)
+        shortcut = _TYPES_NOTHING & {held.partition("_")[0] for held in self._held}
+        self._held |= {name} if name else set()
+        if name.startswith(_DEAD_NAME):
+            return {**data, "actual_char": DEAD_KEY}
+        if name or char or shortcut or code is None:
+            return self._dead_keys.pressed(data, self._accents.get(id(row), ""))
+        if self.platform == "macos" and code <= _LAST_MAC_CHARACTER:
+            return {**data, "actual_char": DEAD_KEY}
+        if self.platform == "windows" and lookup(data["key"], self.platform).char:
+            return self._dead_keys.unknown(data)
+        return data
+
+    def released(self, row: _Row) -> dict[str, Any]:
+        """The data of the line for a release."""
+        self._held.discard(plain_text(row.get("key_name")))
+        return self._dead_keys.released(self._data(row))
+
+    def _data(self, row: _Row) -> dict[str, Any]:
+        """The data of a key: its name, else the character that it typed, else its code."""
+        name, char, code = plain_text(row.get("key_name")), row.get("key_char"), _code(row)
+        named = None
+        if self.platform == "macos":
+            named = _MAC_NAMES.get(name)
+        elif self.platform == "linux":
+            named = _X11_NAMES.get(name) if name else _X11_CHARACTERS.get(char or "")
+            if len(name) == 1 and not char:  # a composition that came to nothing
+                named = UNKNOWN_KEY
+        if named is not None:
+            return {"key": named}
+        if char and len(char) > 1 and not name:  # as a dead key with a letter that it does not join
+            return {"key": UNKNOWN_KEY, "actual_char": char}
+        return pynput_key(name or char, self.platform, code=code)
+
+
+def _code(row: _Row) -> int | None:
+    """The code of a key; None: not recorded."""
     code = plain_text(row.get("key_vk") or row.get("canonical_key_vk"))
-    if platform == "windows" and code.isdecimal():
-        return {"key": virtual_key(int(code))}
-    return {"key": f"Unknown({code})" if code.isdecimal() else "Unknown(0)"}
+    return int(code) if code.isdecimal() else None
 
 
 OPENADAPT = Importer(

@@ -99,13 +99,16 @@ _PLATFORMS = ("windows", "macos", "linux", "")
 
 _KEYPAD = _pairs("""
     Add + Subtract - Multiply * Divide / Decimal . Separator ,
-    KpMinus - KpPlus + KpMultiply * KpDivide / KpDecimal . KpEqual = KpComma ,
+    KpMinus - KpPlus + KpMultiply * KpDivide / KpDecimal . KpDelete . KpEqual = KpComma ,
 """)
+# Layouts on which the keypad's point is a comma (kbdgr, kbdru; xkeyboard-config's kpdl(comma)).
+_COMMA_ON_KEYPAD = frozenset({"de", "ru"})
+_KEYPAD_POINTS = frozenset({"Decimal", "KpDecimal", "KpDelete"})
 _SPECIAL = _pairs("""
     Escape esc Return enter Enter enter KpReturn enter Backspace backspace Tab tab
     Left left Right right Up up Down down LeftArrow left RightArrow right UpArrow up
     DownArrow down Home home End end PageUp pageup PageDown pagedown Insert insert
-    Delete delete KpDelete delete CapsLock capslock Numlock numlock NumLock numlock
+    Delete delete Clear clear CapsLock capslock Numlock numlock NumLock numlock
     ScrollLock scrolllock Pause pause PrintScreen printscreen KanaMode kana IntlRo intlro
     IntlYen intlyen Apps apps Menu apps VolumeUp volumeup VolumeDown volumedown
     VolumeMute volumemute PlayPause playpause PreviousTrack prevtrack NextTrack nexttrack
@@ -146,9 +149,13 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 def differing_characters(
     layout: KeyboardLayout, other: KeyboardLayout, platform: str
 ) -> frozenset[str]:
-    """Characters that a key of `platform` types with `layout`, and not with the layout `other`."""
+    """Characters that a key of `platform` types with `layout`, and not with the layout `other`.
+
+    Those of the keypad are left out: only its point differs, which other keys type as well.
+    """
     others = _table(other, platform)
-    pairs = [(key, others[raw]) for raw, key in _table(layout, platform).items()]
+    keys = [(raw, key) for raw, key in _table(layout, platform).items() if not key.keypad]
+    pairs = [(key, others[raw]) for raw, key in keys]
     return frozenset(
         mine
         for key, same in pairs
@@ -184,6 +191,8 @@ def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
             name = table[raw].name
         table[raw] = Key(name, typed.alone, typed.shifted, altgr=typed.altgr, both=typed.both)
     table |= {raw: Key(char, char, char, keypad=True) for raw, char in _KEYPAD.items()}
+    if layout in _COMMA_ON_KEYPAD:
+        table |= dict.fromkeys(_KEYPAD_POINTS, Key(",", ",", ",", keypad=True))
     table |= {raw: Key(name) for raw, name in _SPECIAL.items()}
     table |= {f"F{number}": Key(f"f{number}") for number in range(1, 25)}
     for (name, side), raws in _MODIFIERS.items():

@@ -146,8 +146,11 @@ _OTHERS_BY_PLATFORM = {
     ("us-intl", "linux"): _US_INTL_LINUX,
     ("us-intl", "macos"): _US_INTL_MAC,
 }
-_COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
-_COMBINING |= {"'": _COMBINING["´"], '"': _COMBINING["¨"]}
+# The accents of dead keys and their combining marks.
+COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
+COMBINING |= {"ˇ": "\u030c", "¸": "\u0327", "˘": "\u0306", "˙": "\u0307", "˚": "\u030a"}
+COMBINING |= {"˝": "\u030b", "˛": "\u0328"}
+COMBINING |= {"'": COMBINING["´"], '"': COMBINING["¨"]}
 _BY_ALTGR = "~`"  # dead only there, where a key alone or with Shift types another character
 
 
@@ -234,8 +237,8 @@ def accented(accent: str, char: str, platform: str) -> str:
     Empty where nothing says which: on Linux, toolkits differ for a pair that is no letter, and a
     locale decides about the apostrophe and c.
     """
-    composed = unicodedata.normalize("NFC", char + _COMBINING.get(accent, ""))
-    joins = accent in _COMBINING and len(composed) == 1
+    composed = unicodedata.normalize("NFC", char + COMBINING.get(accent, ""))
+    joins = accent in COMBINING and len(composed) == 1
     if platform == "linux":
         if char == " ":
             return _SPACING_ON_LINUX.get(accent, accent)
@@ -246,6 +249,6 @@ def accented(accent: str, char: str, platform: str) -> str:
         return accent
     if accent == "'" and char in _CEDILLAS:
         return _CEDILLAS[char]
-    if platform != "macos" or accent in _QUOTES:
-        joins = char in _JOINED_ON_WINDOWS.get(accent, "")
+    if accent in _JOINED_ON_WINDOWS and (platform != "macos" or accent in _QUOTES):
+        joins = char in _JOINED_ON_WINDOWS[accent]
     return composed if joins else accent + char

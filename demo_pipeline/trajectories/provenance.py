@@ -276,6 +276,8 @@ class HiddenReason(StrEnum):
     `undecodable`: no frame shows the screen before it: none could be decoded, or they are black.
     `unknown_time`: the recorder's clock was set, and the video does not show when the action was.
     `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are.
+    `private`: keys were pressed while the screen was dark or locked; one row stands for all of them
+    up to the next step, whatever they were.
     """
 
     OFF_SCREEN = "off_screen"
@@ -287,6 +289,7 @@ class HiddenReason(StrEnum):
     UNDECODABLE = "undecodable"
     UNKNOWN_TIME = "unknown_time"
     UNCLEAR_SCROLL = "unclear_scroll"
+    PRIVATE = "private"
 
 
 HIDDEN_ACTIONS_SCHEMA = described_schema(

@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from demo_pipeline.actions.action_tables import CONTINUED, DOUBTFUL_TEXT, POINTER_TYPES, Action
+from demo_pipeline.actions.action_tables import (
+    AFTER_LONG_REST,
+    CONTINUED,
+    DOUBTFUL_TEXT,
+    POINTER_TYPES,
+    Action,
+)
 from demo_pipeline.actions.repair import BORDER_RUN
 from demo_pipeline.actions.scrolls import (
     EVIDENCE,
@@ -64,9 +70,9 @@ def _typed_on(first: Action, more: Action) -> Action:
         events=sorted([*first.events, *more.events]),
         end_ms=max(first.end_ms, more.end_ms),
         last_event=max(first.last_event, more.last_event),
-        flags=sorted({*first.flags, *more.flags} - {CONTINUED}),
         text_evidence=_evidence_of_both(first, more),
         text_scan_event=more.text_scan_event or first.text_scan_event,
+        flags=sorted({*first.flags, *more.flags} - {CONTINUED, AFTER_LONG_REST}),
     )
 
 
@@ -89,6 +95,7 @@ def with_unknown_texts(actions: Iterable[_Recorded]) -> Iterator[_Recorded]:
 
 _NEITHER = ("thinking_pause", Reason.RECORDER.value)
 _KEYBOARD = frozenset({"type", "hotkey"})
+_PRIVATE = HiddenReason.PRIVATE
 _LOG = logging.getLogger(__package__)
 
 
@@ -164,6 +171,12 @@ def build_steps(
             continue
         if action.action_index in evidence.recorder_control:
             neither[Reason.RECORDER.value] += 1
+            continue
+        if action.action_index in evidence.private_actions:
+            private = (len(steps), action.action_index, ActionType.HOTKEY, action.press_ms)
+            if not hidden or (hidden[-1].before_step, hidden[-1].reason) != (len(steps), _PRIVATE):
+                hidden.append(HiddenAction(*private, _PRIVATE))
+            _LOG.debug("action %d is hidden: %s", recorded.action_index, _PRIVATE)
             continue
         canvas = screen.canvas_of(action) or base
         if frame.get("reason_code") == Reason.UNKNOWN_SCALE:

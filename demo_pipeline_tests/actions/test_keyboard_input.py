@@ -95,9 +95,25 @@ def test_option_and_a_dead_key_compose_on_macos():
 def test_typing_is_split_at_an_unknown_key_and_flagged():
     found, _ = read(typed(0, "KeyC", "KeyA"), tap(300, "Unknown(95)"), typed(500, "KeyB"))
     assert [(a.text, a.flags) for a in found.actions] == [
-        ("ca", ["unknown_input"]),
-        ("b", ["unknown_input"]),
+        ("ca", ["doubtful_text", "unknown_input"]),
+        ("b", ["doubtful_text", "unknown_input"]),
     ]
+
+
+def test_an_unknown_key_makes_no_other_typing_doubtful():
+    lines = [*typed(0, "KeyC"), *tap(300, "Return"), *typed(600, "KeyA"), *tap(900, "Unknown(95)")]
+    lines += [*click(2000), *typed(4000, "KeyB")]
+    texts = [action for action in actions(lines) if action.action_type == "type"]
+    assert [(a.text, "doubtful_text" in a.flags) for a in texts] == [
+        ("c", False),
+        ("a", True),
+        ("b", False),
+    ]
+
+
+def test_a_key_that_types_nothing_leaves_the_text_certain():
+    found = actions(typed(0, "KeyC"), tap(300, "BrowserBack"), typed(500, "KeyB"))
+    assert not any("doubtful_text" in action.flags for action in found)
 
 
 def test_a_backspace_after_an_unknown_key_is_a_key_of_its_own():

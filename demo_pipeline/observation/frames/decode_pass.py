@@ -33,6 +33,7 @@ from demo_pipeline.observation.frames.frame_requests import (
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
 from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.private_screen import PrivateScreen
 from demo_pipeline.observation.frames.scan_comparisons import (
     ActionPictures,
     ScanComparison,
@@ -109,6 +110,7 @@ class _ActionFrames:
         rescaled: the same for trees that do not fit as they are.
         waits: tells which pauses were waits.
         writer: writes the screenshot of an answered request.
+        private: tells when the screen was dark.
         comparisons: compare an answered request with its scan, and with typing before it; the
             first sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
@@ -125,6 +127,7 @@ class _ActionFrames:
         rescaled: Rescaled,
         waits: WaitObserver,
         writer: ScreenshotWriter,
+        private: PrivateScreen,
         comparisons: tuple[ScanComparison, TypedPlaces],
         frame_s: float,
     ) -> None:
@@ -134,6 +137,7 @@ class _ActionFrames:
         self._unanswered = deque(map(_Waiting, requests))
         self._open = deque(one for one in self._unanswered if not one.request.pause)
         self._waits, self._writer = waits, writer
+        self._private = private
         self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
@@ -243,8 +247,9 @@ class _ActionFrames:
             self._pauses[request.action_index] = chooser, choice, pictures
             return
         self._open.remove(waiting)
-        replaced = request.continued and self._typed_on.is_replaced(choice.frame, chooser.latest)
-        is_same = request.continued and not replaced
+        is_same = request.continued and not self._private.was_dark(request.since, request.press)
+        if is_same and not request.after_long_rest:
+            is_same = not self._typed_on.is_replaced(choice.frame, chooser.latest)
         self._typed_on.see(choice.frame, request.point)
         if is_same:
             continued = Screenshot(request.action_index, Reason.CONTINUED)
@@ -325,6 +330,7 @@ def run_decode_pass(
     path: PointerPath,
     actions: Sequence[Action],
     folder: Path,
+    private: PrivateScreen,
     desktops: Sequence[DesktopSize] = (),
     possible_stop: Action | None = None,
     stopped_ms: int | None = None,
@@ -333,6 +339,7 @@ def run_decode_pass(
     """Answer the requests of all `actions`; write NNN.png, final.png and their table into `folder`.
 
     `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
+    `private` tells when the screen was dark or locked.
     `possible_stop` is the last action, when it may have stopped the recorder, `stopped_ms` when its
     shortcut was pressed; `desktops` are those of the scans. `native`: see `ScreenshotWriter`.
 
@@ -354,18 +361,40 @@ def run_decode_pass(
     with open_pictures(folder) as pictures:
         writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
         compared = (scanned, typed)
-        answers = _ActionFrames(screen, requests, rescaled, waits, writer, compared, video.frame_s)
+        frame_s = video.frame_s
+        answers = _ActionFrames(
+            screen, requests, rescaled, waits, writer, private, compared, frame_s
+        )
         observers = (scanned, scrolls, answers, final, stop, watch)
-        decoded, last = show_frames(video, observers, detector, pointer, (writer.fallbacks, waits))
+        single = (private, writer.fallbacks, waits)
+        decoded, last = show_frames(video, observers, detector, pointer, single)
         watch.finish()
         planned = _misplaced(actions, requests, screen)  # waits and scrolls were planned before
         shots, waited = answers.result(planned)
+        private_actions, stretches = private.result()
+        shots = [_without_picture(shot, writer, private_actions) for shot in shots]
+        waited = [wait for wait in waited if wait.action_index not in private_actions]
         screenshots = list(writer.placed(zip(shots, actions, answers.requests, strict=True)))
-        writer.write_final(final.result() or _any_frame(video, last))
+        shown = final.result() or _any_frame(video, last)
+        writer.write_final(private.desktop_before(shown.time) or shown)
     answers.forget(_misplaced(actions, answers.requests, screen))
     wheel = scrolls.result(planned)
     evidence = _evidence(calibration, scanned, typed, answers, waited, wheel)
+    if private_actions:
+        ends = float(video.times[-1])
+        limits = [(stretch.start, min(stretch.end, ends)) for stretch in stretches]
+        evidence = evidence.without(private_actions, limits)
     return DecodeResult(evidence, screenshots, stop.result(), decoded, pictures.digests)
+
+
+def _without_picture(
+    shot: Screenshot, writer: ScreenshotWriter, private_actions: Collection[int]
+) -> Screenshot:
+    """The screenshot, or for a private action none: a lock screen may show what is typed."""
+    if shot.action_index not in private_actions:
+        return shot
+    writer.remove(shot)
+    return Screenshot(shot.action_index, Reason.PRIVATE)
 
 
 def _misplaced(actions: Sequence[Action], requests: Requests, screen: ScreenParts) -> set[int]:

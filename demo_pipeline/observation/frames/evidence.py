@@ -13,6 +13,8 @@ from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenPar
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 
+_LEFT_OUT = ("dotted", "private_actions", "private_s")  # where there is nothing to say
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -85,6 +87,12 @@ class Evidence(_Frozen):
     recorder_control: tuple[int, ...] = Field(
         (), description="actions that started or stopped the recorder; they are not steps"
     )
+    private_actions: tuple[int, ...] = Field(
+        (), description="actions while the screen was dark or locked; left out: none"
+    )
+    private_s: tuple[tuple[float, float], ...] = Field(
+        (), description="video times between which the screen was dark or locked; left out: none"
+    )
     parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"
     )
@@ -93,8 +101,27 @@ class Evidence(_Frozen):
         """The parts of the recording, nearly always one."""
         return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)
 
+    def without(
+        self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
+    ) -> "Evidence":
+        """The evidence without what the pictures show of private actions, which it names.
+
+        `private_s`: the video times between which they are.
+        """
+        changed: dict[str, Any] = {
+            name: tuple(
+                seen for seen in getattr(self, name) if seen.action_index not in private_actions
+            )
+            for name in ("waits", "targets", "typed", "since_scan")
+        }
+        changed["dotted"] = tuple(index for index in self.dotted if index not in private_actions)
+        changed["private_actions"] = tuple(private_actions)
+        changed["private_s"] = tuple(private_s)
+        return self.model_copy(update=changed)
+
     def to_json(self) -> dict[str, Any]:
         """What is written; the clock's scale is the canvas's, which begins without bars."""
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
-        return written if self.dotted else {k: v for k, v in written.items() if k != "dotted"}
+        absent = {name for name in _LEFT_OUT if not written[name]}
+        return {name: value for name, value in written.items() if name not in absent}

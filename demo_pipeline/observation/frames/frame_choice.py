@@ -32,6 +32,7 @@ class Reason(StrEnum):
     `pause`: a pause that was not a wait.
     `continued`: typing that went on while the screen was not replaced.
     `recorder_control`: an action that was for the recorder.
+    `private`: the screen was dark or locked.
     `unknown_scale`: where the action's coordinates are in the video.
     """
 
@@ -45,6 +46,7 @@ class Reason(StrEnum):
     CONTINUED = "continued"
     RECORDER = "recorder_control"
     UNKNOWN_SCALE = "unknown_scale"
+    PRIVATE = "private"
 
 
 class FrameChoice(NamedTuple):

@@ -6,7 +6,12 @@ Belongs here: the request, made from the actions, the clock and the targets foun
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
+from demo_pipeline.actions.action_tables import (
+    AFTER_LONG_REST,
+    CONTINUED,
+    POINTER_MOVED,
+    Action,
+)
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.clock import Clock
@@ -99,6 +104,7 @@ class FrameRequest:
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
         continued: the action is typing that gets a screenshot only when the screen was replaced.
+        after_long_rest: only a dark screen parts the typing from the typing before it.
         press_ms: when the action began, epoch milliseconds.
         canvas: of the action; None when the screen's resolution is not known then.
     """
@@ -115,6 +121,7 @@ class FrameRequest:
     point: Point | None = None
     pause: bool = False
     continued: bool = False
+    after_long_rest: bool = False
     press_ms: int = 0
     canvas: Canvas | None = None
 
@@ -174,6 +181,7 @@ def request_frames(
             point=canvas.to_video(area.x, area.y) if area else None,
             pause=pause,
             continued=CONTINUED in action.flags,
+            after_long_rest=AFTER_LONG_REST in action.flags,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
         )

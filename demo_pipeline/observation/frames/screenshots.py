@@ -49,6 +49,7 @@ from demo_pipeline.observation.frames.picture_files import (
     digest_lines,
 )
 from demo_pipeline.observation.frames.pointer_path import PointerPath, pointer_path
+from demo_pipeline.observation.frames.private_screen import PrivateScreen
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
@@ -172,7 +173,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         elapsed = np.array([calibration.clock.elapsed_ms(time) for time in path.times.tolist()])
         path = replace(path, elapsed=elapsed)
     del events  # the pass needs its memory
-    observation = _Observation(recorded, path, actions, scans, reader, stop, out, native)
+    private = PrivateScreen(actions, inputs, meta.platform, calibration.clock, recorded.times)
+    observation = _Observation(recorded, path, actions, scans, reader, stop, private, out, native)
     observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
@@ -198,6 +200,7 @@ class _Observation:
     scans: Sequence[LoggedScan]
     reader: TreeReader
     stop: tuple[Action | None, int | None]
+    private: PrivateScreen
     out: Path
     native: bool = False
 
@@ -236,6 +239,7 @@ class _Observation:
             actions=self.actions,
             desktops=scanned.desktops,
             folder=self.out,
+            private=self.private,
             possible_stop=self.stop[0],
             stopped_ms=self.stop[1],
             native=self.native,

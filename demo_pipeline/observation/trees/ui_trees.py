@@ -30,7 +30,11 @@ from demo_pipeline.files.parquet import (
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor
-from demo_pipeline.observation.trees.scans import CurrentScan, current_scan, scans_of_part
+from demo_pipeline.observation.trees.scans import (
+    CurrentScan,
+    current_scan,
+    scans_of_part,
+)
 from demo_pipeline.observation.trees.secret_fields import (
     hide_passwords,
     types_a_secret,
@@ -40,7 +44,7 @@ from demo_pipeline.observation.trees.step_targets import METHODS, StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.logged_scans import read_logged_scans
+from demo_pipeline.recording.logged_scans import LoggedScan, read_logged_scans
 
 UI_TREES_FILE = "trees.parquet"
 UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
@@ -124,7 +128,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     What was typed into fields for passwords is in none of them. `shots`: the screenshot of each
     action, for what only the picture shows.
     """
-    scans = read_logged_scans(events_folder)
+    scans = [scan for scan in read_logged_scans(events_folder) if not _is_private(scan, evidence)]
     scales = {one.scan_event: one.scale for one in evidence.tree_scales}
     reader = TreeReader(log, platform, scales)
     screen = evidence.screen()
@@ -137,7 +141,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     targets = StepTargets(reader, evidence, changes, actions, shots)
     for number, action in enumerate(actions):
         canvas = screen.at(action.press_ms).canvas or evidence.canvas
-        known = scans_of_part(scans, screen, action.press_ms)
+        is_private = action.action_index in evidence.private_actions
+        known = [] if is_private else scans_of_part(scans, screen, action.press_ms)
         current = current_scan(known, action.press_ms, since, changes)
         tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
@@ -147,11 +152,14 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
             (out / name).write_bytes(tree.to_bytes())
         last = (tree, out / name)
         agreement, target, method = targets.step(number, tree, current, known)
+        if is_private:
+            target, method = None, "none"
         row = _row(action, name, current, tree, target=target, method=method)
         title = _window_title(targets, action, tree, target) if agreement == "agrees" else None
         more = {"tree_agreement": str(agreement), "window_title": title}
         secret = types_a_secret(action, tree, target.position if target else None)
         secret |= action.action_index in evidence.dotted
+        secret |= is_private and action.action_type == "type"
         rows.append({**row, **more, "secret_field": secret})
         unknown.update(tree.unknown_roles)
         if action.action_type != "pause":
@@ -160,6 +168,12 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     _log_decisions(rows)
     write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
+
+
+def _is_private(scan: LoggedScan, evidence: Evidence) -> bool:
+    """Whether a scan ran, in part, while the screen was dark or locked and keys were pressed."""
+    began, ended = map(evidence.clock.video_time, (scan.begin_ms, scan.end_ms))
+    return any(start < ended and began < end for start, end in evidence.private_s)
 
 
 def _window_title(

@@ -16,6 +16,7 @@ from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decod
 from demo_pipeline.observation.frames.frame_choice import FrameChooser
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.private_screen import PrivateScreen
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo
 from demo_pipeline.recording.video_probe import read_packets
@@ -79,6 +80,7 @@ def run(
         path=PATH,
         actions=actions,
         folder=out,
+        private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.times),
     )
 
 

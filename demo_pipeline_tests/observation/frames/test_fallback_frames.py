@@ -14,6 +14,7 @@ from demo_pipeline.observation.frames.decode_pass import run_decode_pass
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.private_screen import PrivateScreen
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.recording.video_probe import open_video, read_packets
@@ -72,6 +73,7 @@ def observe(
         path=path,
         actions=actions,
         folder=tmp_path / "out",
+        private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.times),
         stopped_ms=stopped_ms,
     )
     return list(observed.screenshots), opened

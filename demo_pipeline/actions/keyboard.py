@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
-from demo_pipeline.actions.keyboard_stretches import Keyboards
+from demo_pipeline.actions.keyboard_stretches import Keyboards, is_switch_key
 from demo_pipeline.recording.alt_codes import alt_code_character
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Key, lookup
@@ -316,6 +316,9 @@ class KeyboardReader:
             self.reasons[item.index] = "keyboard_state"
 
     def _press(self, key: Key, item: Input) -> Gesture | None:
+        if is_switch_key(item.name, self._platform):
+            self.reasons[item.index] = "keyboard_state"
+            return None
         if key.name in LOCK_KEYS:
             self._caps ^= key.name == "capslock"
             self._numlock ^= key.name == "numlock"

@@ -91,6 +91,11 @@ class Keyboards:
         return Keyboards((self.stretches[0], *later), self.locks)
 
 
+def is_switch_key(name: str, platform: str) -> bool:
+    """Whether a key, as logged, only switches the layout or the input method."""
+    return name in _SWITCH_KEYS or (platform == "windows" and name in _SWITCH_CODES)
+
+
 def switch_lines(
     gestures: Iterable[Gesture], inputs: Iterable[Input], platform: str, *, input_method: bool
 ) -> list[int]:
@@ -102,7 +107,6 @@ def switch_lines(
         platform: of the recording: the meaning of key codes depends on it.
         input_method: the person's language is typed with one, which a tap of Shift switches, too.
     """
-    switch_keys = _SWITCH_KEYS | (_SWITCH_CODES if platform == "windows" else frozenset())
     taps = [*_SWITCH_TAPS, *([_SHIFT_TAP] if input_method else [])]
     lines = []
     for gesture in gestures:
@@ -113,7 +117,7 @@ def switch_lines(
         if keys in chords:
             lines.append(max(gesture.events))
     pressed = (item for item in inputs if item.kind == EventType.KEYDOWN)
-    return lines + [item.index for item in pressed if item.name in switch_keys]
+    return lines + [item.index for item in pressed if is_switch_key(item.name, platform)]
 
 
 def has_keypad(inputs: Iterable[Input]) -> bool:

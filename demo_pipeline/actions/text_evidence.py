@@ -347,6 +347,7 @@ class TextReader:
         for number, text in gained_texts.items():
             action = result.actions[number]
             action.text, action.text_source = text, TextSource.FIELD
+            action.flags = [flag for flag in action.flags if flag != DOUBTFUL_TEXT]
             action.text_evidence = TextEvidence.CONFIRMED
         for enter in composed:
             result.actions.remove(enter)

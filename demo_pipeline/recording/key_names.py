@@ -82,6 +82,9 @@ _SYMBOLS = _pairs(r"""
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
+# rdev has no name for the key code that xkeyboard-config calls LVL3, which is AltGr. Programs that
+# type for people send it.
+_LEVEL3_OF_X = "Unknown(92)"
 # Layouts whose keys have the names of the US keyboard in hotkeys: Ctrl with the key of the
 # Cyrillic letter es is Ctrl+C.
 _OTHER_SCRIPTS = frozenset({"ru"})
@@ -199,6 +202,8 @@ def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
         table |= dict.fromkeys(raws.split(), Key(name, modifier=True, side=side))
     if layout != "us" and platform != "macos":
         table["RightAlt"] = table["AltGr"]
+    if platform == "linux":
+        table[_LEVEL3_OF_X] = table["AltGr"]
     return table
 
 

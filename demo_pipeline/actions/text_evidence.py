@@ -295,8 +295,7 @@ class TextReader:
 
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
         """The layout of each stretch of which the scans confirm most, else the usual one."""
-        typed = list(_typing(usual.actions))
-        if all(self._witness.confirming_scan(action) is not None for action in typed):
+        if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches
         layouts = [self._language.keyboard.layout]
         if not self._language.certain or len(self._stretches.stretches) > 1:
@@ -317,6 +316,11 @@ class TextReader:
             keyboard = stretch.keyboard if best == layouts[0] else _keyboard(best)
             stretches.append(replace(stretch, keyboard=keyboard))
         return Keyboards(tuple(stretches), best_locks)
+
+    def _is_settled(self, action: Action) -> bool:
+        """Whether the scans show a whole text, so that no other reading is needed."""
+        incomplete = not _UNKNOWN_FLAGS.isdisjoint(action.flags)
+        return not incomplete and self._witness.confirming_scan(action) is not None
 
     def _judge(self, result: Segmentation, keyboards: Keyboards) -> None:
         """Write evidence and doubt into the typing actions, and drop keys of compositions."""

@@ -40,8 +40,9 @@ def measure_recording(recordings: Path, root: Path, demonstration: str) -> Score
     workspace = _workspace(recordings, root)
     for stage in STAGES:
         result = build_stage(workspace, stage, demonstration)
-        if result.status != "built":
-            raise RuntimeError(f"{demonstration}: the stage {stage.name} was not built.")
+        if result.version is None:
+            problems = "; ".join(str(problem) for problem in result.problems)
+            raise RuntimeError(f"{demonstration}: {stage.name} was rejected: {problems}")
     truth = recordings / f"{demonstration}.json"
     return score_recording(root / "store", recordings / demonstration, truth)
 

@@ -51,9 +51,16 @@ def score_recording(store: Path, recording: Path, truth_path: Path) -> Score:
         figures.clock_error_ms = round(abs(labels.origin_ms - truth.start_ms))
     _score_waits(truth, labels, score)
     _score_frames(truth, pairing, log, score)
-    _score_targets(pairing, log, video, labels, score)
+    looks = _score_targets(pairing, log, score)
     _score_key_targets(pairing, score)
-    _score_changes(truth, pairing, video, score)
+    spans = list(_resting_spans(truth, pairing))
+    video.want(time_ms for look in looks.values() for time_ms in look.times)
+    video.want(time_ms for span in spans for time_ms in (span.begin_ms, span.end_ms))
+    for line, look in looks.items():
+        if look.stands(log, video, labels.pixel_ratio):
+            score.figures.targets_missing += 1
+            score.faults.append(f"{line}, which the newest scan holds, got none")
+    _score_changes(truth, spans, video, score)
     return score
 
 
@@ -102,9 +109,8 @@ def _score_frames(truth: TruthList, pairing: Pairing, log: RecordingLog, score: 
             score.faults.append(_line(truth, entry.press_ms, f"step {step.index}: avoidable leak"))
 
 
-def _score_targets(
-    pairing: Pairing, log: RecordingLog, video: VideoFrames, labels: Labels, score: Score
-) -> None:
+def _score_targets(pairing: Pairing, log: RecordingLog, score: Score) -> "dict[str, _Look]":
+    """Scores the targets of the pointer; returns those that the video must decide."""
     figures = score.figures
     looks = {}
     for entry, step in pairing.pairs:
@@ -114,19 +120,15 @@ def _score_targets(
         figures.targets += 1
         line = f"step {step.index}: wanted {widget.role} {widget.name!r}"
         if step.target is None:
-            looks[line] = _Look.of(entry, widget, log)
+            look = _Look.of(entry, widget, log)
+            if look is not None:
+                looks[line] = look
         elif _is_same(widget, step.target, step):
             figures.targets_right += 1
         elif not _is_nested(widget, step.target, step):
             figures.targets_wrong += 1
             score.faults.append(f"{line}, got {step.target.role} {step.target.name!r}")
-    for look in looks.values():
-        if look is not None:
-            video.want(look.times)
-    for line, look in looks.items():
-        if look is not None and look.stands(log, video, labels.pixel_ratio):
-            figures.targets_missing += 1
-            score.faults.append(f"{line}, which the newest scan holds, got none")
+    return looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,32 +206,17 @@ def _score_key_targets(pairing: Pairing, score: Score) -> None:
             score.faults.append(f"{line}, wanted {focus.role} {focus.name!r}")
 
 
-def _score_changes(truth: TruthList, pairing: Pairing, video: VideoFrames, score: Score) -> None:
-    """Compares what steps say about the screen with frames that show the pointer at one place."""
-    spans = list(_resting_spans(truth, pairing))
-    for _, begin_ms, end_ms in spans:
-        video.want((begin_ms, end_ms))
-    figures = score.figures
-    for step, begin_ms, end_ms in spans:
-        before = video.frame(begin_ms)
-        after = video.frame(end_ms)
-        if before is None or after is None:
-            continue
-        figures.changes += 1
-        changed = has_changed(before, after)
-        if step.changed is None:
-            continue
-        if step.changed == changed:
-            figures.changes_right += 1
-        elif changed:
-            figures.changes_missed += 1
-            score.faults.append(
-                _line(truth, step.press_ms, f"step {step.index}: a change of the screen is denied")
-            )
+@dataclass(frozen=True, slots=True)
+class _RestingSpan:
+    """A step, with times before and after it between which the pointer rests at one place."""
+
+    step: Step
+    begin_ms: float
+    end_ms: float
 
 
-def _resting_spans(truth: TruthList, pairing: Pairing) -> Iterator[tuple[Step, float, float]]:
-    """Steps with the times between which the pointer rests: before the press, before the next."""
+def _resting_spans(truth: TruthList, pairing: Pairing) -> Iterator[_RestingSpan]:
+    """From before the press until the person sets out for the next action."""
     looks = sorted(entry.look_ms for entry in truth.entries if entry.look_ms is not None)
     answered: set[int] = set()
     for entry, step in pairing.pairs:
@@ -239,7 +226,29 @@ def _resting_spans(truth: TruthList, pairing: Pairing) -> Iterator[tuple[Step, f
         answered.add(step.index)
         later = [look_ms for look_ms in looks if look_ms > max(entry.end_ms, step.end_ms)]
         if later and later[0] - entry.end_ms >= NEAR_MS:
-            yield step, entry.press_ms - _BEFORE_PRESS_MS, later[0]
+            yield _RestingSpan(step, entry.press_ms - _BEFORE_PRESS_MS, later[0])
+
+
+def _score_changes(
+    truth: TruthList, spans: list[_RestingSpan], video: VideoFrames, score: Score
+) -> None:
+    """Compares what steps say about the screen with what the video shows."""
+    figures = score.figures
+    for span in spans:
+        before = video.frame(span.begin_ms)
+        after = video.frame(span.end_ms)
+        if before is None or after is None:
+            continue
+        figures.changes += 1
+        changed = has_changed(before, after)
+        if span.step.changed is None:
+            continue
+        if span.step.changed == changed:
+            figures.changes_right += 1
+        elif changed:
+            figures.changes_missed += 1
+            line = f"step {span.step.index}: a change of the screen is denied"
+            score.faults.append(_line(truth, span.step.press_ms, line))
 
 
 def _line(truth: TruthList, time_ms: float, text: str) -> str:

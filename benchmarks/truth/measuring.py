@@ -14,6 +14,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 HERE = Path(__file__).resolve().parent
 RECORDINGS = HERE / "recordings"
@@ -36,9 +37,9 @@ def measure(recordings: Path, root: Path) -> dict[str, Score]:
 
 
 def measure_recording(recordings: Path, root: Path, demonstration: str) -> Score:
-    """Builds every stage of one demonstration, and scores the result."""
+    """Builds a demonstration up to its trajectory, and scores that."""
     workspace = _workspace(recordings, root)
-    for stage in STAGES:
+    for stage in STAGES[: STAGES.index(TRAJECTORIES_STAGE) + 1]:
         result = build_stage(workspace, stage, demonstration)
         if result.version is None:
             problems = "; ".join(str(problem) for problem in result.problems)

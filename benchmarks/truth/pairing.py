@@ -71,7 +71,7 @@ class _Pairer:
                 self._held(entry)
             else:
                 self._action(entry)
-        self._take_steps_of_one_gesture()
+        self._take_explained_steps()
         self.result.invented += [
             self._line("invented", step.press_ms, f"step {step.index} {step.kind}")
             for step in self._steps
@@ -119,21 +119,32 @@ class _Pairer:
         return min(near, key=lambda step: abs(step.press_ms - entry.press_ms), default=None)
 
     def _text(self, entry: Intended, step: Step) -> None:
-        """Compares a text; what the step types beyond it must answer later entries."""
-        text = str(step.parameters.get("text") or "")
+        """Compares a text, which may be in several steps.
+
+        Text beyond it must answer later entries.
+        """
+        parts = [step]
+        for later in self._steps:
+            typed_meanwhile = step.press_ms < later.press_ms <= entry.end_ms + _KEY_SLACK_MS
+            if later.kind == "type" and typed_meanwhile and later.index not in self._used:
+                parts.append(later)
+                self._used.add(later.index)
+        text = "".join(str(part.parameters.get("text") or "") for part in parts)
         is_text = entry.kind == "type"
-        if step.left_out:
+        if all(part.left_out for part in parts):
             self.result.texts_left_out += is_text
-            self._text_left[step.index] = text
+            self._text_left[parts[-1].index] = text
+        elif any(part.left_out for part in parts):
+            line = f"step {step.index} is left out, but not all of the text"
+            self.result.texts_wrong.append(self._line("text", entry.press_ms, line))
         elif text == _REDACTED:
             self.result.texts_right += is_text
         elif text.startswith(entry.typed):
             self.result.texts_right += is_text
-            self._text_left[step.index] = text[len(entry.typed) :]
+            self._text_left[parts[-1].index] = text[len(entry.typed) :]
         else:
-            self.result.texts_wrong.append(
-                self._line("text", entry.press_ms, f"step {step.index} types something else")
-            )
+            line = f"step {step.index} types something else"
+            self.result.texts_wrong.append(self._line("text", entry.press_ms, line))
 
     def _is_repeated_press(self, entry: Intended) -> bool:
         """Whether a step for a key that is pressed n times answers this press, too."""
@@ -186,16 +197,24 @@ class _Pairer:
                 self._line("wrong", entry.press_ms, f"held {key}: {presses} presses")
             )
 
-    def _take_steps_of_one_gesture(self) -> None:
-        """A double click whose second press is dragged is one action; so is a press without end."""
+    def _take_explained_steps(self) -> None:
+        """Takes steps that are neither right nor invented.
+
+        These are the dragged second press of a double click, a press without end, and the chord
+        that switches the layout.
+        """
         for entry in self._truth.entries:
-            second = entry.second_ms if entry.kind == "word_drag" else None
-            if entry.kind == "unfinished_press":
-                second = entry.press_ms
-            if second is not None:
-                self._used.update(
-                    step.index for step in self._steps if abs(step.press_ms - second) <= NEAR_MS
-                )
+            begin = entry.press_ms - NEAR_MS
+            end = entry.press_ms + NEAR_MS
+            if entry.kind == "word_drag" and entry.second_ms is not None:
+                begin = entry.second_ms - NEAR_MS
+                end = entry.second_ms + NEAR_MS
+            elif entry.kind not in ("unfinished_press", "layout_switch"):
+                continue
+            taken = [step for step in self._steps if begin <= step.press_ms <= end]
+            if entry.kind == "layout_switch":
+                taken = [step for step in taken if step.kind == "hotkey"]
+            self._used.update(step.index for step in taken)
 
     def _unfinished_texts(self) -> Iterable[int]:
         left_out = {step.index for step in self._steps if step.left_out}

@@ -63,6 +63,22 @@ def longer_text(known):
     known.steps[2]["parameters"]["text"] = "a@bc"
 
 
+def text_in_two_steps(known):
+    known.steps[2]["parameters"]["text"] = "a"
+    known.add_step("type", (4.2, 4.4), parameters={"text": "@b"})
+
+
+def text_of_which_a_part_is_doubtful(known):
+    text_in_two_steps(known)
+    known.steps[-1]["doubtful_text"] = True
+
+
+def switched_layout(known):
+    switch = {"kind": "layout_switch", "t": START_MS + 4_700, "keys": ["Alt_L", "Shift_L"]}
+    known.truth["actions"].append(switch)
+    known.add_step("hotkey", (4.75, 4.8), parameters={"keys": ["alt", "shift"]})
+
+
 def doubtful_text(known):
     another_text(known)
     known.steps[2]["doubtful_text"] = True
@@ -139,6 +155,9 @@ def unfair_click(known):
         (another_text, {"texts_right": 0, "texts_wrong": 1}),
         (longer_text, {"texts_wrong": 1}),
         (doubtful_text, {"texts_right": 0, "texts_left_out": 1}),
+        (text_in_two_steps, {}),
+        (text_of_which_a_part_is_doubtful, {"texts_right": 0, "texts_wrong": 1}),
+        (switched_layout, {}),
         (redacted_text, {}),
         (missed_wait, {"waits_found": 0}),
         (invented_wait, {"waits_invented": 1}),

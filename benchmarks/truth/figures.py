@@ -32,8 +32,9 @@ class Figures:
     """What one recording, or all of them, give.
 
     Attributes:
-        actions: actions that the truth list has; `actions_right` those that a step answers with the
-            same kind, place and keys; `actions_invented` steps that no action explains.
+        actions: actions of the truth list, but those that no screenshot shows; `actions_right`
+            those that a step answers with the same kind, place and keys; `actions_invented` steps
+            that no action explains.
         texts: typed texts; those left out are in no training record.
         waits: waits of two seconds and more.
         targets: pointer actions on a widget. `targets_missing` have none although the newest scan
@@ -64,6 +65,7 @@ class Figures:
     key_targets: int = 0
     key_targets_right: int = 0
     key_targets_wrong: int = 0
+    key_targets_missing: int = 0
     screenshots_late: int = 0
     screenshots_missing: int = 0
     leaks_avoidable: int = 0
@@ -112,12 +114,11 @@ def markdown_table(figures: Mapping[str, Figures]) -> str:
     """The table for pages: the sums over all recordings."""
     sums = total(figures.values())
     targets_without = sums.targets - sums.targets_right - sums.targets_wrong - sums.targets_missing
-    keys_without = max(0, sums.key_targets - sums.key_targets_right - sums.key_targets_wrong)
     texts = f"{sums.texts_wrong} false, {sums.texts_left_out} left out"
     targets = (
         f"{sums.targets_wrong} false, {sums.targets_missing} missed, {targets_without} unknown"
     )
-    key_targets = f"{sums.key_targets_wrong} false, {keys_without} unknown"
+    key_targets = f"{sums.key_targets_wrong} false, {sums.key_targets_missing} unknown"
     screenshots = f"{sums.screenshots_late} late, {sums.leaks_avoidable} avoidable leaks"
     rows = [
         ("label", "in the truth", "right", "otherwise"),

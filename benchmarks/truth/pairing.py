@@ -291,7 +291,7 @@ def _is_at(step: Step, x_name: str, y_name: str, x: float | None, y: float | Non
         return False
     distance_x = abs(step.parameters[x_name] - (x * step.scale + step.pad_x))
     distance_y = abs(step.parameters[y_name] - (y * step.scale + step.pad_y))
-    return max(distance_x, distance_y) <= _PLACE_TOLERANCE
+    return bool(max(distance_x, distance_y) <= _PLACE_TOLERANCE)
 
 
 def _key_name(x_name: str) -> str:

@@ -37,7 +37,7 @@ def score_recording(store: Path, recording: Path, truth_path: Path) -> Score:
     video = VideoFrames(recording / "recording.mp4", truth.start_ms)
     pairing = pair(truth, labels, log)
     figures = Figures(
-        actions=len(truth.actions),
+        actions=pairing.actions_right + len(pairing.wrong) + len(pairing.missed),
         actions_right=pairing.actions_right,
         actions_invented=len(pairing.invented),
         texts=sum(entry.kind == "type" for entry in truth.actions),
@@ -195,6 +195,7 @@ def _score_key_targets(pairing: Pairing, score: Score) -> None:
             continue
         figures.key_targets += 1
         if step.target is None:
+            figures.key_targets_missing += 1
             continue
         box = _on_canvas(focus, step)
         nested = focus.role in _COLLECTIONS and box.nesting(step.target.box) > _NESTED

@@ -62,9 +62,7 @@ def picture_start_ms(recording: Path, video_start_ms: float) -> float:
     if best < _LEAST_SCORE:
         raise ValueError(f"{recording.name}: the pointer is hard to see in the video.")
     good = [
-        offset
-        for offset, mean in zip(_SEARCHED_MS, means, strict=True)
-        if mean >= _PLATEAU * best
+        offset for offset, mean in zip(_SEARCHED_MS, means, strict=True) if mean >= _PLATEAU * best
     ]
     return video_start_ms + float(np.mean(good))
 

@@ -165,7 +165,7 @@ def unfair_click(known):
         (missing_target, {"targets_right": 0, "targets_missing": 1}),
         (label_of_the_target, {"targets_right": 0}),
         (keys_for_another_widget, {"key_targets_right": 1, "key_targets_wrong": 1}),
-        (keys_without_widget, {"key_targets_right": 1}),
+        (keys_without_widget, {"key_targets_right": 1, "key_targets_missing": 1}),
         (late_screenshot, {"screenshots_late": 1}),
         (screenshot_with_the_pointer_at_the_target, {"leaks_avoidable": 1}),
         (change_denied, {"changes_right": 0, "changes_missed": 1}),

@@ -31,6 +31,9 @@ _BUTTONS = {1: "Left", 2: "Middle", 3: "Right"}
 _WHEEL_UP = 4
 _WHEEL_DOWN = 5
 _ENCODER = "-c:v libx264 -preset ultrafast -tune zerolatency -crf 24 -pix_fmt yuv420p -g 150"
+# On a busy machine ffmpeg grabs frames late, and would still stamp them at even intervals: in the
+# first second of a recording it was 0.2 s off. So every frame keeps the time of its grab.
+_EXACT_TIMES = "-vsync passthrough -enc_time_base 1:1000"
 
 
 class InputLog:
@@ -149,7 +152,15 @@ class ScreenVideo:
         command = ["ffmpeg", "-y", "-hide_banner", "-nostats", "-f", "x11grab", "-draw_mouse", "1"]
         command += ["-framerate", str(scenario.fps)]
         command += ["-video_size", f"{scenario.width}x{scenario.height}"]
-        command += ["-thread_queue_size", "8", "-i", desktop.display, *_ENCODER.split(), str(path)]
+        command += [
+            "-thread_queue_size",
+            "8",
+            "-i",
+            desktop.display,
+            *_ENCODER.split(),
+            *_EXACT_TIMES.split(),
+            str(path),
+        ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=self._messages, text=True
         )

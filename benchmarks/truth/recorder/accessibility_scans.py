@@ -94,20 +94,17 @@ def _box(accessible: Any) -> dict[str, int]:
 
 
 def _value(accessible: Any) -> str:
+    """The value of a slider or the like, else the text."""
     try:
-        value = accessible.get_value_iface()
-        if value is not None:
-            return str(value.get_current_value())
-    except Exception:
-        pass
-    try:
-        text = accessible.get_text_iface()
-        if text is None:
-            return ""
-        length = min(Atspi.Text.get_character_count(text), _TEXT_LENGTH)
-        return str(Atspi.Text.get_text(text, 0, length)).replace("\ufffc", "")
+        interfaces = accessible.get_interfaces()
+        if "Value" in interfaces:
+            return str(Atspi.Value.get_current_value(accessible))
+        if "Text" in interfaces:
+            length = min(Atspi.Text.get_character_count(accessible), _TEXT_LENGTH)
+            return str(Atspi.Text.get_text(accessible, 0, length)).replace("\ufffc", "")
     except Exception:
         return ""
+    return ""
 
 
 def _alone(element: Element) -> Element:

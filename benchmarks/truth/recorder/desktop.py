@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 _ACCESSIBILITY = {
     "NO_AT_BRIDGE": "0",
@@ -28,27 +28,25 @@ class Desktop:
 
     Attributes:
         width, height: size of the screen in pixels.
+        display: the X display; by default a free one is taken when the desktop starts.
         home: the home directory of its programs, empty at first and removed at the end.
     """
 
-    def __init__(self, width: int, height: int, display: str = ":97") -> None:
+    def __init__(self, width: int, height: int, display: str = "") -> None:
         self.width = width
         self.height = height
         self.display = display
         self.home = Path(tempfile.mkdtemp(prefix="desktop-"))
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[Any]] = []
         self._environment = dict(os.environ)
         self._bus = 0
 
     def __enter__(self) -> Self:
         os.environ.update(_ACCESSIBILITY)
-        os.environ["DISPLAY"] = self.display
         os.environ["HOME"] = str(self.home)
         os.environ["XDG_RUNTIME_DIR"] = str(self.home)
         os.environ["LIBGL_ALWAYS_SOFTWARE"] = "1"
-        screen = f"{self.width}x{self.height}x24"
-        self.start("Xvfb", self.display, "-screen", "0", screen, "-nolisten", "tcp")
-        self._wait_for_display()
+        self._start_display()
         self._start_session_bus()
         self.start("/usr/libexec/at-spi-bus-launcher", "--launch-immediately")
         time.sleep(1)
@@ -103,12 +101,24 @@ class Desktop:
             check=True,
         )
 
-    def _wait_for_display(self) -> None:
-        for _ in range(50):
-            time.sleep(0.2)
-            if subprocess.run(["xdpyinfo"], capture_output=True, check=False).returncode == 0:
-                return
-        raise RuntimeError(f"Xvfb did not start on display {self.display} within 10 s.")
+    def _start_display(self) -> None:
+        """Xvfb writes the number of its display as soon as it is ready."""
+        number = [self.display] if self.display else []
+        screen = f"{self.width}x{self.height}x24"
+        options = ["-displayfd", "1", "-screen", "0", screen, "-nolisten", "tcp"]
+        server = subprocess.Popen(
+            ["Xvfb", *number, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+        self._processes.append(server)
+        line = server.stdout.readline() if server.stdout else ""
+        if not line.strip():
+            raise RuntimeError("Xvfb did not start; is another server on its display?")
+        self.display = f":{line.strip()}"
+        os.environ["DISPLAY"] = self.display
 
     def _start_session_bus(self) -> None:
         command = ["dbus-daemon", "--session", "--fork", "--print-address=1", "--print-pid=1"]
@@ -118,7 +128,7 @@ class Desktop:
         self._bus = int(process_id)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[Any]) -> None:
     """Ends a program with all processes of its group."""
     try:
         os.killpg(process.pid, signal.SIGTERM)

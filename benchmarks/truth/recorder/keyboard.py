@@ -10,6 +10,7 @@ gi.require_version("Gdk", "3.0")
 from gi.repository import Gdk
 
 _SHIFT_OF_COLUMN = {0: (False, False), 1: (True, False), 4: (False, True), 5: (True, True)}
+_NO_KEY = 92  # the X server has it for the level of AltGr; no keyboard does
 _SECOND_LAYOUT = 2  # columns 2 and 3 of the core keyboard map
 _DEAD_KEYS = {
     "\u0300": "dead_grave",
@@ -48,6 +49,8 @@ class KeyboardMap:
         self._presses: dict[int, KeyPress] = {}
         self._second_presses: dict[int, KeyPress] = {}
         for code, keysyms in enumerate(rows, start=first):
+            if code == _NO_KEY:
+                continue
             for column, (shift, altgr) in _SHIFT_OF_COLUMN.items():
                 if column < len(keysyms) and keysyms[column]:
                     press = KeyPress(code, shift, altgr, _is_letter(keysyms[0]))
@@ -66,22 +69,25 @@ class KeyboardMap:
         return press.code
 
     def presses(self, character: str) -> list[KeyPress]:
-        """The presses that type a character: one, or a dead key and another one."""
+        """The presses that type a character: of one key, or of a dead key and another one.
+
+        A dead key comes before AltGr, as most people type.
+        """
         presses = self._second_presses if self.second else self._presses
         direct = presses.get(Gdk.unicode_to_keyval(ord(character)))
-        if direct is not None:
+        if direct is not None and not direct.altgr:
             return [direct]
         if character in _SPACED:
-            dead = presses.get(_dead_keysym(_SPACED[character]))
-            space = presses.get(ord(" "))
-            if dead is not None and space is not None:
-                return [dead, space]
-        parts = unicodedata.normalize("NFD", character)
+            parts = f" {_SPACED[character]}"
+        else:
+            parts = unicodedata.normalize("NFD", character)
         if len(parts) == 2 and parts[1] in _DEAD_KEYS:
             dead = presses.get(_dead_keysym(parts[1]))
             base = presses.get(ord(parts[0]))
-            if dead is not None and base is not None:
+            if dead is not None and base is not None and not dead.altgr:
                 return [dead, base]
+        if direct is not None:
+            return [direct]
         raise LookupError(f"The character {character!r} is not on this keyboard layout.")
 
 

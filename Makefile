@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz consumers canaries faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook truth property fuzz consumers canaries faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -54,6 +54,7 @@ help-dev:
 	@echo '  make same           whether all that people see is as recorded (SAME=record: record it)'
 	@echo '  make planted        whether the tests catch each planted fault (PLANTED=clock: these)'
 	@echo '  make doors          the shell lines of the pages, as written, in a fresh clone'
+	@echo '  make truth          how right the labels of hand-driven recordings are (TRUTH=record: record it)'
 	@echo '  make property       thousands of random actions per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (minutes)'
 	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
@@ -176,6 +177,9 @@ docs: setup-dev
 
 notebook: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.notebook
+
+truth: setup-dev
+	@$(BIN)/python -m benchmarks.truth $(TRUTH)
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py \

@@ -85,6 +85,10 @@ class Evidence(_Frozen):
     recorder_control: tuple[int, ...] = Field(
         (), description="actions that started or stopped the recorder; they are not steps"
     )
+    elsewhere: tuple[int, ...] = Field(
+        (),
+        description="actions at the border that may have been on another display; left out: none",
+    )
     parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"
     )
@@ -97,4 +101,7 @@ class Evidence(_Frozen):
         """What is written; the clock's scale is the canvas's, which begins without bars."""
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
-        return written if self.dotted else {k: v for k, v in written.items() if k != "dotted"}
+        for name in ("dotted", "elsewhere"):
+            if not written[name]:
+                del written[name]
+        return written

@@ -172,7 +172,9 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         elapsed = np.array([calibration.clock.elapsed_ms(time) for time in path.times.tolist()])
         path = replace(path, elapsed=elapsed)
     del events  # the pass needs its memory
-    observation = _Observation(recorded, path, actions, scans, reader, stop, out, native)
+    observation = _Observation(
+        recorded, path, actions, scans, reader, stop, out, meta.has_several_displays, native
+    )
     observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
@@ -189,7 +191,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 class _Observation:
     """Looking at a recording: what the scans and the video show about its actions.
 
-    `stop` is what `run_decode_pass` asks of the recorder's end, `native` what it writes.
+    `stop` is what `run_decode_pass` asks of the recorder's end, `native` what it writes;
+    `several_displays`: see `BorderPresses`.
     """
 
     video: RecordedVideo
@@ -199,6 +202,7 @@ class _Observation:
     reader: TreeReader
     stop: tuple[Action | None, int | None]
     out: Path
+    several_displays: bool
     native: bool = False
 
     def run(self, calibration: Calibration) -> DecodeResult:
@@ -238,6 +242,7 @@ class _Observation:
             folder=self.out,
             possible_stop=self.stop[0],
             stopped_ms=self.stop[1],
+            several_displays=self.several_displays,
             native=self.native,
         )
 

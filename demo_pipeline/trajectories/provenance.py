@@ -79,7 +79,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "clock_method",
         pa.string(),
         False,
-        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp",
+        "ffmpeg_start, pixels, typing, inputs, click_onsets, meta_timestamp",
     ),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
@@ -129,6 +129,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
     ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
     *QUEST_COLUMNS,
+    ("unproven_clock", pa.bool_(), True, "the clock may be off so far that it is another screen"),
 )
 
 _MATCHED = "osworld_task_id"
@@ -146,7 +147,15 @@ PROVENANCE_SCHEMA = described_schema(
             *("pre_move", "settled", "backoff", "first_frame", "waiting", "missing", IMPORTED)
         ),
         "clock_method": one_of(
-            "ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp", "none"
+            *(
+                "ffmpeg_start",
+                "pixels",
+                "typing",
+                "inputs",
+                "click_onsets",
+                "meta_timestamp",
+                "none",
+            )
         ),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),

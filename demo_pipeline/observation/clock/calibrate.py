@@ -31,7 +31,6 @@ from demo_pipeline.observation.clock.clock_search import (
     with_parts,
 )
 from demo_pipeline.observation.clock.clock_shifts import InputTimes, find_shifts
-from demo_pipeline.observation.clock.clock_votes import clock_from_inputs
 from demo_pipeline.observation.frames.change_detector import EFFECT_S, ChangeDetector
 from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
@@ -168,8 +167,7 @@ class _Unpictured:
         typed = self.search.typed_clock(changes, documented)
         if typed is not None:
             return typed
-        frames, track = self.search.video.times, self.search.track
-        by_inputs = clock_from_inputs(changes, frames, track, self.answered, documented, scales)
+        by_inputs = self.search.answered_clock(changes, documented, self.answered, scales)
         if by_inputs is not None:
             return by_inputs
         clicked = clock_from_clicks(changes, self.presses, documented, scales[0], MAX_OFFSET_S)

@@ -30,6 +30,7 @@ from demo_pipeline.recording.key_names import lookup
 # another recording none does. The largest ratio of a wrong lag was 18.8.
 _LEAST_NATS = 20.0
 _LEAST_CONTRAST = 2.0
+_MIN_INPUTS = 2  # a single click has a press and a release; fewer have no distance to compare
 _RIVAL_S = 0.4  # seconds from the best lag; further away than an answer takes
 _LAG_STEP_S = 0.02  # seconds between the lags that are tried
 _FINE_S, _FINE_STEP_S = 0.3, 0.004  # seconds around the best lag that are tried again, and step
@@ -81,7 +82,7 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
     Returns:
         None when no lag stands out.
     """
-    if not len(changes) or not len(inputs):
+    if not len(changes) or len(inputs) < _MIN_INPUTS:
         return None
     votes = _Votes(changes, track, inputs, documented, Bins.of(changes, frames))
     reach_s = votes.farthest_s(float(frames[-1]))

@@ -13,6 +13,7 @@ import numpy as np
 _PQ, _HLG = 16, 18  # transfer characteristics of ITU-T H.273
 _BT2020 = 9  # colour primaries, likewise
 _WHITE_NITS = 203.0  # of an ordinary desktop's white in an HDR picture (ITU-R BT.2408)
+_HLG_GAMMA = 1.2  # from the light of a scene to that of a display (ITU-R BT.2100)
 _CODES = 65_536  # of a sample with 16 bits
 # Linear light of the primaries of BT.2020 as those of BT.709 (ITU-R BT.2087).
 _TO_BT709 = np.array(
@@ -58,7 +59,7 @@ def _hlg_light() -> Levels:
     code = np.linspace(0.0, 1.0, _CODES)
     scene = np.where(code <= 0.5, code**2 / 3, (np.exp((code - c) / a) + b) / 12)
     white = (np.exp((0.75 - c) / a) + b) / 12
-    return np.asarray(scene / white, np.float32)
+    return np.asarray((scene / white) ** _HLG_GAMMA, np.float32)
 
 
 def _displayed() -> Pixels:

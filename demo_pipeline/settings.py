@@ -107,7 +107,7 @@ class DatasetSettings(Section):
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset(
         {
             *("min_alignment", "exclude_steps", "include_duplicates"),
-            *("coordinates", "max_pixels"),
+            *("coordinates", "max_pixels", "include_unproven_clock"),
         }
     )
 
@@ -149,6 +149,9 @@ class DatasetSettings(Section):
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
     include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
     include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")
+    include_unproven_clock: bool = Field(
+        False, description="screenshots that may show another state: the clock is that unsure"
+    )
     include_stale_trees: bool = Field(False, description="trees unlike the screenshot")
     max_hidden_share: float = Field(
         0.3, ge=0, le=1, description="of the actions before a step; above: no sample of it"

@@ -6,8 +6,9 @@ order, returns the remaining inputs and records what it did. Missing releases ar
 keyboard.py and grouping.py, where the effect of the press is known.
 
 Some recorders log every position cut to the main display. While the pointer is on another display,
-its logged positions run along the border; presses, releases and wheel events after such a run are
-found here. Whether the line is the screen's border is decided where its size is known.
+its logged positions run along the border, as they do when it is thrown against the border of a
+single screen. Presses, releases and wheel events after such a run are found here. Whether they were
+on another display is decided where the video is looked at.
 """
 
 from collections import Counter

@@ -20,7 +20,11 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow, has_picture
 
 CANVAS: Pixel = (CANVAS_WIDTH, CANVAS_HEIGHT)
 STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
-STEP_SETTINGS = ("include_avoidable_leaks", "include_unavoidable_leaks")
+STEP_SETTINGS = (
+    "include_avoidable_leaks",
+    "include_unavoidable_leaks",
+    "include_unproven_clock",
+)
 
 
 def step_exclusion(

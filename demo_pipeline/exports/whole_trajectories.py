@@ -48,6 +48,7 @@ _MEANINGS = {
     "avoidable_leak": "the screenshot already shows the pointer at the target",
     "unavoidable_leak": "the same, but the pointer was there before",
     "doubtful_text": "typed text that is not known: no scan shows it, or one contradicts it",
+    "unproven_clock": "the clock may be off by so much that the screenshot shows another state",
     OUTSIDE: "before or after the longest stretch that can be shown",
     TOO_SHORT: "no stretch of the trajectory has datasets.min_steps steps",
     "split_leak": "another split begins with the same screenshot and task (trajectories)",

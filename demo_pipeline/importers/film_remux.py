@@ -1,7 +1,7 @@
 """The film of another tool as recording.mp4: packets copied, never encoded again.
 
 Belongs here: opening an untrusted film of any container, and joining parts. Sound and subtitles are
-left out. The times of its pictures stay, unless the recording knows when they were taken.
+left out. The times of its frames stay, unless the recording knows when they were taken.
 """
 
 from bisect import bisect_right
@@ -67,8 +67,9 @@ def copy_film(parts: Sequence[FilmPart], out: Path) -> FilmFacts:
                 for packet in _placed(container, stream, part):
                     packet.stream = copied
                     shown = float(packet.pts * packet.time_base)
-                    begun = shown if begun is None else min(begun, shown)
-                    ended = shown if ended is None else max(ended, shown)
+                    if shown >= 0:  # players hide what is before
+                        begun = shown if begun is None else min(begun, shown)
+                        ended = shown if ended is None else max(ended, shown)
                     _write(target, packet, part.path)
     if begun is None or ended is None:
         raise UnreadableSourceError(f"{parts[0].path}: the film has no picture")
@@ -120,16 +121,31 @@ def _write(target: Any, packet: Any, path: Path) -> None:
 
 
 def _placed(container: Any, stream: Any, part: FilmPart) -> Iterator[Any]:
-    """Yield the packets of a part with their times in the whole, up to where it is damaged."""
+    """Yield the packets of a part with their times in the whole, up to where it is damaged.
+
+    A trimmed video begins with packets that are no pictures but that later ones refer to. They get
+    times below 0, for which the copy has an edit list as well. Packets behind the end are left out,
+    but for those that pictures refer to.
+    """
     times = _TakenTimes(part.times_s)
     last = None
+    is_shown = False
+    behind: list[Any] = []
     try:
         for packet in container.demux(stream):
             if packet.pts is None or not packet.size:
                 continue
             shown = float(packet.pts * packet.time_base)
             ahead = 0 if packet.dts is None else float((packet.pts - packet.dts) * packet.time_base)
-            placed = max(times.of(shown), 0.0) + part.begins_s
+            placed = times.of(shown) + part.begins_s
+            if not packet.is_discard:
+                placed = max(placed, part.begins_s)
+            elif placed >= 0 and not is_shown:
+                raise UnreadableSourceError(
+                    f"{part.path}: the video is trimmed, and does not begin the recording; write "
+                    f"it anew first: ffmpeg -i VIDEO -c:v libx264 -crf 18 -fps_mode passthrough "
+                    f"NEW.mp4"
+                )
             packet.pts, packet.dts = (round(t / _TIME_BASE) for t in (placed, placed - ahead))
             packet.time_base = _TIME_BASE
             if last is not None and packet.dts <= last:
@@ -137,6 +153,12 @@ def _placed(container: Any, stream: Any, part: FilmPart) -> Iterator[Any]:
             last = packet.dts
             if packet.is_keyframe and _continues(stream, packet):
                 packet.is_keyframe = False  # else players seek to where they cannot begin
+            if packet.is_discard and placed >= 0:
+                behind.append(packet)
+                continue
+            is_shown |= not packet.is_discard
+            yield from behind
+            behind.clear()
             yield packet
     except av.error.FFmpegError as error:
         raise_disk_trouble(error, part.path)

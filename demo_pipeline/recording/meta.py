@@ -33,6 +33,8 @@ _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)  # input_log.jsonl has the same limits
 _MOST_LEVELS = 64  # of nested objects; documented files have 3
 
+_DISPLAY_LISTS = ("monitors", "displays", "screens")  # keys under which recorders list displays
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
 # A string (kept, whether closed or not) or a comment (removed).
@@ -166,6 +168,13 @@ class Meta(_Tolerant):
         """Whether a recorder on Windows wrote which keyboard layout was in force."""
         layout = (self.model_extra or {}).get("keyboard_layout")
         return self.platform == "windows" and isinstance(layout, str) and bool(layout)
+
+    @property
+    def has_several_displays(self) -> bool:
+        """Whether the recorder lists more than one display, under any usual name."""
+        extra = self.model_extra or {}
+        lists = [extra.get(name) for name in _DISPLAY_LISTS]
+        return any(isinstance(displays, list) and len(displays) > 1 for displays in lists)
 
     def members(self) -> dict[str, Any]:
         """The object in the form of meta.json, with what the recorder wrote."""

@@ -15,8 +15,9 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow, provenance_batches
 
+UNPROVEN_CLOCK = "unproven_clock"
 # Why a step is left out of training exports: its screenshot, or its text that nothing confirms.
-LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak", DOUBTFUL_TEXT)
+LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak", DOUBTFUL_TEXT, UNPROVEN_CLOCK)
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 
@@ -68,12 +69,15 @@ def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
     """Which of `LEAK_EXCLUSIONS` keeps a step out of training exports; empty when none does.
 
     Args:
-        row: provenance of the step, with `leak`, `unavoidable` and maybe `doubtful_text`.
-        settings: `include_avoidable_leaks` and `include_unavoidable_leaks`.
+        row: provenance of the step, with `leak` and `unavoidable`, and maybe `doubtful_text` and
+            `unproven_clock`.
+        settings: `include_avoidable_leaks`, `include_unavoidable_leaks`, `include_unproven_clock`.
     """
-    avoidable, unavoidable, _ = LEAK_EXCLUSIONS
+    avoidable, unavoidable, *_ = LEAK_EXCLUSIONS
     if row.get(DOUBTFUL_TEXT):
         return DOUBTFUL_TEXT
+    if row.get(UNPROVEN_CLOCK) and not settings.include_unproven_clock:
+        return UNPROVEN_CLOCK
     if not row["leak"]:
         return ""
     if row["unavoidable"]:

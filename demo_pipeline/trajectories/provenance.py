@@ -80,7 +80,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "clock_method",
         pa.string(),
         False,
-        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp",
+        "ffmpeg_start, pixels, typing, inputs, click_onsets, meta_timestamp",
     ),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
@@ -144,6 +144,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("text_scan_event", pa.int64(), True, "type: line of the scan that says so; null: unseen"),
     ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
     ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
+    ("unproven_clock", pa.bool_(), True, "the clock may be off so far that it is another screen"),
 )
 
 _MATCHED = "osworld_task_id"
@@ -162,7 +163,15 @@ PROVENANCE_SCHEMA = described_schema(
             *("pre_move", "settled", "backoff", "first_frame", "waiting", "missing", IMPORTED)
         ),
         "clock_method": one_of(
-            "ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp", "none"
+            *(
+                "ffmpeg_start",
+                "pixels",
+                "typing",
+                "inputs",
+                "click_onsets",
+                "meta_timestamp",
+                "none",
+            )
         ),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),

@@ -6,7 +6,7 @@ of steps, and joining typing again that was parted where the screen stayed the s
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,6 @@ from demo_pipeline.actions.action_tables import (
     POINTER_TYPES,
     Action,
 )
-from demo_pipeline.actions.repair import BORDER_RUN
 from demo_pipeline.actions.scrolls import (
     EVIDENCE,
     UNCLEAR_UNIT,
@@ -182,10 +181,12 @@ def build_steps(
         if frame.get("reason_code") == Reason.UNKNOWN_SCALE:
             reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
         else:
-            reason = _unseen_place(action, canvas) or focus.unseen(action, tree, canvas)
+            is_elsewhere = action.action_index in evidence.elsewhere
+            reason = _unseen_place(action, canvas, is_elsewhere=is_elsewhere)
+            reason = reason or focus.unseen(action, tree, canvas)
         if action.action_type == "scroll" and not action.amount:
             reason = HiddenReason.UNCLEAR_SCROLL
-        focus.follow(action, reason)
+        focus.follow(action, reason, evidence.elsewhere)
         if reason is None and not frame["file"]:
             reason = _unseen_time(evidence.clock, action.press_ms, filmed)
         if reason is not None:
@@ -266,8 +267,11 @@ def _pressed_by_space(action: Action, tree: _Row) -> Action:
     return replace(action, action_type="hotkey", text=None, keys=["space"], presses=presses)
 
 
-def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
-    """Why a pointing action is no whole action on the canvas; None when it is."""
+def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> HiddenReason | None:
+    """Why a pointing action is no whole action on the canvas; None when it is.
+
+    `is_elsewhere`: it is at the border, and may have been done on another display.
+    """
     if action.action_type not in POINTER_TYPES:
         return None
     if "never_released" in action.flags:
@@ -280,9 +284,7 @@ def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
             return HiddenReason.NO_POSITION
         if not canvas.on_screen(x, y):
             return HiddenReason.OFF_SCREEN
-        if BORDER_RUN in action.flags and canvas.on_border(x, y):
-            return HiddenReason.NO_POSITION
-    return None
+    return HiddenReason.NO_POSITION if is_elsewhere else None
 
 
 def _unseen_time(clock: Clock, press_ms: int, filmed: Span) -> HiddenReason:
@@ -313,11 +315,16 @@ class _RecordedFocus:
         self._elsewhere = not _has_focus(tree, canvas)
         return HiddenReason.OFF_SCREEN if self._elsewhere else None
 
-    def follow(self, action: Action, reason: HiddenReason | None) -> None:
-        """Note a press, which takes the focus to where it was; a scroll does not."""
+    def follow(
+        self, action: Action, reason: HiddenReason | None, elsewhere: Collection[int]
+    ) -> None:
+        """Note a press, which takes the focus to where it was; a scroll does not.
+
+        `elsewhere`: indexes of the actions that may have been done on another display.
+        """
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            cut = reason is HiddenReason.NO_POSITION and BORDER_RUN in action.flags
-            self._elsewhere = reason is HiddenReason.OFF_SCREEN or cut
+            may_be = reason is HiddenReason.NO_POSITION and action.action_index in elsewhere
+            self._elsewhere = reason is HiddenReason.OFF_SCREEN or may_be
 
 
 def _has_focus(tree: _Row, canvas: Canvas) -> bool:

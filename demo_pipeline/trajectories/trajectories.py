@@ -253,6 +253,7 @@ def _provenance(
         "status": meta.status,
         "reason": meta.reason or "",
         **_quest_row(meta),
+        "unproven_clock": frame.get("unproven_clock"),
     }
 
 
@@ -306,6 +307,7 @@ def _summary(
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
         **leak_rates(rows).as_dict(),
+        "unproven_clock": sum(bool(row["unproven_clock"]) for row in rows),
         "doubtful_text": sum(bool(row["doubtful_text"]) for row in rows),
         "text_evidence": _evidence_counts(rows),
         "targets": sum(row["target_x"] is not None for row in rows),

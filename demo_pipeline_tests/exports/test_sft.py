@@ -167,3 +167,14 @@ def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, una
         not avoidable,
         not unavoidable,
     )
+
+
+@pytest.mark.parametrize("included", [False, True])
+def test_a_step_that_no_clock_proves_gives_a_sample_if_the_settings_say_so(tmp_path, included):
+    demo = make_trajectory(
+        tmp_path, "demo", [CLICK, CLICK, CLICK], rows={1: {"unproven_clock": True}}
+    )
+    asked = DatasetSettings(include_unproven_clock=included)
+    summary = build_sft([demo], tmp_path / "sft", asked)
+    assert summary.total == 2 + included
+    assert summary.excluded_records["unproven_clock"] == (not included)

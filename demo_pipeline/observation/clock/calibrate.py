@@ -1,8 +1,8 @@
 """Calibration of a recording: its clock, its canvas, and the cells of the picture that flicker.
 
 Belongs here: the order of trust. A start time that ffmpeg logged comes first, then the movements of
-the pointer, then typing, then clicks, then `meta.timestamp`. Which stretches of video are decoded
-for it is in clock_search.py.
+the pointer, then typing, then all inputs together, then clicks, then `meta.timestamp`. Which
+stretches of video are decoded for it is in clock_search.py.
 """
 
 from collections.abc import Sequence
@@ -67,6 +67,7 @@ def calibrate(
     path: PointerPath,
     actions: Sequence[Action],
     keys: Floats,
+    answered: Floats,
     steps: Sequence[ClockStep] = (),
 ) -> Calibration:
     """Find the clock and the canvas of a recording, of which `events` is the events table.
@@ -74,7 +75,8 @@ def calibrate(
     Decodes one stretch of video, more when that holds too little pointer movement or typing to be
     sure, and up to four parts (how the clock drifts, and whether it holds). All that the choice of
     frames depends on is known before the decode pass. `path` has the positions of the pointer in
-    the log, `keys` the epoch milliseconds of keys that type, `steps` those of the recorder's clock.
+    the log, `keys` the epoch milliseconds of keys that type, `answered` those of all inputs that
+    the video may answer, `steps` those of the recorder's clock.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -92,14 +94,16 @@ def calibrate(
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     elif pictured is None:
         presses = InputTimes(_presses(actions), keys).between(ALWAYS, until_ms).track
-        clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
+        shown_inputs = answered[answered < until_ms]
+        unseen = _Unpictured(search, changes, presses, shown_inputs, documented)
+        clock = unseen.clock(screen.candidates)
     if steps:
         tried = screen.candidates if pictured is None else [pictured.event_scale]
         clock = find_shifts(video, clock, tried, steps, inputs)
         pictured = clock if clock.method == "pixels" else pictured
         even = inputs.shifted(clock.shifts)
         search = ClockSearch(video, even.track, even.keys)
-    shown = clock if clock.method == "typing" else pictured
+    shown = clock if clock.method in {"typing", "inputs"} else pictured
     if shown is not None:
         parts = search.parts(replace(shown, shifts=()), changes)
         if pictured is not None and not steps:
@@ -139,13 +143,35 @@ def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
     ]
 
 
-def _unpictured_clock(
-    search: ClockSearch, changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float
-) -> Clock:
-    """The clock that typing or clicks show, else the documented one."""
-    typed = search.typed_clock(changes, documented)
-    clicked = (changes, presses, documented, scale, MAX_OFFSET_S)
-    return typed or clock_from_clicks(*clicked) or documented
+@dataclass(frozen=True)
+class _Unpictured:
+    """A recording whose clock the pointer's moves alone do not show, before its first clock step.
+
+    Attributes:
+        search: over the video.
+        changes: of the stretches of video that were decoded.
+        presses: when and where buttons were pressed.
+        answered: when anything was pressed that the video may answer, epoch milliseconds.
+        documented: the clock by `meta.timestamp`.
+    """
+
+    search: ClockSearch
+    changes: ChangeMap
+    presses: PointerPath
+    answered: Floats
+    documented: Clock
+
+    def clock(self, scales: Sequence[float]) -> Clock:
+        """The clock that typing, all inputs or clicks show, else the documented one."""
+        changes, documented = self.changes, self.documented
+        typed = self.search.typed_clock(changes, documented)
+        if typed is not None:
+            return typed
+        by_inputs = self.search.answered_clock(changes, documented, self.answered, scales)
+        if by_inputs is not None:
+            return by_inputs
+        clicked = clock_from_clicks(changes, self.presses, documented, scales[0], MAX_OFFSET_S)
+        return clicked or documented
 
 
 def _canvas(screen: RecordedScreen, pictured: Clock | None, path: PointerPath) -> Canvas:

@@ -30,6 +30,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
+LEAST_SHOWN_PX = 8.0  # video pixels of a pointer across and down; less changes no cell of 8 x 8
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 Boxes = np.ndarray[Any, np.dtype[np.float64]]
@@ -117,6 +118,24 @@ class Canvas:
         """Whether a point in event space is in the first or last row or column of the screen."""
         width, height = self.event_size
         return not (0 < x < width - 1 and 0 < y < height - 1)
+
+    def hides_pointer(self, x: float, y: float) -> bool:
+        """Whether a pointer at a point in event space is at a border, where it may be invisible.
+
+        A pointer's picture is right of and below its point: at the right and the lower border all
+        but nothing of it is inside the screen. At any border a log that is cut to the screen may
+        have a pointer that is on another display.
+        """
+        video_x, video_y = self.to_video(x, y)
+        right = self.video_width - self.left
+        bottom = self.video_height - self.top
+        beyond = self.event_scale  # some recorders cut to the width instead of the last column
+        return (
+            self.left - beyond <= video_x <= self.left
+            or self.top - beyond <= video_y <= self.top
+            or right - LEAST_SHOWN_PX < video_x <= right + beyond
+            or bottom - LEAST_SHOWN_PX < video_y <= bottom + beyond
+        )
 
     def fit(self, picture: Image) -> Image:
         """A (video_height, video_width, 3) picture on the canvas: undistorted, with black bars."""

@@ -21,7 +21,9 @@ FFMPEG_UNCERTAINTY_MS = 20.0  # between ffmpeg's own time and the first frame
 
 DECIMALS = 6  # of seconds and of epoch milliseconds that are written: microseconds and below
 
-ClockMethod = Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
+ClockMethod = Literal[
+    "ffmpeg_start", "pixels", "typing", "inputs", "click_onsets", "meta_timestamp"
+]
 
 
 # A shift to before or after every film: when the events were is not known.

@@ -88,7 +88,7 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     if not len(changes) or not len(track.times):
         return None
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
-    moves = _Moves(changes, track, documented, lags)
+    moves = Moves(changes, track, documented, lags)
     best: Clock | None = None
     needed_score = 0.0
     for scale in scales:
@@ -98,14 +98,14 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
         if peak is None or (peak.score or 0.0) <= needed_score:
             continue
         lag = np.array([peak.origin_ms - documented.origin_ms]) / 1000
-        if _Moves(differing, track, documented, lag).surprise(scale) >= _MIN_SURPRISE:
+        if Moves(differing, track, documented, lag).surprise(scale) >= _MIN_SURPRISE:
             needed_score = (peak.score or 0.0) * _CLEARLY
             best = replace(peak, event_scale=scale)
     if best is None:
         return None
     around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
     fine = (best.origin_ms - documented.origin_ms) / 1000 + around
-    shares, _ = _Moves(changes, track, documented, fine).confirmed(best.event_scale)
+    shares, _ = Moves(changes, track, documented, fine).confirmed(best.event_scale)
     lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
     origin_ms = documented.origin_ms + lag_ms
     return replace(best, origin_ms=origin_ms, documented_offset_ms=round(lag_ms, 3))
@@ -140,7 +140,7 @@ def reconcile_clocks(
     )
 
 
-class _Moves:
+class Moves:
     """The pointer's moves between two frames when the video is off by each of some lags.
 
     Args:
@@ -179,16 +179,25 @@ class _Moves:
         return confirmed / np.maximum(moves, 1), moves
 
     def surprise(self, scale: float) -> float:
-        """How much better a right lag explains the moves of all lags than chance, nats.
+        """How much better a right lag explains the moves of all lags than chance, nats."""
+        return float(self._ratios(scale).sum())
 
-        At a right one half of the moves are confirmed, by chance the share of the frame that
+    def nats(self, scale: float) -> Floats:
+        """(lags,): how much better each lag explains its moves than chance, nats."""
+        total = np.concatenate([[0.0], np.cumsum(self._ratios(scale))])
+        return np.diff(total[self._starts])
+
+    def _ratios(self, scale: float) -> Floats:
+        """(moves of all lags,) log-likelihood ratio of a right lag to chance.
+
+        At a right lag one half of the moves are confirmed, by chance the share of the frame that
         changed. A redraw of the whole screen confirms every move, and tells nothing.
         """
         packed, cells = self._changes.packed(), int(np.prod(self._changes.shape))
         changed = np.bitwise_count(packed).sum(axis=1) / cells
         by_chance = np.clip(changed, 1 / cells, _REDRAWN)[self._intervals]
         hits = self._hits(scale, packed)
-        return float(np.log(0.5 / np.where(hits, by_chance, 1 - by_chance)).sum())
+        return np.asarray(np.log(0.5 / np.where(hits, by_chance, 1 - by_chance)), float)
 
     def _hits(self, scale: float, packed: np.ndarray[Any, np.dtype[np.uint8]]) -> Cells:
         """(moves of all lags,) whether both ends changed."""
@@ -218,7 +227,7 @@ def _of_lag(
     return intervals[far], before[far], after[far]
 
 
-def _peak(found: _Moves, scale: float, documented: Clock, least: int) -> Clock | None:
+def _peak(found: Moves, scale: float, documented: Clock, least: int) -> Clock | None:
     (share, moves), lags, frame_s = found.confirmed(scale), found.lags, found.frame_s
     score = np.where(moves < least, 0.0, share)
     top = int(np.argmax(score))
@@ -327,9 +336,9 @@ def echo_lag(
     if not len(changes) or len(pressed) < MIN_KEYS:
         return None
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
-    bins = _Bins.of(changes, frames)
+    bins = Bins.of(changes, frames)
     typed = bins.typed(pressed, lags)
-    nats = _ratios(typed, bins.changed)
+    nats = likelihood_ratios(typed, bins.changed)
     nats -= np.median(nats)
     top = int(np.argmax(nats))
     keys, answered = int(typed[top].sum()), int((typed[top] & bins.changed).sum())
@@ -347,7 +356,7 @@ def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Bins:
+class Bins:
     """The time of some stretches of video in pieces about as long as a frame.
 
     A recorder with a variable rate leaves out frames in which nothing changes, so that a change
@@ -364,7 +373,7 @@ class _Bins:
     frame_s: float
 
     @classmethod
-    def of(cls, changes: ChangeMap, frames: Floats) -> "_Bins":
+    def of(cls, changes: ChangeMap, frames: Floats) -> "Bins":
         """The pieces between frames that follow each other in the video."""
         times = np.array(changes.times)
         gaps = np.diff(times)
@@ -403,7 +412,7 @@ def _changed_bands(changes: ChangeMap) -> Cells:
     return bands
 
 
-def _ratios(typed: Cells, changed: Cells) -> Floats:
+def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
     """(lags,): log-likelihood ratio of "a key makes a change likelier" to "it makes none".
 
     It grows with the number of keys and with how well they tell the changes.

@@ -7,6 +7,7 @@ parts tell whether it holds, and the uncertainty that covers what they say.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from demo_pipeline.observation.clock.clock_evidence import (
     clock_from_pointer,
     echo_lag,
 )
+from demo_pipeline.observation.clock.clock_votes import clock_from_inputs
 from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerPath
 from demo_pipeline.observation.frames.video_reader import (
@@ -50,6 +52,8 @@ MAX_STRETCHES = 32  # with too little pointer movement in these, the documented 
 MIN_STRETCHES = 6  # before giving up, however short the video is
 MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
+MIN_ANSWERED = 4  # inputs that the video may answer, likewise
+MORE_SHARE = 0.2  # of the video, decoded for these inputs after the other searches
 DRIFT_AFTER_S = 300.0  # seconds between two parts; in fewer a clock does not drift by a frame
 MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
 _NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
@@ -143,22 +147,49 @@ class ClockSearch:
                 return found
         return None
 
+    def answered_clock(
+        self, changes: ChangeMap, documented: Clock, answered: Floats, scales: Sequence[float]
+    ) -> Clock | None:
+        """The clock that all inputs show, in what was looked at and in a little that follows it.
+
+        `answered`: as of `clock_from_inputs`.
+        """
+        frames = self.video.times
+        most = int(MORE_SHARE * (frames[-1] - frames[0]) / STRETCH_S)
+        end = changes.times[-1] if changes.times else None
+        batches: Iterable[list[Span]] = ()
+        if most:
+            batches = self._stretches(documented, answered, MIN_ANSWERED, end, most)
+        for _ in chain([None], self._look(changes, batches)):
+            found = clock_from_inputs(changes, frames, self.track, answered, documented, scales)
+            if found is not None:
+                return found
+        return None
+
     def _stretches(
-        self, documented: Clock, events: Floats, least: int, after: float | None = None
+        self,
+        documented: Clock,
+        events: Floats,
+        least: int,
+        after: float | None = None,
+        most: int | None = None,
     ) -> Iterator[list[Span]]:
         """Stretches in which something may show: one, one more, then 2, 4, 8 and 16 more.
 
         A stretch holds at least two frames, so that there is something to compare. `least` of the
         `events` (epoch milliseconds) make one worth decoding, except for the first of the video.
-        All lie after the video time `after`; None: from the first event on.
+        All lie after the video time `after`; None: from the first event on. There are `most` at
+        most; None: a share of the video that other searches may decode.
         """
         times = self.video.times
         first, last = float(times[0]), float(times[-1])
         moved = np.array([documented.video_time(time) for time in events])
         begin = self._begin(documented, events)
         begin = begin if after is None else max(begin, after)
-        allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
-        most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
+        strictly_most = inf if most is None else most
+        if most is None:
+            allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
+            most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
         batch: list[Span] = []
         yielded, size = 0, 1
         for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
@@ -169,9 +200,9 @@ class ClockSearch:
             position = int(np.searchsorted(times, start + _NEXT_FRAME_S)) + 1
             second = float(times[min(position, len(times) - 1)])
             batch.append(Span(start, min(last, max(start + STRETCH_S, second))))
-            if len(batch) == size:
+            if len(batch) == min(size, strictly_most - yielded):
                 yield batch
-                yielded += size
+                yielded += len(batch)
                 size, batch = yielded, []
                 if yielded >= most:
                     return

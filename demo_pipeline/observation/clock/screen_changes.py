@@ -162,7 +162,7 @@ def find_parts_by_scans(
         span = Span(clock.video_time(one.time_ms), end)
         for before, frame in pairwise(video.frames(merge_spans([span], video.frame_s))):
             diff = FrameDiff(before, frame, video.times, detector, pointer)
-            found.see(diff, _quiet_move(diff))
+            found.see(diff, _quiet_move(diff, expected))
         if (change := found.change(other.time_ms)) is not None:
             screen.add(change.parts)
             expected = change.parts[-1].canvas or expected
@@ -211,7 +211,8 @@ class ScreenWatch:
         """Take the next frame, and the one decoded before it."""
         if diff.before is None or diff.before.time < self._from_s:
             return
-        move, time_ms = _quiet_move(diff), diff.pointer.clock.event_time(diff.frame.time)
+        time_ms = diff.pointer.clock.event_time(diff.frame.time)
+        move = _quiet_move(diff, self._canvas)
         if move is not None:
             self._test(move, diff.pointer.places_around(diff.before.time, diff.frame.time))
         if _changed_share(diff) >= REDRAWN_SHARE:
@@ -248,16 +249,19 @@ def _changed_share(diff: FrameDiff) -> float:
     return difference.count / max(1, difference.cells.size) if difference else 0.0
 
 
-def _quiet_move(diff: FrameDiff) -> _Move | None:
-    """The move from one frame to the next; None: there is none that proves anything.
+def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
+    """The move from one frame to the next; None: no move, or one that proves nothing.
 
-    Not where nothing changed: grabbers stall, and then write the same picture again.
+    A move proves nothing where nothing changed, because grabbers stall and then write the same
+    picture again, and where the expected canvas has the pointer at a border.
     """
     before, frame = diff.before, diff.frame
     if before is None or not diff.is_next:
         return None
     places = diff.pointer.moves_around(before.time, frame.time)
     if len(places) < 4 or _changed_share(diff) > QUIET_SHARE:
+        return None
+    if any(expected.hides_pointer(*place) for place in places):
         return None
     changed = with_neighbours(changed_cells(before.luma, frame.luma))
     if diff.detector.flickering is not None:

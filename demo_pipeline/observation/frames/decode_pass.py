@@ -21,6 +21,7 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
+from demo_pipeline.observation.frames.border_presses import BorderPresses
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.evidence import Evidence, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
@@ -334,6 +335,7 @@ def run_decode_pass(
     desktops: Sequence[DesktopSize] = (),
     possible_stop: Action | None = None,
     stopped_ms: int | None = None,
+    several_displays: bool = False,
     native: bool = False,
 ) -> DecodeResult:
     """Answer the requests of all `actions`; write NNN.png, final.png and their table into `folder`.
@@ -341,7 +343,8 @@ def run_decode_pass(
     `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
     `private` tells when the screen was dark or locked.
     `possible_stop` is the last action, when it may have stopped the recorder, `stopped_ms` when its
-    shortcut was pressed; `desktops` are those of the scans. `native`: see `ScreenshotWriter`.
+    shortcut was pressed; `desktops` are those of the scans. `several_displays`: see
+    `BorderPresses`; `native`: see `ScreenshotWriter`.
 
     Raises:
         DemonstrationError: no frame of the video decodes.
@@ -358,6 +361,7 @@ def run_decode_pass(
     watch = ScreenWatch(calibration, desktops)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
+    border = BorderPresses(actions, pointer, video.times, several_displays=several_displays)
     with open_pictures(folder) as pictures:
         writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
         compared = (scanned, typed)
@@ -366,8 +370,8 @@ def run_decode_pass(
             screen, requests, rescaled, waits, writer, private, compared, frame_s
         )
         observers = (scanned, scrolls, answers, final, stop, watch)
-        single = (private, writer.fallbacks, waits)
-        decoded, last = show_frames(video, observers, detector, pointer, single)
+        single_frames = (private, writer.fallbacks, waits, border)
+        decoded, last = show_frames(video, observers, detector, pointer, single_frames)
         watch.finish()
         planned = _misplaced(actions, requests, screen)  # waits and scrolls were planned before
         shots, waited = answers.result(planned)
@@ -379,7 +383,7 @@ def run_decode_pass(
         writer.write_final(private.desktop_before(shown.time) or shown)
     answers.forget(_misplaced(actions, answers.requests, screen))
     wheel = scrolls.result(planned)
-    evidence = _evidence(calibration, scanned, typed, answers, waited, wheel)
+    evidence = _evidence(calibration, scanned, typed, answers, waited, wheel, border.elsewhere())
     if private_actions:
         ends = float(video.times[-1])
         limits = [(stretch.start, min(stretch.end, ends)) for stretch in stretches]
@@ -413,6 +417,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
     answers: _ActionFrames,
     waits: Sequence[Wait],
     wheel: WheelVote,
+    elsewhere: Sequence[int],
 ) -> Evidence:
     return Evidence.model_validate(
         {
@@ -432,6 +437,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
                 for line, scale in scanned.scales.parts().items()
             ],
             "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
+            "elsewhere": elsewhere,
             "parts": calibration.screen.rounded() if len(calibration.screen) > 1 else (),
         }
     )

@@ -13,7 +13,7 @@ from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenPar
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 
-_LEFT_OUT = ("dotted", "private_actions", "private_s")  # where there is nothing to say
+_LEFT_OUT = ("dotted", "private_actions", "private_s", "elsewhere")  # where there is nothing to say
 
 
 class _Frozen(BaseModel):
@@ -92,6 +92,10 @@ class Evidence(_Frozen):
     )
     private_s: tuple[tuple[float, float], ...] = Field(
         (), description="video times between which the screen was dark or locked; left out: none"
+    )
+    elsewhere: tuple[int, ...] = Field(
+        (),
+        description="actions at the border that may have been on another display; left out: none",
     )
     parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"

@@ -5,6 +5,7 @@ Belongs here: the request, made from the actions, the clock and the targets foun
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from demo_pipeline.actions.action_tables import (
     AFTER_LONG_REST,
@@ -16,13 +17,16 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.clock_search import MIN_LEAD_MS
+from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
 
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
 POINTER_RADIUS_PX = 40  # screen pixels; a nearer pointer is at a target
-MAX_LEAD_S = 1.0  # seconds; with an unconfirmed clock, an earlier frame shows another screen
+# Seconds. With a clock that is less sure than that, an earlier frame may show the screen before an
+# earlier action, unless the actions are further apart than the clock may be off.
+MAX_LEAD_S = 1.0
 RESPONSE_PX = 60  # video pixels around a click without a known target that may show its effect
 SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it is compared with
 
@@ -107,6 +111,8 @@ class FrameRequest:
         after_long_rest: only a dark screen parts the typing from the typing before it.
         press_ms: when the action began, epoch milliseconds.
         canvas: of the action; None when the screen's resolution is not known then.
+        proven_until: the latest time of a frame that shows the screen before the press, however far
+            the clock is off within its uncertainty; minus infinity when no frame is known to.
     """
 
     action_index: int
@@ -124,6 +130,7 @@ class FrameRequest:
     after_long_rest: bool = False
     press_ms: int = 0
     canvas: Canvas | None = None
+    proven_until: float = inf
 
     @property
     def target(self) -> PixelBox | None:
@@ -152,6 +159,7 @@ def request_frames(
     """One request for each action, in order. `targets`: action index → what its scan has."""
     clock, screen = calibration.clock, calibration.screen
     lead_s = lead_seconds(clock, grab_s)
+    unsure_s = clock.uncertainty_ms / 1000
     requests: list[FrameRequest] = []
     since_ms, after_rest = float("-inf"), False
     response_box: PixelBox | None = None
@@ -161,6 +169,14 @@ def request_frames(
         since_ms = max(since_ms, part.from_ms)
         press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
         limit = max(press, since + EARLY_S) if pause else press - lead_s
+        proven_until = inf
+        if unsure_s > MAX_LEAD_S and not pause:
+            # By then the previous action has shown its effect; until the limit this one has not.
+            shown = since + unsure_s + EFFECT_S
+            proven_until = -inf
+            if shown <= press - unsure_s:
+                since, limit = shown, press - unsure_s
+                proven_until = limit
         target = targets.get(action.action_index)
         box = target.box if target else None
         area = _target_area(action, box)
@@ -184,6 +200,7 @@ def request_frames(
             after_long_rest=AFTER_LONG_REST in action.flags,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
+            proven_until=proven_until,
         )
         requests.append(request)
         after_rest = pause and POINTER_MOVED not in action.flags

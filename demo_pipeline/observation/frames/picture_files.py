@@ -21,6 +21,7 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.parquet import TableWriter, described_schema, open_rows
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
+from demo_pipeline.observation.frames.hdr import is_hdr
 from demo_pipeline.observation.frames.video_reader import (
     Frame,
     RgbConverter,
@@ -160,7 +161,7 @@ def _small_planes(frame: Frame, height: int) -> Any:
     That takes a third of the time. None when the planes have another form.
     """
     picture = frame.picture
-    if picture.format.name != _PLANES or rotation(picture) or height % 2:
+    if picture.format.name != _PLANES or is_hdr(picture) or rotation(picture) or height % 2:
         return None
     small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
     small.colorspace, small.color_range = picture.colorspace, picture.color_range

@@ -91,7 +91,7 @@ class PointerPath:
     def at(self, time_ms: float) -> Point | None:
         """Position of the pointer in event space; None before the first event with a position."""
         position = self._newest(time_ms)
-        return self._point(position) if position >= 0 else None
+        return self.place(position) if position >= 0 else None
 
     def arrival(self, time_ms: float) -> float:
         """When the pointer came to where it is at a time, epoch milliseconds.
@@ -99,7 +99,7 @@ class PointerPath:
         Minus infinity when it was there from the beginning.
         """
         first = position = self._newest(time_ms)
-        while position >= 0 and dist(self._point(position), self._point(first)) <= MOVED_PX:
+        while position >= 0 and dist(self.place(position), self.place(first)) <= MOVED_PX:
             position -= 1
         return float(self.times[position + 1]) if position >= 0 else float("-inf")
 
@@ -126,7 +126,7 @@ class PointerPath:
 
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
         position = self._newest(press_ms)
-        while position >= 0 and area.contains(*self._point(position)):
+        while position >= 0 and area.contains(*self.place(position)):
             if self.times[position] <= since_ms:
                 return None
             position -= 1
@@ -145,7 +145,8 @@ class PointerPath:
         """Number of the last position at a time; -1 before the first."""
         return int(self.times.searchsorted(time_ms, "right")) - 1
 
-    def _point(self, position: int) -> Point:
+    def place(self, position: int) -> Point:
+        """The position of a number, event space."""
         return float(self.x[position]), float(self.y[position])
 
 

@@ -54,6 +54,7 @@ class Screenshot:
     leak: bool = False
     unavoidable: bool = False
     pointer_distance_px: float | None = None
+    unproven_clock: bool | None = None
 
 
 class ScreenshotWriter:
@@ -125,6 +126,7 @@ class ScreenshotWriter:
             leak,
             unavoidable,
             distance,
+            frame.time > request.proven_until + TIME_TOLERANCE_S or None,
         )
 
     def remove(self, screenshot: Screenshot) -> None:

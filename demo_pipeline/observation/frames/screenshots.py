@@ -36,6 +36,7 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
+from demo_pipeline.observation.clock.clock_votes import answered_inputs
 from demo_pipeline.observation.clock.screen_changes import find_parts_by_scans
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
 from demo_pipeline.observation.frames.evidence import Evidence
@@ -110,6 +111,7 @@ def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 
+_UNPROVEN_TEXT = "the clock may be off by so much that the frame shows another state; else null"
 _FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
 _DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -123,6 +125,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
     ("pointer_distance_px", pa.float64(), True, _DISTANCE_TEXT),
+    ("unproven_clock", pa.bool_(), True, _UNPROVEN_TEXT),
 )
 
 FRAMES_SCHEMA = described_schema(
@@ -133,6 +136,7 @@ FRAMES_SCHEMA = described_schema(
         "frame": COUNT.where("pts"),
         "lead_ms": ANY.where("pts"),
         "settle_ms pointer_distance_px": COUNT.only_where("pts"),
+        "unproven_clock": ANY.only_where("pts"),
         "reason_code": one_of(*Reason),
     },
 )
@@ -167,6 +171,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         path=path,
         actions=actions,
         keys=typed_keys(inputs),
+        answered=answered_inputs(inputs),
         steps=read_clock_steps(events_folder),
     )
     if calibration.clock.shifts:
@@ -174,7 +179,18 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         path = replace(path, elapsed=elapsed)
     del events  # the pass needs its memory
     private = PrivateScreen(actions, inputs, meta.platform, calibration.clock, recorded.times)
-    observation = _Observation(recorded, path, actions, scans, reader, stop, private, out, native)
+    observation = _Observation(
+        recorded,
+        path,
+        actions,
+        scans,
+        reader,
+        stop,
+        private,
+        out,
+        meta.has_several_displays,
+        native,
+    )
     observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
@@ -191,7 +207,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 class _Observation:
     """Looking at a recording: what the scans and the video show about its actions.
 
-    `stop` is what `run_decode_pass` asks of the recorder's end, `native` what it writes.
+    `stop` is what `run_decode_pass` asks of the recorder's end, `native` what it writes;
+    `several_displays`: see `BorderPresses`.
     """
 
     video: RecordedVideo
@@ -202,6 +219,7 @@ class _Observation:
     stop: tuple[Action | None, int | None]
     private: PrivateScreen
     out: Path
+    several_displays: bool
     native: bool = False
 
     def run(self, calibration: Calibration) -> DecodeResult:
@@ -242,6 +260,7 @@ class _Observation:
             private=self.private,
             possible_stop=self.stop[0],
             stopped_ms=self.stop[1],
+            several_displays=self.several_displays,
             native=self.native,
         )
 
@@ -262,6 +281,7 @@ def _summary(
         "pictures": sum(row["file"] is not None for row in rows),
         "reasons": dict(sorted(Counter(row["reason_code"] for row in rows).items())),
         "leaks": sum(row["leak"] for row in rows),
+        "unproven_clock": sum(bool(row["unproven_clock"]) for row in rows),
         "avoidable_leaks": sum(row["leak"] and not row["unavoidable"] for row in rows),
         "median_lead_ms": leads[len(leads) // 2] if leads else None,
         "waits": len(observed.evidence.waits),

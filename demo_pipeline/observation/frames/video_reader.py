@@ -26,6 +26,7 @@ from av.filter import Graph
 from av.video.frame import PictureType
 
 from demo_pipeline.files.system_errors import raise_disk_trouble
+from demo_pipeline.observation.frames.hdr import is_hdr, tone_mapped
 from demo_pipeline.observation.frames.pointer_path import Floats
 from demo_pipeline.recording.video_probe import (
     VideoPackets,
@@ -158,11 +159,16 @@ class RgbConverter:
     def of_picture(self, source: Any) -> Luma:
         """As `rgb`, of a picture that is not of a video; as it lies in memory."""
         colours = (int(source.colorspace), int(source.color_range))
-        form = (source.width, source.height, source.format.name, *colours)
+        result = "rgb48le" if is_hdr(source) else "rgb24"
+        form = (source.width, source.height, source.format.name, *colours, result)
         if form != self._form:
             self._form, self._graph = form, _graph(*form)
         self._graph.push(source)
         picture = self._graph.pull()
+        if is_hdr(source):
+            rows = plane_rows(picture.planes[0])[: picture.height, : picture.width * 6]
+            codes = rows.reshape(picture.height, -1, 6).view("<u2")
+            return tone_mapped(codes, source)
         inside = plane_rows(picture.planes[0])[: picture.height, : picture.width * 3]
         return inside.reshape(*inside.shape[:1], -1, 3)
 
@@ -172,8 +178,10 @@ def rgb_of(frame: Frame) -> Luma:
     return RgbConverter().rgb(frame)
 
 
-def _graph(width: int, height: int, pixels: str, colours: int, levels: int) -> Any:
-    """From pictures of one form to rgb24; the scaler is set as for `VideoFrame.reformat`."""
+def _graph(  # noqa: PLR0917 - of a picture
+    width: int, height: int, pixels: str, colours: int, levels: int, result: str
+) -> Any:
+    """From pictures of one form to another; the scaler is set as for `VideoFrame.reformat`."""
     graph = Graph()
     source = (
         f"video_size={width}x{height}:pix_fmt={pixels}:time_base={_TIME_BASE}"
@@ -182,7 +190,7 @@ def _graph(width: int, height: int, pixels: str, colours: int, levels: int) -> A
     chain = [
         graph.add("buffer", source),
         graph.add("scale", "flags=bilinear"),
-        graph.add("format", "rgb24"),
+        graph.add("format", result),
         graph.add("buffersink"),
     ]
     for one, following in pairwise(chain):

@@ -1,5 +1,6 @@
 """Another resolution in mid-recording: from the redraw on, positions have another scale."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -49,19 +50,20 @@ def found(
     left: float = 0.0,
     *,
     shown: bool = True,
+    moves: Callable[[float], tuple[float, float]] = place,
     desktops: tuple[DesktopSize, ...] = (),
 ) -> ScreenParts | None:
     """The parts of a film with so many pixels to a unit later on, its pointer `shown` or not.
 
-    `left`: width of its bars then.
+    `left`: width of its bars then; `moves`: where the pointer is.
     """
 
     def picture(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
         page[:HEIGHT] = 60 if second < CHANGES_S else 110
         if shown:
-            x, y = map(int, place(second))
-            page[y : y + 20, x : x + 14] = 235
+            x, y = map(int, moves(second))
+            page[y : min(HEIGHT, y + 20), x : x + 14] = 235
         return page
 
     pictures = ((n * TICKS // FPS, picture(n / FPS)) for n in range(SECONDS * FPS))
@@ -70,7 +72,7 @@ def found(
     places = []
     for number in range(SECONDS * 50):
         second = number / 50
-        x, y = place(second)
+        x, y = moves(second)
         if second >= CHANGES_S:
             x, y = (x - left) / across, y / down
         places.append((number * 20, x, y))
@@ -105,6 +107,16 @@ def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(tmp_path, scal
 
 def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
     assert found(tmp_path, 1.0, 1.0) is None
+
+
+def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Path) -> None:
+    """Somebody throws the pointer to the taskbar: the video shows nothing of it there."""
+
+    def along(second: float) -> tuple[float, float]:
+        x, y = place(second)
+        return (x, HEIGHT - 1.0) if 8.0 < second < 10.0 else (x, y)
+
+    assert found(tmp_path, 1.0, 1.0, moves=along) is None
 
 
 @pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])

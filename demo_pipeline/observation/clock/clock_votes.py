@@ -1,0 +1,190 @@
+"""The clock by every input that the video answers: moves of the pointer, keys, buttons, the wheel.
+
+For recordings of keyboard work, which have too few moves and too little typing for the searches in
+clock_evidence.py, and for a video and a log that are further apart than those search. Each lag gets
+two log-likelihood ratios: how well it puts the pointer where cells changed, and how much likelier a
+change is right after an input than at other times.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.clock_evidence import (
+    Bins,
+    Moves,
+    likelihood_ratios,
+)
+from demo_pipeline.observation.frames.changes import Cells, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerPath
+from demo_pipeline.recording.input_log import BUTTON_EVENTS, EventType
+from demo_pipeline.recording.key_names import lookup
+
+# Log-likelihood ratio of the best lag, and its multiple of the best lag further away. Of 48 windows
+# of ten seconds of eight hand-driven recordings and 22 of keyboard work, searched over the whole
+# recording, 57 reach both, each within 0.1 s of the truth; of 78 windows searched in the log of
+# another recording none does. The largest ratio of a wrong lag was 18.8.
+_LEAST_NATS = 20.0
+_LEAST_CONTRAST = 2.0
+_MIN_INPUTS = 2  # a single click has a press and a release; fewer have no distance to compare
+_RIVAL_S = 0.4  # seconds from the best lag; further away than an answer takes
+_LAG_STEP_S = 0.02  # seconds between the lags that are tried
+_FINE_S, _FINE_STEP_S = 0.3, 0.004  # seconds around the best lag that are tried again, and step
+_PLATEAU_NATS = 3.0  # below the best; twenty times less likely
+# Seconds from an input to its answer in the video that are tried, the same for all inputs.
+_ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
+_LAGS_AT_ONCE = 2000  # bounds the memory of a search in hours of video
+
+Indexes = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def answered_inputs(inputs: Sequence[Input]) -> Floats:
+    """When keys, buttons and the wheel were used, ascending epoch milliseconds.
+
+    Modifiers and the repetition of a held key are left out: most show no effect of their own.
+    """
+    times: set[int] = set()
+    held: set[str] = set()
+    for item in inputs:
+        if item.kind == EventType.KEYUP:
+            held.discard(item.name)
+        elif item.kind == EventType.KEYDOWN:
+            if item.name not in held and not lookup(item.name).modifier:
+                times.add(item.time)
+            held.add(item.name)
+        elif item.kind in BUTTON_EVENTS or item.kind == EventType.MOUSEWHEEL:
+            times.add(item.time)
+    return np.array(sorted(times), float)
+
+
+def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
+    changes: ChangeMap,
+    frames: Floats,
+    track: PointerPath,
+    inputs: Floats,
+    documented: Clock,
+    scales: Sequence[float],
+) -> Clock | None:
+    """The clock at whose lag the video answers the inputs best, wherever the log lies in the video.
+
+    Args:
+        changes: of the stretches of video that were decoded.
+        frames: times of all frames of the video, seconds.
+        track: the pointer's positions in the log.
+        inputs: see `answered_inputs`.
+        documented: the clock that lags are relative to.
+        scales: event scales to try, the most likely first; the first that shows a clock is taken.
+
+    Returns:
+        None when no lag stands out.
+    """
+    if not len(changes) or len(inputs) < _MIN_INPUTS:
+        return None
+    votes = _Votes(changes, track, inputs, documented, Bins.of(changes, frames))
+    reach_s = votes.farthest_s(float(frames[-1]))
+    lags = np.arange(-reach_s, reach_s + _LAG_STEP_S / 2, _LAG_STEP_S)
+    answered = votes.answered(lags)
+    usual = float(np.median(answered))
+    for scale in scales:
+        nats = votes.moved(lags, scale) + answered - usual
+        top = int(np.argmax(nats))
+        rival = nats[np.abs(lags - lags[top]) > _RIVAL_S].max(initial=0.0)
+        if nats[top] >= max(_LEAST_NATS, _LEAST_CONTRAST * rival):
+            return votes.clock(float(lags[top]), scale)
+    return None
+
+
+@dataclass(frozen=True)
+class _Votes:
+    """What the decoded stretches say about lags.
+
+    Attributes:
+        changes: of the stretches.
+        track: the pointer's positions in the log.
+        inputs: see `answered_inputs`.
+        documented: the clock that lags are relative to.
+        bins: the stretches in pieces.
+    """
+
+    changes: ChangeMap
+    track: PointerPath
+    inputs: Floats
+    documented: Clock
+    bins: Bins
+
+    def farthest_s(self, video_end_s: float) -> float:
+        """The largest lag at which the log and the video overlap, seconds."""
+        log_end_s = self.documented.video_time(float(self.inputs[-1]))
+        log_begin_s = self.documented.video_time(float(self.inputs[0]))
+        return max(video_end_s, abs(log_end_s), video_end_s - log_begin_s)
+
+    def moved(self, lags: Floats, scale: float) -> Floats:
+        """(lags,): how well the changes show the pointer's moves; 0 where they rather do not.
+
+        A video that does not show the pointer says nothing by its absence.
+        """
+        found = np.zeros(len(lags))
+        if not len(self.track.times):
+            return found
+        for part in _parts(np.flatnonzero(self._is_moving(lags))):
+            moves = Moves(self.changes, self.track, self.documented, lags[part])
+            found[part] = np.maximum(moves.nats(scale), 0.0)
+        return found
+
+    def _is_moving(self, lags: Floats) -> Cells:
+        """(lags,): whether the pointer moves at all in the decoded stretches."""
+        track = self.track
+        events = track.times / 1000 - self.documented.origin_ms / 1000
+        frames = np.array(self.changes.times)
+        is_moving = np.zeros(len(lags), bool)
+        for part in _parts(np.arange(len(lags))):
+            shown = frames + lags[part, None]
+            newest = np.maximum(np.searchsorted(events, shown, side="right") - 1, 0)
+            steps = np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest]))
+            is_moving[part] = (steps > MOVED_PX).any(axis=1)
+        return is_moving
+
+    def answered(self, lags: Floats) -> Floats:
+        """(lags,): how much likelier a change is right after an input than at other times."""
+        pressed = np.array([self.documented.video_time(time) for time in self.inputs.tolist()])
+        parts = _parts(np.arange(len(lags)))
+        return np.concatenate([self._answered(pressed, lags[part]) for part in parts])
+
+    def _answered(self, pressed: Floats, lags: Floats) -> Floats:
+        """As `answered`, with the answer time that fits each lag best."""
+        later = -lags[::-1]  # a log that is ahead by a lag has its answers that much earlier
+        best = np.zeros(len(lags))
+        for answer_s in _ANSWERS_S:
+            typed = self.bins.typed(pressed + answer_s, later)
+            best = np.maximum(best, likelihood_ratios(typed, self.bins.changed))
+        return best[::-1]
+
+    def clock(self, lag_s: float, scale: float) -> Clock:
+        """The clock around a lag: the middle of the lags that are nearly as good.
+
+        Without moves of the pointer these are as many as answers may take.
+        """
+        lags = np.arange(lag_s - _FINE_S, lag_s + _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
+        nats = self.moved(lags, scale) + self.answered(lags)
+        good = lags[nats >= nats.max() - _PLATEAU_NATS]
+        middle_ms = round(float(good.min() + good.max()) / 2 * 1000, 3)
+        half_s = float(np.ptp(good)) / 2 + self.bins.frame_s / 2
+        return replace(
+            self.documented,
+            origin_ms=self.documented.origin_ms + middle_ms,
+            method="inputs",
+            uncertainty_ms=round(half_s * 1000, 3),
+            documented_offset_ms=round(self.documented.documented_offset_ms + middle_ms, 3),
+            moves=len(self.inputs),
+            event_scale=scale,
+        )
+
+
+def _parts(numbers: Indexes) -> Iterator[Indexes]:
+    """Yield the numbers of lags some at a time."""
+    for first in range(0, len(numbers), _LAGS_AT_ONCE):
+        yield numbers[first : first + _LAGS_AT_ONCE]

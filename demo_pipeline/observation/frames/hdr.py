@@ -1,0 +1,74 @@
+"""Frames of an HDR video as people saw them: the desktop's white becomes 255.
+
+HDR codes brightness on a scale on which the white of an ordinary desktop is far below the top (58 %
+of the code values in PQ, 75 % in HLG). Shown as they are, its pictures are grey. What is brighter
+than that white, such as the highlights of an HDR clip, is cut to white.
+"""
+
+from typing import Any
+
+import cv2
+import numpy as np
+
+_PQ, _HLG = 16, 18  # transfer characteristics of ITU-T H.273
+_BT2020 = 9  # colour primaries, likewise
+_WHITE_NITS = 203.0  # of an ordinary desktop's white in an HDR picture (ITU-R BT.2408)
+_HLG_GAMMA = 1.2  # from the light of a scene to that of a display (ITU-R BT.2100)
+_CODES = 65_536  # of a sample with 16 bits
+# Linear light of the primaries of BT.2020 as those of BT.709 (ITU-R BT.2087).
+_TO_BT709 = np.array(
+    [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]],
+    np.float32,
+)
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+Levels = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def is_hdr(picture: Any) -> bool:
+    """Whether a decoded picture says that it is HDR."""
+    return int(picture.color_trc) in {_PQ, _HLG}
+
+
+def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], picture: Any) -> Pixels:
+    """(height, width, 3) uint8 for an ordinary screen.
+
+    Args:
+        codes: (height, width, 3) RGB of the HDR picture, 16 bits a sample.
+        picture: the decoded picture that it is of.
+    """
+    light = (_PQ_LIGHT if int(picture.color_trc) == _PQ else _HLG_LIGHT)[codes]
+    if int(picture.color_primaries) == _BT2020:
+        light = np.asarray(cv2.transform(light, _TO_BT709), np.float32)
+    shown = np.clip(light, 0.0, 1.0) * (_CODES - 1)
+    return np.asarray(_DISPLAYED[(shown + 0.5).astype(np.uint16)], np.uint8)
+
+
+def _pq_light() -> Levels:
+    """(codes,) linear light of PQ (SMPTE ST 2084), 1 for the desktop's white."""
+    m1, m2 = 2610 / 16384, 2523 / 4096 * 128
+    c1, c2, c3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
+    code = np.linspace(0.0, 1.0, _CODES) ** (1 / m2)
+    nits = 10_000 * (np.maximum(code - c1, 0.0) / (c2 - c3 * code)) ** (1 / m1)
+    return np.asarray(nits / _WHITE_NITS, np.float32)
+
+
+def _hlg_light() -> Levels:
+    """(codes,) linear light of HLG (ARIB STD-B67), 1 for the desktop's white at three quarters."""
+    a, b, c = 0.17883277, 0.28466892, 0.55991073
+    code = np.linspace(0.0, 1.0, _CODES)
+    scene = np.where(code <= 0.5, code**2 / 3, (np.exp((code - c) / a) + b) / 12)
+    white = (np.exp((0.75 - c) / a) + b) / 12
+    return np.asarray((scene / white) ** _HLG_GAMMA, np.float32)
+
+
+def _displayed() -> Pixels:
+    """(codes,) samples of sRGB for linear light from 0 to 1."""
+    light = np.linspace(0.0, 1.0, _CODES)
+    curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    return np.asarray(np.round(curve * 255), np.uint8)
+
+
+_PQ_LIGHT = _pq_light()
+_HLG_LIGHT = _hlg_light()
+_DISPLAYED = _displayed()

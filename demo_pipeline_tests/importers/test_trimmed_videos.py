@@ -1,0 +1,69 @@
+"""A trimmed MP4 holds packets that are no frames: others refer to them, and players hide them."""
+
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from demo_pipeline.importers.film_remux import copy_film
+from demo_pipeline.importers.source_recording import FilmPart, UnreadableSourceError
+from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
+
+WIDTH, HEIGHT, FPS, SECONDS = 128, 64, 20, 3
+TRIMMED_S = 1.0
+
+
+def frames(film: Path) -> list[tuple[float, int]]:
+    """Time and number of each frame that a player shows; the number is its brightness."""
+    with av.open(str(film)) as container:
+        return [
+            (round(frame.time or 0.0, 3), round(float(frame.to_ndarray()[:HEIGHT].mean() - 40) / 3))
+            for frame in container.decode(video=0)
+        ]
+
+
+@pytest.fixture(name="trimmed")
+def _trimmed(tmp_path: Path) -> Path:
+    """A video of 60 frames without its first second, cut without encoding it again."""
+    whole, cut = tmp_path / "whole.mp4", tmp_path / "cut.mp4"
+
+    def picture(number: int) -> Any:
+        page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
+        page[:HEIGHT] = 40 + 3 * number
+        return page
+
+    pictures = ((n * TICKS // FPS, picture(n)) for n in range(SECONDS * FPS))
+    options = VideoOptions(fps=FPS, gop=100, b_frames=2, preset="veryfast")
+    encode(whole, pictures, (WIDTH, HEIGHT), options)
+    with av.open(str(whole)) as source, av.open(str(cut), "w") as target:
+        stream = source.streams.video[0]
+        copied = target.add_stream_from_template(stream)
+        for packet in source.demux(stream):
+            if packet.dts is not None and packet.pts is not None:
+                packet.pts -= round(TRIMMED_S * TICKS)
+                packet.dts -= round(TRIMMED_S * TICKS)
+                packet.stream = copied
+                target.mux(packet)
+    return cut
+
+
+def test_the_copy_of_a_trimmed_video_shows_the_same_frames_at_the_same_times(
+    tmp_path: Path, trimmed: Path
+) -> None:
+    shown = frames(trimmed)
+    assert shown[0] == (0.0, 20)
+    assert len(shown) == 40
+    copy = tmp_path / "copy.mp4"
+    facts = copy_film([FilmPart(trimmed)], copy)
+    assert frames(copy) == shown
+    assert (facts.first_s, facts.last_s) == (0.0, pytest.approx(1.95))
+
+
+def test_a_trimmed_video_in_the_middle_of_a_recording_is_refused_with_what_to_do(
+    tmp_path: Path, trimmed: Path
+) -> None:
+    parts = [FilmPart(tmp_path / "whole.mp4"), FilmPart(trimmed, 60.0)]
+    with pytest.raises(UnreadableSourceError, match=r"cut\.mp4: the video is trimmed.*ffmpeg"):
+        copy_film(parts, tmp_path / "copy.mp4")

@@ -1,0 +1,56 @@
+"""The white of an HDR desktop is white in a screenshot."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span, rgb_of
+from demo_pipeline.recording.video_probe import read_packets
+
+PQ, HLG, BT709 = 16, 18, 1
+WHITE = {PQ: 0.5807, HLG: 0.75}  # code values of a desktop's white, of 1
+GREY = {PQ: 0.4360, HLG: 0.4707}  # of sRGB's 128: 21.6 % of the light of white
+
+
+def screenshot(folder: Path, transfer: int) -> np.ndarray:
+    """A frame of a video whose left half is white, and whose right half is grey."""
+    film = folder / "film.mp4"
+    luma = np.full((64, 128), 64 + 876 * WHITE[transfer], np.uint16)
+    luma[:, 64:] = round(64 + 876 * GREY[transfer])
+    with av.open(str(film), "w") as output:
+        stream: Any = output.add_stream("libx265", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 128, 64, "yuv420p10le"
+        stream.time_base = Fraction(1, 10)
+        stream.options = {"crf": "4", "x265-params": f"log-level=none:transfer={transfer}"}
+        stream.codec_context.color_trc = transfer
+        for number in range(3):
+            frame = av.VideoFrame(128, 64, "yuv420p10le")
+            values = (luma, np.full((32, 64), 512, np.uint16), np.full((32, 64), 512, np.uint16))
+            for plane, value in zip(frame.planes, values, strict=True):
+                rows = np.zeros((plane.height, plane.line_size // 2), np.uint16)
+                rows[:, : plane.width] = value
+                plane.update(rows.tobytes())
+            frame.pts, frame.time_base = number, Fraction(1, 10)
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    video = RecordedVideo(film, read_packets(film))
+    return rgb_of(next(video.frames([Span(0.0, 0.3)])))
+
+
+@pytest.mark.parametrize("transfer", [PQ, HLG])
+def test_white_is_white_and_grey_is_grey(tmp_path: Path, transfer: int) -> None:
+    rgb = screenshot(tmp_path, transfer)
+    assert rgb.shape == (64, 128, 3)
+    assert int(rgb[32, 20].min()) >= 250
+    assert np.abs(rgb[32, 100].astype(int) - 128).max() <= 6
+
+
+def test_other_videos_are_converted_as_before(tmp_path: Path) -> None:
+    WHITE[BT709], GREY[BT709] = 1.0, 0.5
+    rgb = screenshot(tmp_path, BT709)
+    assert int(rgb[32, 20].min()) >= 252
+    assert np.abs(rgb[32, 100].astype(int) - 128).max() <= 3

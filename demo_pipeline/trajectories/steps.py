@@ -306,12 +306,6 @@ def _box(tree: _Row) -> tuple[int, int, int, int] | None:
     return None if None in box else (left, top, width, height)
 
 
-def _point(x: float | None, y: float | None, canvas: Canvas) -> tuple[int, int]:
-    """The pixel of the canvas that holds the point."""
-    left, top = canvas.to_canvas(x or 0.0, y or 0.0)
-    return min(max(int(left), 0), canvas.width - 1), min(max(int(top), 0), canvas.height - 1)
-
-
 def _parameters(
     action: Action, canvas: Canvas, waits: Mapping[int, float]
 ) -> tuple[ActionType, dict[str, Any]]:
@@ -328,13 +322,13 @@ def _parameters(
 
 
 def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
-    x, y = _point(action.x, action.y, canvas)
+    x, y = canvas.pixel_of(action.x or 0.0, action.y or 0.0)
     match action.action_type:
         case "click":
             clicks = {"clicks": 3} if action.clicks == 3 else {}
             return {"x": x, "y": y, "button": action.button, **clicks}
         case "drag":
-            end_x, end_y = _point(action.end_x, action.end_y, canvas)
+            end_x, end_y = canvas.pixel_of(action.end_x or 0.0, action.end_y or 0.0)
             path = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
             button = {"button": action.button} if action.button != "left" else {}
             return path | button | ({"clicks": action.clicks} if action.clicks else {})

@@ -21,7 +21,7 @@ TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
 FILMED = Span(0.0, 5.0)
 NO_VOTE = WheelVote()
-AT, SAID, DRAGGED = {"x": 960, "y": 539}, "at (960, 539)", {"start_x": 960, "start_y": 539}
+AT, SAID, DRAGGED = {"x": 960, "y": 540}, "at (960, 540)", {"start_x": 960, "start_y": 540}
 
 
 def act(kind: str, **fields: Any) -> Action:
@@ -62,12 +62,12 @@ def stepped(
         (
             act("drag", end_x=0.0, end_y=0.0, button="left"),
             {**DRAGGED, "end_x": 0, "end_y": 138},
-            "Drag from (960, 539) to (0, 138).",
+            "Drag from (960, 540) to (0, 138).",
         ),
         (
             act("drag", end_x=3439.0, end_y=1439.0, button="right"),
             {**DRAGGED, "end_x": 1919, "end_y": 941, "button": "right"},
-            "Drag from (960, 539) to (1919, 941) with the right button.",
+            "Drag from (960, 540) to (1919, 941) with the right button.",
         ),
         (
             act("scroll", direction="down", amount=3),

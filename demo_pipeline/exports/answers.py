@@ -10,7 +10,7 @@ Written datasets are read without the aliases: a key there has our name.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
@@ -141,7 +141,8 @@ class ActionCall:
 
     Attributes:
         name: as the vocabulary calls it; empty for an action that is to be written.
-        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`; empty: none of ours.
+        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, or for the keys of other
+            calls `hold` and `release`; empty: none of ours.
         at: the place, of a drag its end; None: the call has none.
         start: where a drag begins; None: where the pointer was moved to before.
         button: of a click or a drag.
@@ -228,9 +229,42 @@ def read_calls(
     """The actions that calls make together: the inverse of `call_of`.
 
     A move of the pointer and the drag or the turn of the wheel that says no place of its own are
-    one action, and so are the same keys several times in a row.
+    one action, and so are the same keys several times in a row. Keys that are held during other
+    calls belong to these.
     """
-    return tuple(_merged(_read(calls, size)))
+    return tuple(_merged(_read(_with_held_keys(calls), size)))
+
+
+def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
+    """Yield the calls between the presses and releases of keys, with the keys that are held.
+
+    Keys that are released without a call while they are held were pressed together.
+    """
+    held: list[str] = []
+    is_used = True
+    for call in calls:
+        if call.does == "hold":
+            held.extend(call.keys)
+            is_used = False
+        elif call.does == "release":
+            if not is_used:
+                yield replace(call, does="press", keys=tuple(held))
+            held = [key for key in held if key not in call.keys]
+            is_used = True
+        elif held:
+            yield _while_held(call, held)
+            is_used = True
+        else:
+            yield call
+
+
+def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
+    match call.does:
+        case "press":
+            return replace(call, keys=(*held, *call.keys))
+        case "click" | "move" | "drag" | "scroll":
+            return replace(call, held=tuple(held))
+    return replace(call, does="")  # typing or waiting while keys are held is none of our actions
 
 
 def _read(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
@@ -299,6 +333,8 @@ def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
 
 # Of one answer: a key held for 3 s is 86 presses (measured), which trainers cut in the middle.
 MOST_CALLS = 8
+# Of a step of a whole trajectory: 50 presses are a quarter of the tokens of a screenshot.
+MOST_PRESSES = 50
 UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
 
 

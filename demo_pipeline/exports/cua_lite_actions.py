@@ -12,7 +12,7 @@ from demo_pipeline.desktopd.models import Pixel
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,
-    MOST_CALLS,
+    MOST_PRESSES,
     UNKNOWN_KEY,
     AnsweredAction,
     InexpressibleError,
@@ -67,7 +67,7 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     keys that go down before the action and up after it; keys pressed n times are n actions.
     """
     call = call_of(action, size)
-    if call.times > MOST_CALLS:
+    if call.times > MOST_PRESSES:
         raise InexpressibleError(HELD_KEYS)
     given: dict[str, Any] = {}
     match call.does:

@@ -12,6 +12,7 @@ from typing import Any
 from demo_pipeline.desktopd.models import Pixel, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, native_of
 from demo_pipeline.exports.form import Source
+from demo_pipeline.exports.prompts import said_with
 from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -71,12 +72,17 @@ def natively(made_of: Source) -> Source:
 
 
 def _action(action: StepAction, native: NativePicture) -> StepAction:
+    """The action with its points, and those that its sentence names, in the picture's pixels."""
     given = action.parameters.members()
     moved: dict[str, int] = {}
+    places: dict[str, str] = {}
     for x, y in (("x", "y"), ("start_x", "start_y"), ("end_x", "end_y")):
         if x in given:
             moved[x], moved[y] = native.pixel(given[x], given[y])
-    return action.model_copy(update={"parameters": action.parameters.model_copy(update=moved)})
+            places[f"({given[x]}, {given[y]})"] = f"({moved[x]}, {moved[y]})"
+    parameters = action.parameters.model_copy(update=moved)
+    reasoning = said_with(action.reasoning, places)
+    return action.model_copy(update={"parameters": parameters, "reasoning": reasoning})
 
 
 def _row(row: ProvenanceRow, native: NativePicture) -> ProvenanceRow:

@@ -1,8 +1,11 @@
 """What exports of whole trajectories share: where a trajectory is cut, and what is left out.
 
 A stretch ends where an action is hidden, where a step gives no record, and where the form cannot
-say an action; the longest stretch is exported. An action that a form cannot say exactly is a loss
-that the export counts; it is never written as another one.
+say an action; the longest stretch is exported. A stretch that is only a part of the trajectory says
+so, names the actions before it, and neither ends the task nor judges it. An action that a form
+cannot say exactly is a loss that the export counts; it is never written as another one.
+
+Where the trajectory has the screen's own pictures, they are shown, and points are pixels of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +26,8 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.form import Excluded, Row, Source
-from demo_pipeline.exports.prompts import hidden_words, said_with
+from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.prompts import done_words, hidden_words, said_with
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
@@ -32,7 +36,7 @@ from demo_pipeline.exports.step_facts import (
     step_exclusion,
 )
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
@@ -77,16 +81,27 @@ class Stretch:
         before: what was done before the first of them, a sentence an action.
         final: the screenshot after the last one; None: the trajectory goes on, the video ends
             before the last action does, or it is missing.
+        part: which steps of the trajectory these are, when anything is cut off: `first_step`,
+            `last_step` and `total_steps`; None: nothing is.
     """
 
     steps: tuple[SaidStep, ...]
     before: tuple[str, ...]
     final: Path | None
+    part: Mapping[str, int] | None
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is cut off, so that what is said of the whole is said of it."""
-        return self.final is not None and not self.before
+        """Whether it shows all and the end, so that what is said of the whole is said of it."""
+        return self.final is not None and self.part is None
+
+    def prompt(self, instruction: str) -> str:
+        """The instruction without markers, and after it the actions before the first step."""
+        text = escape_markers(instruction)[0]
+        if not self.before:
+            return text
+        earlier = [f"{number}. {words}" for number, words in enumerate(self.before, start=1)]
+        return "\n".join([text, "", "Previous actions:", *earlier])
 
 
 Rows = Iterator[Row | Excluded]
@@ -105,7 +120,8 @@ def stretch_rows(
         make: yields the record of a stretch.
     """
 
-    def rows(made_of: Source) -> Rows:
+    def rows(recorded: Source) -> Rows:
+        made_of = natively(recorded)
         candidate, steps = made_of.candidate, made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
         for step in steps:
@@ -126,7 +142,8 @@ def stretch_rows(
         yield from [Excluded(OUTSIDE)] * (total - len(best))
         first, last = best[0].files.index, best[-1].files.index
         before, final = tuple(_before(made_of, first)), _final(made_of, last)
-        yield from make(Stretch(tuple(best), before, final), made_of)
+        part = {"first_step": first, "last_step": last, "total_steps": len(steps)}
+        yield from make(Stretch(tuple(best), before, final, None if whole else part), made_of)
 
     return rows
 
@@ -151,7 +168,8 @@ def _before(made_of: Source, first: int) -> Iterator[str]:
             return
         yield from map(hidden_words, made_of.candidate.hidden.before(step.index))
         if step.index < first:
-            yield replace_surrogates(said_with(step.action.reasoning, {}, "a place"))
+            words = said_with(step.action.reasoning, {}, "a place")
+            yield replace_surrogates(words) or done_words(step.action.action_type)
 
 
 def _final(made_of: Source, last: int) -> Path | None:

@@ -28,13 +28,14 @@ class Desktop:
 
     Attributes:
         width, height: size of the screen in pixels.
+        display: its name, such as `:5`; X chooses a free number, so that several can run at once.
         home: the home directory of its programs, empty at first and removed at the end.
     """
 
-    def __init__(self, width: int, height: int, display: str = ":97") -> None:
+    def __init__(self, width: int, height: int) -> None:
         self.width = width
         self.height = height
-        self.display = display
+        self.display = ""
         self.home = Path(tempfile.mkdtemp(prefix="desktop-"))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._environment = dict(os.environ)
@@ -42,13 +43,10 @@ class Desktop:
 
     def __enter__(self) -> Self:
         os.environ.update(_ACCESSIBILITY)
-        os.environ["DISPLAY"] = self.display
         os.environ["HOME"] = str(self.home)
         os.environ["XDG_RUNTIME_DIR"] = str(self.home)
         os.environ["LIBGL_ALWAYS_SOFTWARE"] = "1"
-        screen = f"{self.width}x{self.height}x24"
-        self.start("Xvfb", self.display, "-screen", "0", screen, "-nolisten", "tcp")
-        self._wait_for_display()
+        self._start_display()
         self._start_session_bus()
         self.start("/usr/libexec/at-spi-bus-launcher", "--launch-immediately")
         time.sleep(1)
@@ -103,12 +101,28 @@ class Desktop:
             check=True,
         )
 
-    def _wait_for_display(self) -> None:
-        for _ in range(50):
-            time.sleep(0.2)
-            if subprocess.run(["xdpyinfo"], capture_output=True, check=False).returncode == 0:
-                return
-        raise RuntimeError(f"Xvfb did not start on display {self.display} within 10 s.")
+    def _start_display(self) -> None:
+        """Starts Xvfb on a free display, which it names when it is ready."""
+        screen = f"{self.width}x{self.height}x24"
+        reader, writer = os.pipe()
+        command = ["Xvfb", "-displayfd", str(writer), "-screen", "0", screen, "-nolisten", "tcp"]
+        self._processes.append(
+            subprocess.Popen(
+                command,
+                pass_fds=(writer,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            number = answer.readline().strip()
+        if not number:
+            raise RuntimeError("Xvfb did not start.")
+        self.display = f":{number}"
+        os.environ["DISPLAY"] = self.display
 
     def _start_session_bus(self) -> None:
         command = ["dbus-daemon", "--session", "--fork", "--print-address=1", "--print-pid=1"]

@@ -1,5 +1,6 @@
 """Starting programs for scenarios, placing their windows, and waiting for what they show."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -15,13 +16,17 @@ _WINDOW_SEARCHES = 60
 _ADD_STATE = 1  # of _NET_WM_STATE
 
 
-def chromium(desktop: Desktop, page: str, x: int, y: int, width: int, height: int) -> None:
-    """Opens a page of `scenarios/pages` in Chromium, from a local server; `/slow/` answers late."""
-    desktop.start(sys.executable, str(Path(__file__).with_name("page_server.py")), "8125")
+def chromium(
+    desktop: Desktop, page: str, x: int, y: int, width: int, height: int, pages: Path = PAGES
+) -> None:
+    """Opens a page of a folder in Chromium, from a local server; `/slow/` answers late."""
+    port = str(_free_port())
+    server = str(Path(__file__).with_name("page_server.py"))
+    desktop.start(sys.executable, server, port, str(pages))
     desktop.start(
         "chromium",
         "--test-type",
-        "--host-resolver-rules=MAP harbor.test 127.0.0.1:8125",
+        f"--host-resolver-rules=MAP harbor.test 127.0.0.1:{port}",
         "--no-sandbox",
         "--disable-gpu",
         "--force-renderer-accessibility",
@@ -39,6 +44,11 @@ def chromium(desktop: Desktop, page: str, x: int, y: int, width: int, height: in
     )
     wait_for_window("chromium")
     time.sleep(6)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def xterm(desktop: Desktop, x: int, y: int, columns: int, rows: int, folder: Path) -> str:

@@ -52,8 +52,8 @@ def _run(hand: Hand) -> None:
     hand.press("Control_L", "Home")
     hand.press("Shift_L", "Right")
     hand.press("Control_L", "b")
-    hand.click((700, 700))
-    hand.scroll((700, 600), -5)
+    hand.click((700, 560))
+    hand.scroll((700, 500), -5)
     hand.press("Control_L", "Home")
     hand.press("Control_L", "s")
     hand.rest(1.5)
@@ -66,8 +66,9 @@ SCENARIO = ReplayedScenario(
     content="Add four helpers at 35 each to the costs in Gnumeric, sum the costs and save.",
     prepare=_prepare,
     run=_run,
-    width=1920,
-    height=1080,
+    width=1366,
+    height=768,
+    fps=10,
     end_state=_cells,
     wanted={"4.1": "Helpers", "4.2": "140", "5.1": "Sum", "5.2": "254"},
 )

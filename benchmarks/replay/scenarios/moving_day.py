@@ -38,16 +38,16 @@ def _choose(hand: Hand, menu: str, choice: str) -> None:
 def _run(hand: Hand) -> None:
     van = find(_BROWSER, "section", "Van", exact=True)
     _choose(hand, "Rooms", "Bedroom")
-    hand.drag(_text("Lamp"), (van.x, van.y))
+    hand.drag(_text("Lamp"), (van.x, van.y), 1.4)
     _choose(hand, "Days", "Friday")
-    hand.drag(_text("Mirror"), (van.x, van.y + 40))
+    hand.drag(_text("Mirror"), (van.x, van.y + 40), 1.4)
     hand.click(find(_BROWSER, "entry", "Note to the movers"))
     hand.type("Ring twice, the bell is slow!")
     hand.click(find(_BROWSER, "check box", "Fragile things"))
     hand.click(_text("Piano"))
     hand.click(_text("Desk"), modifiers=("Control_L",))
     _choose(hand, "Helpers", "Four people")
-    hand.drag(_text("Piano"), (van.x, van.y + 60))
+    hand.drag(_text("Piano"), (van.x, van.y + 60), 1.4)
     hand.rest(1)
 
 
@@ -60,6 +60,7 @@ SCENARIO = ReplayedScenario(
     run=_run,
     width=1440,
     height=900,
+    fps=10,
     end_state=_page_state,
     wanted={
         "room": "Bedroom",

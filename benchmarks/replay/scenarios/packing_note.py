@@ -62,6 +62,7 @@ SCENARIO = ReplayedScenario(
     run=_run,
     width=1366,
     height=768,
+    fps=10,
     end_state=_note,
     wanted={
         "note.txt": "Packing day list\n\nkitchen: pans\nstudy: papers\n"

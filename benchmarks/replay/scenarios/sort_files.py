@@ -66,6 +66,7 @@ SCENARIO = ReplayedScenario(
     run=_run,
     width=1440,
     height=900,
+    fps=10,
     end_state=_files,
     wanted={
         "bills/gas.txt": "gas.txt",

@@ -35,6 +35,7 @@ from demo_pipeline.observation.frames.changes import (
 )
 from demo_pipeline.observation.frames.evidence import Wait
 from demo_pipeline.observation.frames.frame_requests import EARLY_S, FrameRequest
+from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE, HOVER_REACH_PX, HOVER_S
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
@@ -48,18 +49,15 @@ AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be ch
 PART_SHARE = 0.3  # skeletons shared 0.39 to 0.76 with the content; a fading status line had 0.18
 KEY_REACH = 4  # times as many cells as appeared; keys that did not answer changed 5.4 to 27 times
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
-HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
 SCREEN_HEIGHT = 0.5  # of the screen's; pages and lists that were awaited changed 0.6 to 0.95 of it
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
-HOVER_S = 1.5  # seconds from the pointer's coming to rest; submenus opened within 1.3
-HOVER_REACH_PX = 240  # video pixels along the pointer's row; submenus began up to 100 away
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 GROUND_SAMPLES = 9  # of 4 x 4 pixels, to a side; lines of text cover less than half of that
-INK_LEVELS = 16  # of 255, from the ground; the palest text of 13 recordings differed by 24
+INK_LEVELS = 24  # of 255, between samples side by side; pale skeletons and fades have less
 RHYTHM_TIMES = 3  # changes at one place have a rhythm; two may be a start and its end
 RHYTHM_REST = 1.5  # times the longest gap of a rhythm; a loop whose period varies was at 1.2
 
@@ -178,7 +176,9 @@ def _appeared(
         return None
     if _is_hover_effect(last, changes.hovered) or _goes_on(changes, late, region):
         return None
-    is_new = answered and is_notable(new) and rest - changes.interval.since >= PAUSE_S
+    earlier = union((cells for time, cells in late if time < rest - TOGETHER_S), place)
+    had_stand_in = answered or is_notable(earlier & last)  # a pale one shows by its shimmer alone
+    is_new = had_stand_in and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
 
 
@@ -201,14 +201,15 @@ def _gave_way(
     A stand-in for most of the answer, as a skeleton of a page, and a label that was pressed, tell
     of a wait however long the answer is read; a line elsewhere if the person acts on it soon, and
     something new came beside it: a toast that goes away uncovers what came with it. What moves by
-    itself may be the stand-in, not the answer; what moved before did not come with the action.
+    itself may be the stand-in, not the answer; what moved before, or goes on, is neither.
     """
     interval, early, nothing = changes.interval, changes.early, (None, PAUSE_S)
     rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
     if rest - interval.since < LEAST_S or rest > interval.looked:
         return nothing
     last, whole = (_together(those, rest, early) for those in (late, changes.late))
-    stand_in = early & ~with_neighbours(changes.moving_before)
+    moves_on = union((cells for time, cells in changes.late if time > rest + TOGETHER_S), early)
+    stand_in = early & ~with_neighbours(changes.moving_before | moves_on)
     came = last & (changes.new | changes.returned) & ~changes.hovered
     stood = np.count_nonzero(whole & with_neighbours(stand_in))
     if min(stood, np.count_nonzero(came)) < MIN_SIGNIFICANT_CELLS:
@@ -250,9 +251,7 @@ def _was_busy(
     return _in_time(changes, times[-1])
 
 
-def _goes_on(
-    changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells
-) -> bool:
+def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
     """Whether a region changes in a rhythm and did not rest for longer than that.
 
     The output of a loop, which the person acts on between two lines or stops, is not awaited.
@@ -482,8 +481,10 @@ class _IntervalRecord:
 
 
 def _inked(luma: Luma) -> Cells:
-    """(rows, columns) of cells that show something on their ground, such as letters or an edge."""
-    return changed_cells(luma, _ground(luma), INK_LEVELS)
+    """(rows, columns) of cells that show more than plain ground, such as letters or an edge."""
+    around = np.ones((3, 3), np.uint8)
+    lowest, highest = cv2.erode(luma, around), cv2.dilate(luma, around)
+    return changed_cells(np.asarray(lowest, np.uint8), np.asarray(highest, np.uint8), INK_LEVELS)
 
 
 def _blanked(stood: Luma, last: Luma) -> Cells:
@@ -559,7 +560,7 @@ class WaitObserver:
             rest = rest_after_answer(changes, self._restless.cells(changes))
             if rest is not None:
                 interval, settled_s = changes.interval, round(rest, 6)
-                seconds = round(interval.seconds, 3)
+                seconds = round(min(interval.seconds, rest - interval.since), 3)
                 came = union((cells for _, cells in changes.late), changes.new) & changes.new
                 acted_on = bool(interval.place and (changes.filled(came) & changes.place).any())
                 known = {"action_index": interval.pause, "acted_on": acted_on}

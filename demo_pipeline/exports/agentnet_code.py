@@ -28,6 +28,7 @@ from demo_pipeline.exports.answers import (
     Share,
     answered_key,
     call_of,
+    hovered_shares,
     read_calls,
     wheel_direction,
     wheel_turn,
@@ -91,7 +92,8 @@ _CLICKS = {
 def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
     call = call_of(action, size)
-    lines = list(_lines(call))
+    hovered = hovered_shares(action, size)
+    lines = [*(f"pyautogui.moveTo({_named(at)})" for at in hovered), *_lines(call)]
     if call.held or len(lines) > MOST_CALLS:  # keys that were held down until they repeated so
         raise InexpressibleError(HELD_KEYS)
     return "\n".join(lines)
@@ -160,6 +162,11 @@ def _is_code_key(name: str) -> bool:
 def share_text(x: int, y: int, size: Pixel) -> str:
     """A place as AgentNet writes its two numbers: `0.5, 0.25`."""
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
+
+
+def share_place(point: Pixel, size: Pixel) -> str:
+    """A place in a sentence: `(0.5, 0.25)`."""
+    return f"({share_text(*point, size)})"
 
 
 def _named(at: Share) -> str:

@@ -7,6 +7,7 @@ OpenCUA, evaluation/agentnetbench) may lack keys that its script does not read.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,12 +19,12 @@ from demo_pipeline.annotations.annotations import (
     agentnet_fields,
     annotation_sources,
 )
-from demo_pipeline.desktopd.models import Text, points
+from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.agentnet_code import (
     AGENTNET_LOSSES,
     agentnet_code,
     read_code,
-    share_text,
+    share_place,
 )
 from demo_pipeline.exports.answers import AnswerFormatError
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
@@ -194,8 +195,7 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
 def _steps(stretch: Stretch, made_of: Source) -> Iterator[tuple[int, Path, str, str]]:
     """Yield number, picture, code and words of every step, and of the end of a whole task."""
     for step in stretch.steps:
-        places = [f"({share_text(x, y, step.size)})" for x, y in points(step.files.action)]
-        words = sentence(step.files.action, places)
+        words = sentence(step.files.action, partial(share_place, size=step.size))
         yield step.files.index, step.files.screenshot, replace_surrogates(step.said), words
     if stretch.whole and stretch.final is not None:
         success = made_of.trajectory.result.success

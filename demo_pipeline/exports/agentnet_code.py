@@ -27,6 +27,7 @@ from demo_pipeline.exports.answers import (
     Share,
     answered_key,
     call_of,
+    hovered_shares,
     read_calls,
     wheel_direction,
     wheel_turn,
@@ -93,7 +94,8 @@ _CLICKS = {
 def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
     call = call_of(action, size)
-    return "\n".join(_holding(call.held, _lines(call)))
+    moves = [f"pyautogui.moveTo({_named(at)})" for at in hovered_shares(action, size)]
+    return "\n".join([*moves, *_holding(call.held, _lines(call))])
 
 
 def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
@@ -175,6 +177,11 @@ def _is_code_key(name: str) -> bool:
 def share_text(x: int, y: int, size: Pixel) -> str:
     """A place as AgentNet writes its two numbers: `0.5, 0.25`."""
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
+
+
+def share_place(point: Pixel, size: Pixel) -> str:
+    """A place in a sentence: `(0.5, 0.25)`."""
+    return f"({share_text(*point, size)})"
 
 
 def _named(at: Share) -> str:

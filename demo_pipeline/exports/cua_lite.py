@@ -21,7 +21,7 @@ from demo_pipeline.annotations.annotations import (
     annotation_sources,
 )
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import Text, points
+from demo_pipeline.desktopd.models import Text
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.exports.answers import CLICKS_OF_BUTTON, HELD_KEYS, UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
@@ -262,9 +262,9 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
 
 
 def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
-    places = [str(to_ru(x, y, step.size)) for x, y in points(step.files.action)]
     index = step.files.index
-    words = trajectory.note(index, "caption") or sentence(step.files.action, places)
+    described = sentence(step.files.action, lambda point: str(to_ru(*point, step.size)))
+    words = trajectory.note(index, "caption") or described
     said = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
     thought = said.pop("thought", "")
     content = [{"type": "inline_reasoning", "text": thought}] if thought else []

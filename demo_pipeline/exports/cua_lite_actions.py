@@ -18,6 +18,7 @@ from demo_pipeline.exports.answers import (
     InexpressibleError,
     Share,
     call_of,
+    hovered_shares,
 )
 from demo_pipeline.files.base_model import DocumentT, explain, field_name
 
@@ -87,9 +88,13 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
         raise InexpressibleError(CLICKS_OF_BUTTON)
     given |= {"clicks": call.clicks} if call.clicks != 1 else {}
     done = [{"action": _NAMES[call.does], **given}] * call.times
+    moves = [
+        {"action": "mouse_move", "coordinate": _units(at)} for at in hovered_shares(action, size)
+    ]
     if not (held := _lite_keys(call.held)):
-        return done
-    return [{"action": "key_down", "keys": held}, *done, {"action": "key_up", "keys": held[::-1]}]
+        return [*moves, *done]
+    down = {"action": "key_down", "keys": held}
+    return [*moves, down, *done, {"action": "key_up", "keys": held[::-1]}]
 
 
 def _units(at: Share | None) -> list[int]:

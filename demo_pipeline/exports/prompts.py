@@ -162,6 +162,12 @@ def action_sentence(
 _POINT = re.compile(r"\(\d+, \d+\)")
 
 
+def points_in(reasoning: str) -> list[Pixel]:
+    """The points that a sentence names, as `(12, 34)`, in order."""
+    texts = (found[0][1:-1].split(", ") for found in _POINT.finditer(reasoning))
+    return [(int(x), int(y)) for x, y in texts]
+
+
 def said_with(reasoning: str, places: Mapping[str, str], other: str | None = None) -> str:
     """A sentence in one line without markers, with its points, as `(12, 34)`, in other words.
 

@@ -8,13 +8,13 @@ cannot say exactly is a loss that the export counts; it is never written as anot
 Where the trajectory has the screen's own pictures, they are shown, and points are pixels of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.selection import BAD_STEP
-from demo_pipeline.desktopd.models import Pixel, StepAction, points
+from demo_pipeline.desktopd.models import Pixel, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
@@ -27,10 +27,11 @@ from demo_pipeline.exports.answers import (
 from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.form import Excluded, Row, Source
 from demo_pipeline.exports.native_pictures import natively
-from demo_pipeline.exports.prompts import done_words, hidden_words, said_with
+from demo_pipeline.exports.prompts import done_words, hidden_words, points_in, said_with
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
+    hovered_places,
     is_last_end_filmed,
     readable_size,
     step_exclusion,
@@ -155,7 +156,8 @@ def said_step(made_of: Source, step: StepFiles, encode: ActionEncoder) -> SaidSt
     if reason or size is None:
         return reason
     try:
-        action = AnsweredAction(step.action.action_type, step.action.parameters)
+        hovered = hovered_places(made_of.rows[step.index])
+        action = AnsweredAction(step.action.action_type, step.action.parameters, hovered)
         return SaidStep(step, size, encode(action, size))
     except InexpressibleError as error:
         return error.reason
@@ -179,14 +181,14 @@ def _final(made_of: Source, last: int) -> Path | None:
     return final if ended and readable_size(final) else None
 
 
-def sentence(action: StepAction, places: Sequence[str] = ()) -> str:
+def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
     """What a step does, in one line without markers.
 
     Args:
         action: the action.
-        places: its points as the form writes them; they replace the pixels.
+        written: a point as the form writes it.
     """
-    named = dict(zip((f"({x}, {y})" for x, y in points(action)), places, strict=False))
+    named = {str(point): written(point) for point in points_in(action.reasoning)}
     return replace_surrogates(said_with(action.reasoning, named))
 
 

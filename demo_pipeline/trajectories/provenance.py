@@ -129,6 +129,16 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
     ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
     *QUEST_COLUMNS,
+    ("opened_by_hover", pa.bool_(), False, "what was pressed had opened beside a resting pointer"),
+    ("hover_x", pa.int32(), True, "where the pointer rested, canvas pixels"),
+    ("hover_y", pa.int32(), True, "where the pointer rested, canvas pixels"),
+    ("hover_ms", pa.int64(), True, "when the pointer came to rest there, epoch milliseconds"),
+    (
+        "hovered_before",
+        pa.list_(pa.int32()),
+        True,
+        "x, y, x, y, … of the rests that opened the place of that one, in order; null: none",
+    ),
 )
 
 _MATCHED = "osworld_task_id"
@@ -176,6 +186,8 @@ PROVENANCE_SCHEMA = described_schema(
         "osworld_match_field": TEXT.where(_MATCHED),
         "osworld_task_kind": one_of("ordinary", "risk").where(_MATCHED),
         "osworld_matches": between(1).where(_MATCHED),
+        "hover_y hover_ms": COUNT.where("hover_x"),
+        "hovered_before": ANY.only_where("hover_x"),
     },
 )
 

@@ -249,6 +249,20 @@ def _provenance(
         "status": meta.status,
         "reason": meta.reason or "",
         **_quest_row(meta),
+        **_hover_row(step),
+    }
+
+
+def _hover_row(step: Step) -> dict[str, Any]:
+    """Where the pointer rested and opened what the step pressed; null where it did not."""
+    *before, last = step.hovered or (None,)
+    earlier = [side for place in before if place for side in (place.x, place.y)]
+    return {
+        "opened_by_hover": last is not None,
+        "hover_x": last.x if last else None,
+        "hover_y": last.y if last else None,
+        "hover_ms": last.since_ms if last else None,
+        "hovered_before": earlier or None,
     }
 
 
@@ -294,6 +308,7 @@ def _summary(
         **leak_rates(rows).as_dict(),
         "doubtful_text": sum(bool(row["doubtful_text"]) for row in rows),
         "targets": sum(row["target_x"] is not None for row in rows),
+        "opened_by_hover": sum(row["opened_by_hover"] for row in rows),
     }
 
 

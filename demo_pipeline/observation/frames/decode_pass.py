@@ -22,7 +22,7 @@ from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
-from demo_pipeline.observation.frames.evidence import Evidence, Wait
+from demo_pipeline.observation.frames.evidence import Evidence, Hover, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
@@ -30,6 +30,7 @@ from demo_pipeline.observation.frames.frame_requests import (
     ScannedTarget,
     merge_spans,
 )
+from demo_pipeline.observation.frames.hovers import HoverObserver
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
 from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.observation.frames.pointer_path import PointerPath
@@ -167,10 +168,13 @@ class _ActionFrames:
             if any(is_large) and time not in self.large_changes[-1:]:
                 self.large_changes.append(time)
 
-    def result(self, misplaced: Collection[int]) -> tuple[list[Screenshot], list[Wait]]:
+    def result(
+        self, misplaced: Collection[int], hovered: Collection[int]
+    ) -> tuple[list[Screenshot], list[Wait]]:
         """A screenshot for each request, in their order, and the waits; after the last frame.
 
-        What was seen at the wrong place, before `misplaced` actions, is not evidence of a wait.
+        What was seen at the wrong place, before `misplaced` actions, is not evidence of a wait. Nor
+        is what the pointer itself opened before `hovered` actions.
         """
         while self._unanswered:
             self._answer(self._unanswered.popleft())
@@ -179,6 +183,7 @@ class _ActionFrames:
             wait
             for wait in self._waits.result()
             if not {wait.action_index, wait.action_index + 1}.intersection(misplaced)
+            and wait.action_index + 1 not in hovered
         ]
         for index in list(self._pauses):
             self._settle_pause(index)
@@ -346,6 +351,7 @@ def run_decode_pass(
     scanned = ScanComparison(asked, video.times, detector, near)
     scrolls = ScrollMotion(matched, clock, screen)
     waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
+    hovers = HoverObserver(matched, asked, video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
     watch = ScreenWatch(calibration, desktops)
@@ -356,15 +362,17 @@ def run_decode_pass(
         compared = (scanned, typed)
         answers = _ActionFrames(screen, requests, rescaled, waits, writer, compared, video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, watch)
-        decoded, last = show_frames(video, observers, detector, pointer, (writer.fallbacks, waits))
+        singles = (writer.fallbacks, waits, hovers)
+        decoded, last = show_frames(video, observers, detector, pointer, singles)
         watch.finish()
         planned = _misplaced(actions, requests, screen)  # waits and scrolls were planned before
-        shots, waited = answers.result(planned)
+        opened = hovers.result(planned)
+        shots, waited = answers.result(planned, {hover.action_index for hover in opened})
         screenshots = list(writer.placed(zip(shots, actions, answers.requests, strict=True)))
         writer.write_final(final.result() or _any_frame(video, last))
     answers.forget(_misplaced(actions, answers.requests, screen))
     wheel = scrolls.result(planned)
-    evidence = _evidence(calibration, scanned, typed, answers, waited, wheel)
+    evidence = _evidence(calibration, scanned, typed, answers, waited, opened, wheel)
     return DecodeResult(evidence, screenshots, stop.result(), decoded, pictures.digests)
 
 
@@ -383,6 +391,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
     typed: TypedPlaces,
     answers: _ActionFrames,
     waits: Sequence[Wait],
+    hovers: Sequence[Hover],
     wheel: WheelVote,
 ) -> Evidence:
     return Evidence.model_validate(
@@ -391,6 +400,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
             "canvas": calibration.canvas,
             "wheel": wheel,
             "waits": waits,
+            "hovers": hovers,
             "screen_changes_s": [round(time, DECIMALS) for time in answers.large_changes],
             "targets": [found for _, found in sorted(scanned.targets.items())],
             "typed": [

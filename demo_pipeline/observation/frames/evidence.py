@@ -4,7 +4,7 @@ Later stages read it instead of decoding the video again.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,9 +22,26 @@ class Wait(_Frozen):
     """A pause that was a wait."""
 
     action_index: int
-    seconds: float = Field(description="without input")
+    seconds: float = Field(description="from the action before until the screen came to rest")
     settled_s: float = Field(description="video time at which the screen came to rest")
     acted_on: bool = Field(False, description="the next action is at what appeared")
+
+
+class HoverPlace(NamedTuple):
+    """Where the pointer rested and opened something: event space, epoch milliseconds."""
+
+    x: float
+    y: float
+    since_ms: float
+
+
+class Hover(_Frozen):
+    """A press on what had opened beside the resting pointer."""
+
+    action_index: int
+    places: tuple[HoverPlace, ...] = Field(
+        description="in order; each but the first was itself opened by the one before"
+    )
 
 
 class SinceScanEvidence(_Frozen):
@@ -85,6 +102,9 @@ class Evidence(_Frozen):
     recorder_control: tuple[int, ...] = Field(
         (), description="actions that started or stopped the recorder; they are not steps"
     )
+    hovers: tuple[Hover, ...] = Field(
+        (), description="presses on what the resting pointer had opened; left out: none"
+    )
     parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"
     )
@@ -97,4 +117,5 @@ class Evidence(_Frozen):
         """What is written; the clock's scale is the canvas's, which begins without bars."""
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
-        return written if self.dotted else {k: v for k, v in written.items() if k != "dotted"}
+        unseen = {name for name in ("dotted", "hovers") if not written[name]}
+        return {name: value for name, value in written.items() if name not in unseen}

@@ -37,6 +37,7 @@ APPEARED = IntervalChanges(
     hovered=NONE,
     moving_before=NONE,
     new=PAGE,
+    returned=NONE,
 )
 READ = replace(CLICKED, looked=15.5, limit=15.9, until=16.0)  # the same, after reading for long
 STILL = replace(APPEARED, late=[], new=NONE)

@@ -41,15 +41,16 @@ class Outcome:
 
     Attributes:
         name: of the scenario.
-        right: whether the screen was the recorded one after each step.
-        actions: the words of the steps.
+        right: step → whether the screen after it was the recorded one; steps whose screen cannot be
+            compared are missing.
+        actions: step → its words.
         recorded_state, replayed_state: the end state that each left.
         lost: why steps of the recording are not in the line, with their number.
     """
 
     name: str
-    right: list[bool] = field(default_factory=list)
-    actions: list[str] = field(default_factory=list)
+    right: dict[int, bool] = field(default_factory=dict)
+    actions: dict[int, str] = field(default_factory=dict)
     recorded_state: dict[str, str] = field(default_factory=dict)
     replayed_state: dict[str, str] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
@@ -93,14 +94,24 @@ def replay(scenario: Path, folder: Path, library: Path) -> Outcome:
     outcome.replayed_state = json.loads((screens / "end_state.json").read_text("utf-8"))
     outcome.lost = _lost_steps(dataset)
     for number, (step, later) in enumerate(zip(line["traj"], line["traj"][1:], strict=False)):
+        if _rests_first(later["value"]["code"]):
+            continue  # its screenshot shows what opened under the pointer, which is still elsewhere
         recorded = dataset / "images" / later["image"]
         replayed = screens / f"{number:03d}.png"
         difference = different_blocks(recorded, replayed)
-        outcome.right.append(not difference.any())
-        outcome.actions.append(step["value"]["action"] or step["value"]["code"])
+        outcome.right[number] = not difference.any()
+        outcome.actions[number] = step["value"]["action"] or step["value"]["code"]
         if difference.any():
             _draw(recorded, replayed, difference, folder / f"different_{number:03d}.png")
     return outcome
+
+
+def _rests_first(code: str) -> bool:
+    """Whether the pointer rests somewhere before the step's press, to open what is pressed."""
+    calls = [call.partition("(")[0].removeprefix("pyautogui.") for call in code.splitlines()]
+    moves = calls.count("moveTo")
+    clicks = any(call.lower().endswith("click") for call in calls)
+    return moves > 1 or (moves == 1 and clicks)
 
 
 def different_blocks(recorded: Path, replayed: Path) -> Any:
@@ -162,12 +173,13 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
     steps = len(outcome.right)
     kept = outcome.recorded_state
     same = [name for name in kept if outcome.replayed_state.get(name) == kept[name]]
-    print(f"{outcome.name}: {sum(outcome.right)} of {steps} screens right", end="")
+    print(f"{outcome.name}: {sum(outcome.right.values())} of {steps} screens right", end="")
     print(f", end state {len(same)} of {len(kept)} right")
     if outcome.lost:
         print(f"  not in the line: {outcome.lost}")
-    if False in outcome.right:
-        first = outcome.right.index(False)
+    wrong = [number for number, is_right in outcome.right.items() if not is_right]
+    if wrong:
+        first = wrong[0]
         print(f"  first divergence at step {first}: {outcome.actions[first]}")
         print(f"  see {folder / f'different_{first:03d}.png'}")
     for name in sorted({*kept, *outcome.replayed_state} - set(same)):

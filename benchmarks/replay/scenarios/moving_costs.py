@@ -37,11 +37,11 @@ def _cells(home: Path) -> dict[str, str]:
 def _run(hand: Hand) -> None:
     hand.press("Control_L", "Home")
     for _ in range(3):
-        hand.press("Down", pause=(0.2, 0.3))
+        hand.press("Down")
     hand.type("Helpers")
     hand.press("Tab")
     hand.type("4*35")
-    hand.press("BackSpace", pause=(0.2, 0.3))
+    hand.press("BackSpace")
     hand.press("Escape")
     hand.type("=4*35")
     hand.press("Return")

@@ -39,6 +39,7 @@ from demo_pipeline.exports.step_facts import (
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     SaidStep,
+    counted_steps,
     finish_losses,
     said_step,
     sentence,
@@ -253,7 +254,7 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         for split in (one.value for one in Split)
     }
     parts["document"] = json_bytes(_document(made_of, turns.steps)).decode()
-    screenshot, counts = calls[0].files.screenshot, {"steps": len(calls)}
+    screenshot, counts = calls[0].files.screenshot, counted_steps(calls, made_of)
     yield Row(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 

@@ -5,7 +5,7 @@ say an action; the longest stretch is exported. An action that a form cannot say
 that the export counts; it is never written as another one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,6 +174,12 @@ def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
     return replace_surrogates(said_with(action.reasoning, named))
 
 
+def counted_steps(steps: Sequence[SaidStep], made_of: Source) -> dict[str, int]:
+    """What a dataset counts: the steps of a row, and those that press what hovering opened."""
+    rows = (made_of.rows[step.files.index] for step in steps)
+    return {"steps": len(steps), "opened_by_hover": sum(bool(hovered_places(row)) for row in rows)}
+
+
 def finish_losses(
     out: Path,
     _plan: object,
@@ -189,7 +195,7 @@ def finish_losses(
         reason: {"count": count, "meaning": _MEANINGS[reason]}
         for reason, count in summary.excluded_records.items()
     }
-    details = {"steps": counts.get("steps", 0)}
+    details = {name: counts.get(name, 0) for name in ("steps", "opened_by_hover")}
     known = replace(summary, details=details).as_dict()
     shown = {name: value for name, value in known.items() if name != "problems"}
     dump_json(out / "metadata.json", {**shown, "excluded_steps": left_out})

@@ -144,6 +144,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         True,
         "x, y, x, y, … of the rests that opened the place of that one, in order; null: none",
     ),
+    (
+        "erased_text",
+        pa.bool_(),
+        True,
+        "the screenshot may show text that was typed and erased again, which no step typed",
+    ),
 )
 
 _MATCHED = "osworld_task_id"

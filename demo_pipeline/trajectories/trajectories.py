@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action, read_actions
+from demo_pipeline.actions.build_actions import erased_typing
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
 from demo_pipeline.desktopd.trajectory_reader import native_of
@@ -103,9 +104,11 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     for step in built.steps:
         _write_step(step, screenshots_folder, trees_folder, out)
     changes = _changes(built, screenshots_folder, events, evidence)
+    erased = erased_typing(actions_folder, events)
     rows = [
         {
             **changed,
+            "erased_text": _shows_erased_text(step, erased, evidence.clock),
             **_provenance(step, manifest, assignment, evidence),
             "end_filmed": is_end_filmed(step.action, evidence.clock, manifest.video),
             **_task_match_row(task_match),
@@ -172,6 +175,14 @@ def _changes(
             "hidden_before": len(built.hidden.before(index)),
             "complete": not built.hidden,
         }
+
+
+def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clock) -> bool:
+    """Whether text that was typed and erased again stood when the screenshot was on the screen."""
+    if step.frame["pts"] is None:
+        return False
+    shown_ms, unsure_ms = clock.event_time(step.frame["pts"]), clock.uncertainty_ms
+    return any(first - unsure_ms <= shown_ms <= last + unsure_ms for first, last in erased)
 
 
 def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:
@@ -318,6 +329,7 @@ def _summary(
         **leak_rates(rows).as_dict(),
         "doubtful_text": sum(bool(row["doubtful_text"]) for row in rows),
         "targets": sum(row["target_x"] is not None for row in rows),
+        "erased_text": sum(row["erased_text"] for row in rows),
         "opened_by_hover": sum(bool(row["opened_by_hover"]) for row in rows),
     }
 

@@ -40,6 +40,7 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     UNKNOWN_SYSTEM,
     Stretch,
+    counted_steps,
     finish_losses,
     sentence,
     stretch_rows,
@@ -188,7 +189,7 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         line |= annotation_sources(trajectory, None)
     computer = {"task_id": made_of.id, "system": _SYSTEMS[platform]}
     parts = {"line": line, "code": _code_only(line), "computer": computer}
-    shown = {"steps": len(stretch.steps)}
+    shown = counted_steps(stretch.steps, made_of)
     yield Row(made_of.id, line["instruction"], first.screenshot, parts, files, shown)
 
 

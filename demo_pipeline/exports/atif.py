@@ -40,6 +40,7 @@ from demo_pipeline.exports.step_facts import (
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     SaidStep,
+    counted_steps,
     finish_losses,
     said_step,
     sentence,
@@ -259,7 +260,7 @@ def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     shows_end = has_final and len(filmed) == len(later)
     document = _document(made_of, turns.steps, shows_end=shows_end)
     parts["document"] = json_bytes(document).decode()
-    screenshot, counts = calls[0].files.screenshot, {"steps": len(calls)}
+    screenshot, counts = calls[0].files.screenshot, counted_steps(calls, made_of)
     yield Row(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 

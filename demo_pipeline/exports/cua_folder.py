@@ -29,6 +29,7 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
     Stretch,
+    counted_steps,
     finish_losses,
     sentence,
     stretch_rows,
@@ -146,7 +147,7 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         "new_items": items,
         "total_turns": len(stretch.steps),
     }
-    parts, counts = {"metadata": _text(metadata)}, {"steps": len(stretch.steps)}
+    parts, counts = {"metadata": _text(metadata)}, counted_steps(stretch.steps, made_of)
     yield Row(made_of.id, prompt, first.screenshot, parts, files, counts, documents)
 
 

@@ -43,6 +43,7 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     SaidStep,
     Stretch,
+    counted_steps,
     finish_losses,
     sentence,
     stretch_rows,
@@ -258,7 +259,8 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
     }
     line = lite_row(images, turns, _DIMS, others)
     files = dict(zip(line["images"], images, strict=True))
-    yield Row(trajectory.id, prompt, images[0], {"row": line}, files, {"steps": len(stretch.steps)})
+    counts = counted_steps(stretch.steps, made_of)
+    yield Row(trajectory.id, prompt, images[0], {"row": line}, files, counts)
 
 
 def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:

@@ -8,7 +8,7 @@ cannot say exactly is a loss that the export counts; it is never written as anot
 Where the trajectory has the screen's own pictures, they are shown, and points are pixels of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -192,6 +192,12 @@ def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
     return replace_surrogates(said_with(action.reasoning, named))
 
 
+def counted_steps(steps: Sequence[SaidStep], made_of: Source) -> dict[str, int]:
+    """What a dataset counts: the steps of a row, and those that press what hovering opened."""
+    rows = (made_of.rows[step.files.index] for step in steps)
+    return {"steps": len(steps), "opened_by_hover": sum(bool(hovered_places(row)) for row in rows)}
+
+
 def finish_losses(
     out: Path,
     _plan: object,
@@ -207,7 +213,7 @@ def finish_losses(
         reason: {"count": count, "meaning": _MEANINGS[reason]}
         for reason, count in summary.excluded_records.items()
     }
-    details = {"steps": counts.get("steps", 0)}
+    details = {name: counts.get(name, 0) for name in ("steps", "opened_by_hover")}
     known = replace(summary, details=details).as_dict()
     shown = {name: value for name, value in known.items() if name != "problems"}
     dump_json(out / "metadata.json", {**shown, "excluded_steps": left_out})

@@ -115,7 +115,6 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         **dict(zip(_TARGET_BOX, box, strict=False)),
         **action_columns(step.action),
         "off_screen": False,
-        "opened_by_hover": False,
         "hidden_before": 0,
         "complete": True,
         "scale": 1.0,

@@ -129,7 +129,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
     ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
     *QUEST_COLUMNS,
-    ("opened_by_hover", pa.bool_(), False, "what was pressed had opened beside a resting pointer"),
+    (
+        "opened_by_hover",
+        pa.bool_(),
+        True,
+        "what was pressed had opened beside the resting pointer; null: nobody looked",
+    ),
     ("hover_x", pa.int32(), True, "where the pointer rested, canvas pixels"),
     ("hover_y", pa.int32(), True, "where the pointer rested, canvas pixels"),
     ("hover_ms", pa.int64(), True, "when the pointer came to rest there, epoch milliseconds"),
@@ -138,6 +143,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         pa.list_(pa.int32()),
         True,
         "x, y, x, y, … of the rests that opened the place of that one, in order; null: none",
+    ),
+    (
+        "erased_text",
+        pa.bool_(),
+        True,
+        "the screenshot may show text that was typed and erased again, which no step typed",
     ),
 )
 

@@ -10,6 +10,12 @@ from demo_pipeline.desktopd.models import PARAMETERS, ActionType
 from demo_pipeline.exports.agentnet_code import agentnet_code, decode_agentnet_answer
 from demo_pipeline.exports.answers import AnsweredAction, InexpressibleError
 from demo_pipeline.exports.cua_lite_actions import lite_actions
+from demo_pipeline.exports.tool_calls import (
+    WheelUnits,
+    cudag_decoder,
+    render_tool_calls,
+    write_calls,
+)
 from demo_pipeline_tests.exports.cudag.test_decoder import ACTIONS
 
 # `make property` asks for thousands
@@ -120,3 +126,44 @@ def test_cua_lite_holds_keys_around_the_action():
         {"action": "click", "coordinate": [500, 250]},
         {"action": "key_up", "keys": ["shift", "ctrl"]},
     ]
+
+
+OPENED = AnsweredAction(
+    ActionType.CLICK,
+    PARAMETERS[ActionType.CLICK].model_validate(AT),
+    hovered=((192, 108), (960, 108)),
+)
+
+
+def test_a_menu_is_opened_by_moves_of_the_pointer_before_the_click():
+    assert agentnet_code(OPENED, SIZE).split("\n") == [
+        "pyautogui.moveTo(x=0.1, y=0.1)",
+        "pyautogui.moveTo(x=0.5, y=0.1)",
+        "pyautogui.click(x=0.5, y=0.25)",
+    ]
+    assert lite_actions(OPENED, SIZE) == [
+        {"action": "mouse_move", "coordinate": [100, 100]},
+        {"action": "mouse_move", "coordinate": [500, 100]},
+        {"action": "click", "coordinate": [500, 250]},
+    ]
+    calls = write_calls(OPENED, SIZE, WheelUnits())
+    assert [call.action for call in calls] == ["mouse_move", "mouse_move", "left_click"]
+
+
+def test_the_moves_are_read_as_part_of_the_click():
+    (code,) = decode_agentnet_answer(agentnet_code(OPENED, SIZE), SIZE).actions
+    text = render_tool_calls(write_calls(OPENED, SIZE, WheelUnits()))[0]
+    (calls,) = cudag_decoder(WheelUnits())(text, SIZE).actions
+    for action in (code, calls):
+        assert isinstance(action, AnsweredAction)
+        assert action == OPENED
+        assert action.hovered == OPENED.hovered
+
+
+def test_a_menu_may_be_opened_before_a_drag():
+    ends = {"start_x": 0, "start_y": 108, "end_x": 960, "end_y": 540}
+    parameters = PARAMETERS[ActionType.DRAG].model_validate(ends)
+    drag = AnsweredAction(ActionType.DRAG, parameters, hovered=((192, 108),))
+    (read,) = decode_agentnet_answer(agentnet_code(drag, SIZE), SIZE).actions
+    assert isinstance(read, AnsweredAction)
+    assert (read, read.hovered) == (drag, drag.hovered)

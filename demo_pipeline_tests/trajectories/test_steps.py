@@ -11,7 +11,7 @@ from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.desktopd.models import ScrollParameters
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.evidence import Evidence, Wait
+from demo_pipeline.observation.frames.evidence import Evidence, Hover, HoverPlace, Wait
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.steps import Steps, build_steps
 
@@ -36,10 +36,13 @@ def stepped(
     waits: tuple[Wait, ...] = (),
     trees: Sequence[dict[str, Any]] = (),
     wheel: WheelVote = NO_VOTE,
+    hovers: tuple[Hover, ...] = (),
 ) -> Steps:
     for index, action in enumerate(actions):
         action.action_index = index
-    evidence = Evidence(clock=CLOCK, canvas=WIDE, waits=waits, screen_changes_s=(), wheel=wheel)
+    evidence = Evidence(
+        clock=CLOCK, canvas=WIDE, waits=waits, screen_changes_s=(), wheel=wheel, hovers=hovers
+    )
     files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
     frames = [{"file": file} for file in files]
     rows = trees or [target] * len(actions)
@@ -285,3 +288,19 @@ def test_typing_over_one_screen_is_one_step_and_over_two_screens_two():
         found = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
         assert [step.action.text for step in found.steps] == expected
         assert len(found.hidden) == 0
+
+
+def test_a_step_knows_where_the_pointer_rested_and_says_over_what() -> None:
+    hover = Hover(action_index=0, places=(HoverPlace(0.0, 0.0, 700.0),))
+    menu = {"hover_id": "node_3", "hover_role": "menu", "hover_name": "Orders"}
+    (step,) = stepped(act("click", button="left"), hovers=(hover,), target=TARGET | menu).steps
+    assert [(place.x, place.y, place.since_ms) for place in step.hovered] == [(0, 138, 700)]
+    expected = 'Hover over the "Orders" menu and click the "Place order" button.'
+    assert step.written.reasoning == expected
+
+
+def test_a_hover_outside_the_recorded_screen_is_not_said() -> None:
+    hover = Hover(action_index=0, places=(HoverPlace(5000.0, 0.0, 700.0),))
+    (step,) = stepped(act("click", button="left"), hovers=(hover,), target=TARGET).steps
+    assert step.hovered == ()
+    assert step.written.reasoning == 'Click the "Place order" button.'

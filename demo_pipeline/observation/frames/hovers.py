@@ -195,8 +195,8 @@ def _press_after_rest(
         while near > 0 and dist(filmed[near - 1], filmed[number]) <= POINTER_PX:
             near -= 1
         before = clock.video_time(moments[near]) - blur_s
-        seen = min(left, came + HOVER_S)
-        if seen - blur_s <= request.since + EFFECT_S:
+        seen = max(came, min(left - blur_s, came + HOVER_S))
+        if seen <= request.since + EFFECT_S:
             continue
         before = max(before, request.since)
         pointers = [*pointer.positions_near(before), *pointer.positions_near(seen)]
@@ -207,8 +207,9 @@ def _press_after_rest(
     if not press.rests or last_away is None:
         return None
     press.rests = press.rests[-MOST_RESTS:]
-    press.at_press = min(request.limit, clock.video_time(moments[last_away]))
-    press.at_press = max(press.at_press, press.rests[-1].seen)
+    if last_away + 1 < len(moments):
+        arrives = clock.video_time(moments[last_away + 1]) - blur_s
+        press.at_press = max(min(request.limit, arrives), press.rests[-1].seen)
     return press
 
 

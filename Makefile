@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook truth property fuzz consumers canaries faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook truth property fuzz consumers replay canaries faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -58,6 +58,7 @@ help-dev:
 	@echo '  make property       thousands of random actions per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (minutes)'
 	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
+	@echo '  make replay         four recordings, exported and replayed on a fresh desktop (minutes)'
 	@echo '  make canaries       300 made secrets, looked for in all that is exported (an hour)'
 	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
 	@echo '  make kills          run and its workers killed 15 times (minutes)'
@@ -190,6 +191,9 @@ fuzz: setup-dev
 
 consumers: setup-dev
 	@$(BIN)/python benchmarks/consumers --scratch "$(CONSUMERS)"
+
+replay: setup-dev
+	@$(BIN)/python benchmarks/replay/replay.py $(REPLAY)
 
 canaries: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.privacy $(CANARIES)

@@ -305,7 +305,9 @@ class ScreenshotSettings(Section):
     """What is kept beside screenshots."""
 
     native: bool = Field(
-        False, description="the screen in its own size; grounding and messages take it"
+        False,
+        description="the screen in its own size; grounding, messages, CUA-Lite, AgentNet, ATIF and "
+        "Cua's folders take it",
     )
 
 

@@ -49,6 +49,7 @@ from demo_pipeline.recording.logged_scans import read_logged_scans
 from demo_pipeline.settings import ActionSettings
 
 STOP_SHORTCUT = "stop_shortcut"  # reason in the event accounting
+TYPED_AND_ERASED = "typed_and_erased"  # likewise
 STOP_MODIFIERS = 2  # held with a key; a recorder's shortcut must not collide with those in use
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
 STILL_PX = 5.0  # screen pixels; a pointer that moved farther after a click may hide its effect
@@ -97,6 +98,28 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
     return min((item.time for item in inputs if item.index in events), default=None)
 
 
+def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
+    """When text stood that was typed and erased again, so that no action has it.
+
+    First and last event of each such typing, epoch milliseconds. `events`: the events table.
+    """
+    accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
+    indexes, times = events["event_index"].to_pylist(), events["time_ms"].to_pylist()
+    time_of = dict(zip(indexes, times, strict=True))
+    spans: list[tuple[int, int]] = []
+    is_open = False
+    columns = (accounting[name].to_pylist() for name in ("event_index", "bucket", "reason"))
+    for index, bucket, reason in zip(*columns, strict=True):
+        if reason == TYPED_AND_ERASED:
+            time = time_of[index]
+            first, last = spans.pop() if is_open else (time, time)
+            spans.append((min(first, time), max(last, time)))
+            is_open = True
+        elif bucket == "action":
+            is_open = False
+    return spans
+
+
 def has_stop_form(keys: Sequence[str]) -> bool:
     """Whether a hotkey looks like a recorder's: F1…F24, a media key, or two modifiers and a key.
 
@@ -112,7 +135,7 @@ MAX_PREVIEW = 50  # actions in the summary
 _LOG = logging.getLogger(__package__)
 _MAX_ACTIONS = 10_000  # each costs 22 ms and 70 kB (measured)
 # Reasons of events that were left out to repair the recording.
-_REPAIR_REASONS = {"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"}
+_REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Of events that are part of no action and have no reason: bucket, action index and reason.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),

@@ -6,13 +6,14 @@ system prompt can be given instead.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from demo_pipeline.desktopd.models import StepAction, points
+from demo_pipeline.desktopd.models import StepAction
 from demo_pipeline.evaluation.true_steps import StepRecord
 from demo_pipeline.exports.agentnet_code import (
     code_or_nothing,
     decode_agentnet_answer,
-    share_text,
+    share_place,
 )
 from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction
 from demo_pipeline.exports.cudag.records import wheel_units
@@ -84,7 +85,7 @@ def _done_before(record: StepRecord) -> Iterator[str]:
 
 def _sentence(action: StepAction, size: tuple[int, int]) -> str:
     """What a step does; it names the places as the code does."""
-    return sentence(action, [f"({share_text(x, y, size)})" for x, y in points(action)])
+    return sentence(action, partial(share_place, size=size))
 
 
 @dataclass(frozen=True, slots=True)

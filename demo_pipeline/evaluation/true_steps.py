@@ -22,6 +22,7 @@ from demo_pipeline.exports.assemble import ExportSummary, each_row
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
 from demo_pipeline.exports.form import Excluded, Source, question
 from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.step_facts import hovered_places
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -177,7 +178,7 @@ def _true_step(
         if isinstance(parameters, HotkeyParameters):  # named as the decoders name those of answers
             keys = list(map(answered_key, parameters.keys))
             parameters = parameters.model_copy(update={"keys": keys})
-        action = AnsweredAction(files.action.action_type, parameters)
+        action = AnsweredAction(files.action.action_type, parameters, hovered_places(row))
         sides = [row[f"target_{side}"] for side in ("x", "y", "width", "height")]
         answer, box = Answer((action,)), None if None in sides else tuple(sides)
     return TrueStep(

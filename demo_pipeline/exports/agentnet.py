@@ -7,6 +7,7 @@ OpenCUA, evaluation/agentnetbench) may lack keys that its script does not read.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,12 +19,12 @@ from demo_pipeline.annotations.annotations import (
     agentnet_fields,
     annotation_sources,
 )
-from demo_pipeline.desktopd.models import Text, points
+from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.agentnet_code import (
     AGENTNET_LOSSES,
     agentnet_code,
     read_code,
-    share_text,
+    share_place,
 )
 from demo_pipeline.exports.answers import AnswerFormatError
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
@@ -39,11 +40,12 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     UNKNOWN_SYSTEM,
     Stretch,
+    counted_steps,
     finish_losses,
     sentence,
     stretch_rows,
 )
-from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
+from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
 CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads
@@ -89,6 +91,14 @@ class _Step(StrictDocument):
     annotation_sources: Sources | None = None
 
 
+class _Part(StrictDocument):
+    """Which steps of a trajectory a line has, when it has not all of them."""
+
+    first_step: Annotated[int, Field(ge=0)]
+    last_step: Annotated[int, Field(ge=0)]
+    total_steps: Annotated[int, Field(ge=1)]
+
+
 class _AgentNetTask(StrictDocument):
     """A line of the full form."""
 
@@ -104,6 +114,7 @@ class _AgentNetTask(StrictDocument):
     actual_task: str | None = None
     natural_language_task: str | None = None
     annotation_sources: Sources | None = None
+    part: _Part | None = None
 
 
 class _System(StrictDocument):
@@ -118,9 +129,14 @@ def _faults(task: _AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
         yield Fault("index", "traj: the indexes do not count from 0")
     for number, step in enumerate(task.traj):
         try:
-            read_code(step.value.code)
+            calls = read_code(step.value.code)
         except AnswerFormatError as error:
             yield Fault("code", f"traj[{number}].value.code: {error.reason}")
+            continue
+        if task.part is not None and any(call.status for call in calls):
+            yield Fault("part", f"traj[{number}].value.code: a part of a task cannot end it")
+    if task.part is not None and task.task_completed is not None:
+        yield Fault("part", "task_completed: a part of a task does not say whether it was done")
 
 
 AGENTNET_FORMAT = RecordFormat(
@@ -161,28 +177,28 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         traj.append({"index": len(traj), "image": image, "value": value, **sources})
     line: dict[str, Any] = {
         "task_id": made_of.id,
-        "instruction": escape_markers(made_of.instruction)[0],
+        "instruction": stretch.prompt(made_of.instruction),
         "domain": made_of.application,
         "traj": traj,
     }
-    if stretch.final is not None:  # what is cut does not show whether the task was done
+    if stretch.part is not None:
+        line["part"] = stretch.part
+    if stretch.whole:  # what is cut does not show whether the task was done
         line["task_completed"] = trajectory.result.success
-    if stretch.whole:
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         line |= annotation_sources(trajectory, None)
     computer = {"task_id": made_of.id, "system": _SYSTEMS[platform]}
     parts = {"line": line, "code": _code_only(line), "computer": computer}
-    shown = {"steps": len(stretch.steps)}
+    shown = counted_steps(stretch.steps, made_of)
     yield Row(made_of.id, line["instruction"], first.screenshot, parts, files, shown)
 
 
 def _steps(stretch: Stretch, made_of: Source) -> Iterator[tuple[int, Path, str, str]]:
-    """Yield number, picture, code and words of every step, and of the end if it is shown."""
+    """Yield number, picture, code and words of every step, and of the end of a whole task."""
     for step in stretch.steps:
-        places = [f"({share_text(x, y, step.size)})" for x, y in points(step.files.action)]
-        words = sentence(step.files.action, places)
+        words = sentence(step.files.action, partial(share_place, size=step.size))
         yield step.files.index, step.files.screenshot, replace_surrogates(step.said), words
-    if stretch.final is not None:
+    if stretch.whole and stretch.final is not None:
         success = made_of.trajectory.result.success
         code = f"computer.terminate(status={'success' if success else 'failure'!r})"
         number = stretch.steps[-1].files.index + 1

@@ -9,7 +9,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from demo_pipeline.desktopd.models import Button, Pixel, is_canonical_key, share
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
-    HELD_KEYS,
     MOST_CALLS,
     UNKNOWN_KEY,
     ActionCall,
@@ -28,6 +27,7 @@ from demo_pipeline.exports.answers import (
     Share,
     answered_key,
     call_of,
+    hovered_shares,
     read_calls,
     wheel_direction,
     wheel_turn,
@@ -36,8 +36,9 @@ from demo_pipeline.exports.cua_lite_actions import to_lite_key
 from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
-AGENTNET_LOSSES = (UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON)
+AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)
 _DIGITS = 4  # of a share: 0.0001 of 1920 pixels is a fifth of a pixel
+_DRAG_SECONDS = 0.6  # 3 of 3 drags fail without a duration: the pointer jumps to the end
 _MOST_CALLS = 1000  # of one step
 _MOST_PRESSES = 1000  # of one `press`
 _MOST_CHARACTERS = 1_000_000
@@ -71,11 +72,13 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "computer.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3), strict=False),
     "pyautogui.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3)),
     "pyautogui.moveTo": _Function("move", _PLACE, (*_PLACE, "duration")),
-    "pyautogui.dragTo": _Function("drag", (*_PLACE, "button"), (*_PLACE, "duration", "button")),
+    "pyautogui.dragTo": _Function("drag", (*_PLACE, "duration", "button")),
     "pyautogui.scroll": _Function("scroll", ("clicks",), ("clicks", *_PLACE)),
     "pyautogui.hscroll": _Function("scroll", ("clicks",), ("clicks", *_PLACE)),
     "pyautogui.hotkey": _Function("press", ("keys",)),
     "pyautogui.press": _Function("press", ("keys", "presses"), ("keys", "presses", "interval")),
+    "pyautogui.keyDown": _Function("hold", ("key",)),
+    "pyautogui.keyUp": _Function("release", ("key",)),
     "pyautogui.write": _Function("type", ("message",), ("message", "interval")),
     "pyautogui.typewrite": _Function("type", ("message",), ("message", "interval"), strict=False),
     "computer.wait": _Function("wait", ("seconds",)),
@@ -91,10 +94,8 @@ _CLICKS = {
 def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
     call = call_of(action, size)
-    lines = list(_lines(call))
-    if call.held or len(lines) > MOST_CALLS:  # keys that were held down until they repeated so
-        raise InexpressibleError(HELD_KEYS)
-    return "\n".join(lines)
+    moves = [f"pyautogui.moveTo({_named(at)})" for at in hovered_shares(action, size)]
+    return "\n".join([*moves, *_holding(call.held, _lines(call))])
 
 
 def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
@@ -129,27 +130,43 @@ def _lines(call: ActionCall) -> Iterator[str]:
             raise InexpressibleError(CLICKS_OF_BUTTON)
         case "drag" if call.start:
             yield f"pyautogui.moveTo({_named(call.start)})"
-            yield f"pyautogui.dragTo({at}, button={call.button!r})"
+            yield f"pyautogui.dragTo({at}, duration={_DRAG_SECONDS}, button={call.button!r})"
         case "scroll":
             name, sign = wheel_turn(call.direction)
             yield f"pyautogui.moveTo({at})"
             yield f"pyautogui.{name}({sign * call.amount})"
         case _ if (call.button, call.clicks) in _CLICKS:
             yield f"{_CLICKS[call.button, call.clicks]}({at})"
-        case _ if not call.held:
+        case _:
             raise InexpressibleError(CLICKS_OF_BUTTON)
 
 
 def _key_lines(call: ActionCall) -> Iterator[str]:
-    keys = list(call.keys)
-    if not all(map(_is_code_key, keys)):
-        raise InexpressibleError(UNKNOWN_KEY)
-    if len(keys) > 1:
-        yield from [f"pyautogui.hotkey({keys!r})"] * call.times
+    """Yield the presses of keys; the last of several is pressed while the others are held."""
+    *others, last = _code_keys(call.keys)
+    if others and call.times <= MOST_CALLS:
+        yield from [f"pyautogui.hotkey({[*others, last]!r})"] * call.times
         return
     full, rest = divmod(call.times, _MOST_PRESSES)
-    for times in [_MOST_PRESSES] * full + [rest] * bool(rest):
-        yield f"pyautogui.press({keys[0]!r}{f', presses={times}' if times > 1 else ''})"
+    presses = [_MOST_PRESSES] * full + [rest] * bool(rest)
+    lines = [
+        f"pyautogui.press({last!r}{f', presses={times}' if times > 1 else ''})" for times in presses
+    ]
+    yield from _holding(others, lines)
+
+
+def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines between those that press and release the keys."""
+    names = _code_keys(keys)
+    yield from (f"pyautogui.keyDown({name!r})" for name in names)
+    yield from lines
+    yield from (f"pyautogui.keyUp({name!r})" for name in reversed(names))
+
+
+def _code_keys(keys: Sequence[str]) -> list[str]:
+    if not all(map(_is_code_key, keys)):
+        raise InexpressibleError(UNKNOWN_KEY)
+    return list(keys)
 
 
 def _is_code_key(name: str) -> bool:
@@ -160,6 +177,11 @@ def _is_code_key(name: str) -> bool:
 def share_text(x: int, y: int, size: Pixel) -> str:
     """A place as AgentNet writes its two numbers: `0.5, 0.25`."""
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
+
+
+def share_place(point: Pixel, size: Pixel) -> str:
+    """A place in a sentence: `(0.5, 0.25)`."""
+    return f"({share_text(*point, size)})"
 
 
 def _named(at: Share) -> str:
@@ -188,6 +210,9 @@ def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
         raise AnswerFormatError("not Python") from None
     _demand(bool(calls), "no code")
     _demand(len(body) <= _MOST_CALLS, "too long")
+    held = [key for call in calls if call.does == "hold" for key in call.keys]
+    released = [key for call in calls if call.does == "release" for key in call.keys]
+    _demand(sorted(held) == sorted(released), "a key stays held")
     return tuple(calls)
 
 
@@ -257,6 +282,10 @@ def _read(name: str, known: _Function, given: Mapping[str, Any], *, tolerant: bo
             _demand(name == "press" or tolerant or not isinstance(keys, str))
             said["keys"] = _keys([keys] if isinstance(keys, str) else keys, tolerant=tolerant)
             said["times"] = _whole(given.get("presses", 1), 1, _MOST_PRESSES)
+        case "hold" | "release":
+            said["keys"] = _keys([given.get("key")], tolerant=tolerant)
+        case "drag":
+            _demand(_is_number(given.get("duration", 0)) and given.get("duration", 0) >= 0)
         case "type":
             name, said["text"] = "write", given.get("message")
             _demand(

@@ -10,8 +10,8 @@ Written datasets are read without the aliases: a key there has our name.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -36,10 +36,18 @@ from demo_pipeline.desktopd.models import (
 
 @dataclass(frozen=True, slots=True)
 class AnsweredAction:
-    """One of our actions, without target and reasoning; points are pixels of the screenshot."""
+    """One of our actions, without target and reasoning; points are pixels of the screenshot.
+
+    Attributes:
+        action_type: of the action.
+        parameters: of the action.
+        hovered: where the pointer rests before, in order, to open what is pressed. An action
+            compares equal with and without it: a menu may also be open already.
+    """
 
     action_type: ActionType
     parameters: Parameters
+    hovered: tuple[Pixel, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,8 @@ class ActionCall:
 
     Attributes:
         name: as the vocabulary calls it; empty for an action that is to be written.
-        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`; empty: none of ours.
+        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, or for the keys of other
+            calls `hold` and `release`; empty: none of ours.
         at: the place, of a drag its end; None: the call has none.
         start: where a drag begins; None: where the pointer was moved to before.
         button: of a click or a drag.
@@ -213,6 +222,11 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
     return ActionCall("", "click", at, button=button, clicks=clicks, held=held)
 
 
+def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
+    """The places to which the pointer moves before an action; `size`: of the screenshot."""
+    return [shares_of(x, y, size) for x, y in action.hovered]
+
+
 _PLACES, _START = ("", "start_", "end_"), ("start_x", "start_y")
 _KINDS = {model: kind for kind, model in PARAMETERS.items()}  # of a point it is not the only one
 
@@ -228,25 +242,81 @@ def read_calls(
     """The actions that calls make together: the inverse of `call_of`.
 
     A move of the pointer and the drag or the turn of the wheel that says no place of its own are
-    one action, and so are the same keys several times in a row.
+    one action, and so are the same keys several times in a row. Keys that are held during other
+    calls belong to these. Moves before a press are where the pointer rests to open what is pressed.
     """
-    return tuple(_merged(_read(calls, size)))
+    return tuple(_merged(_read(_with_held_keys(calls), size)))
+
+
+def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
+    """Yield the calls between the presses and releases of keys, with the keys that are held.
+
+    Keys that are released without a call while they are held were pressed together.
+    """
+    held: list[str] = []
+    is_used = True
+    for call in calls:
+        if call.does == "hold":
+            held.extend(call.keys)
+            is_used = False
+        elif call.does == "release":
+            if not is_used:
+                yield replace(call, does="press", keys=tuple(held))
+            held = [key for key in held if key not in call.keys]
+            is_used = True
+        elif held:
+            yield _while_held(call, held)
+            is_used = True
+        else:
+            yield call
+
+
+def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
+    match call.does:
+        case "press":
+            return replace(call, keys=(*held, *call.keys))
+        case "click" | "move" | "drag" | "scroll":
+            return replace(call, held=tuple(held))
+    return replace(call, does="")  # typing or waiting while keys are held is none of our actions
 
 
 def _read(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
     runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
-    following = [*(call for call, _ in runs[1:]), ActionCall("")]
-    moved: Share | None = None
-    for (call, times), after in zip(runs, following, strict=False):
-        begins_drag = after.does == "drag" and after.start is None
-        if call.does == "move" and (begins_drag or (after.does == "scroll" and after.at is None)):
-            moved = call.at
+    moves: list[Share] = []
+    for (call, times), after in zip(runs, _calls_after_moves(runs), strict=True):
+        if call.does == "move" and call.at and _takes_moves(after):
+            moves.append(call.at)
         elif call.does == "press":
             yield _action(replace(call, times=call.times * times), None, size)
         else:
             for _ in range(times):
-                yield _action(call, moved, size)
-                moved = None
+                moved = moves.pop() if moves and _lacks_place(call) else None
+                action = _action(call, moved, size)
+                if moves and isinstance(action, AnsweredAction):
+                    hovered = tuple(pixel_at(*move, size) for move in moves)
+                    action = replace(action, hovered=hovered)
+                yield action
+                moves = []
+
+
+def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
+    """Of each call the next one, itself included, that is no move of the pointer."""
+    acting = [ActionCall("")]
+    for call, _ in reversed(runs):
+        acting.append(acting[-1] if call.does == "move" else call)
+    return acting[:0:-1]
+
+
+def _takes_moves(call: ActionCall) -> bool:
+    """Whether moves of the pointer before a call belong to it."""
+    return _lacks_place(call) or call.does == "drag" or (call.does == "click" and bool(call.at))
+
+
+def _lacks_place(call: ActionCall) -> bool:
+    """Whether a drag lacks its start or a scroll its place: the pointer was moved there before."""
+    if call.does == "drag":
+        return call.start is None
+    return call.does == "scroll" and call.at is None
 
 
 def _action(call: ActionCall, moved: Share | None, size: Pixel) -> AnsweredAction | ForeignAction:
@@ -299,6 +369,8 @@ def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
 
 # Of one answer: a key held for 3 s is 86 presses (measured), which trainers cut in the middle.
 MOST_CALLS = 8
+# Of a step of a whole trajectory: 50 presses are a quarter of the tokens of a screenshot.
+MOST_PRESSES = 50
 UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
 
 

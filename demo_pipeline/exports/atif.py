@@ -23,6 +23,7 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
 )
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
+from demo_pipeline.exports.native_pictures import natively
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     Fault,
@@ -39,6 +40,7 @@ from demo_pipeline.exports.step_facts import (
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     SaidStep,
+    counted_steps,
     finish_losses,
     said_step,
     sentence,
@@ -218,8 +220,9 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
     return {"function_name": action.action_type.value, "arguments": arguments}
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
+def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
+    made_of = natively(recorded)
     candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
     shown = [
         BAD_STEP
@@ -245,21 +248,35 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     later = candidate.hidden.before(trajectory.steps[-1].index + 1)
     filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
     turns.add_hidden(filmed)
-    if is_last_end_filmed(trajectory.steps, rows) and readable_size(trajectory.final_screenshot):
-        turns.show(trajectory.final_screenshot, "final")
+    final = trajectory.final_screenshot
+    has_final = is_last_end_filmed(trajectory.steps, rows) and bool(readable_size(final))
+    if has_final:
+        turns.show(final, "final")
     turns.add_hidden(later[len(filmed) :])
     parts: dict[str, Any] = {
         split: {"trajectory_id": made_of.id, "split": split, "file": _file_of(split, made_of.id)}
         for split in (one.value for one in Split)
     }
-    parts["document"] = json_bytes(_document(made_of, turns.steps)).decode()
-    screenshot, counts = calls[0].files.screenshot, {"steps": len(calls)}
+    shows_end = has_final and len(filmed) == len(later)
+    document = _document(made_of, turns.steps, shows_end=shows_end)
+    parts["document"] = json_bytes(document).decode()
+    screenshot, counts = calls[0].files.screenshot, counted_steps(calls, made_of)
     yield Row(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 
-def _document(made_of: Source, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _document(
+    made_of: Source, steps: Sequence[Mapping[str, Any]], *, shows_end: bool
+) -> dict[str, Any]:
     trajectory = made_of.trajectory
     model = trajectory.result.model_info
+    extra: dict[str, Any] = {
+        "task_id": replace_surrogates(trajectory.task.task_id),
+        "application": made_of.application,
+        "platform": made_of.rows[trajectory.steps[0].index]["platform"],
+        "actions_not_shown": sum(step["source"] == "system" for step in steps),
+    }
+    if shows_end:  # otherwise nothing in the file shows whether the task was done
+        extra["success"] = trajectory.result.success
     return {
         "schema_version": ATIF_VERSION,
         "session_id": made_of.id,
@@ -270,12 +287,7 @@ def _document(made_of: Source, steps: Sequence[Mapping[str, Any]]) -> dict[str, 
         },
         "steps": steps,
         "notes": _NOTES,
-        "extra": {
-            "task_id": replace_surrogates(trajectory.task.task_id),
-            "application": made_of.application,
-            "platform": made_of.rows[trajectory.steps[0].index]["platform"],
-            "success": trajectory.result.success,
-        },
+        "extra": extra,
     }
 
 

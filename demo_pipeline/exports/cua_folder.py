@@ -6,7 +6,7 @@ response and the call's result. The artifacts are numbered over all turns; times
 UUID of version 1, tenths of microseconds since 1582. Points are pixels of the screenshot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,24 +14,33 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from demo_pipeline.desktopd.models import Pixel, Text
-from demo_pipeline.exports.answers import AnsweredAction, InexpressibleError, call_of
+from demo_pipeline.exports.answers import (
+    CLICKS_OF_BUTTON,
+    HELD_KEYS,
+    MOST_PRESSES,
+    ActionCall,
+    AnsweredAction,
+    InexpressibleError,
+    call_of,
+)
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
 from demo_pipeline.exports.record_checks import RecordFormat, StrictDocument
 from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
     Stretch,
+    counted_steps,
     finish_losses,
     sentence,
     stretch_rows,
 )
 from demo_pipeline.files.json_files import json_bytes
-from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
+from demo_pipeline.files.shown_text import replace_surrogates
 
 _PIXELS_OF_NOTCH = 100  # of `scroll_x` and `scroll_y`, which scroll by pixels
+_PATH_POINTS = 12  # of a drag: pages and file managers do not notice a jump from start to end
 _MODEL = "human"
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-_UNSAID, _HELD = "clicks_of_button", "held_keys"  # what its computer calls cannot say
 
 
 class _Metadata(StrictDocument):
@@ -45,11 +54,18 @@ class _Metadata(StrictDocument):
     total_turns: int = Field(ge=1)
 
 
-def _action(action: AnsweredAction, size: Pixel) -> dict[str, Any]:
-    """An action as one of Cua's computer calls, which are those of OpenAI; see `ActionEncoder`."""
-    call, given = call_of(action, size), action.parameters.members()
-    if call.held or call.times > 1:
-        raise InexpressibleError(_HELD)
+def _actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
+    """An action as Cua's computer calls, which are those of OpenAI; see `ActionEncoder`.
+
+    Keys that are pressed several times are as many calls of one turn.
+    """
+    call = call_of(action, size)
+    if call.held or call.times > MOST_PRESSES:
+        raise InexpressibleError(HELD_KEYS)
+    return [_computer_action(call, action.parameters.members())] * call.times
+
+
+def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, Any]:
     at: dict[str, Any] = {name: given[name] for name in ("x", "y") if name in given}
     match call.does:
         case "type" | "wait":
@@ -64,13 +80,24 @@ def _action(action: AnsweredAction, size: Pixel) -> dict[str, Any]:
             across, down = (0, sign * turned) if is_down else (sign * turned, 0)
             return {"type": "scroll", **at, "scroll_x": across, "scroll_y": down}
         case "drag" if call.button == "left":
-            ends = (("start_x", "start_y"), ("end_x", "end_y"))
-            return {"type": "drag", "path": [{"x": given[x], "y": given[y]} for x, y in ends]}
+            start = (given["start_x"], given["start_y"])
+            return {"type": "drag", "path": _path(start, (given["end_x"], given["end_y"]))}
         case "click" if call.clicks == 1:
             return {"type": "click", "button": call.button, **at}
         case "click" if (call.button, call.clicks) == ("left", 2):
             return {"type": "double_click", **at}
-    raise InexpressibleError(_UNSAID)
+    raise InexpressibleError(CLICKS_OF_BUTTON)
+
+
+def _path(start: Pixel, end: Pixel) -> list[dict[str, int]]:
+    """The points of a drag, equally far apart; an executor moves from each to the next."""
+    path: list[dict[str, int]] = []
+    for number in range(_PATH_POINTS):
+        share = number / (_PATH_POINTS - 1)
+        x = round(start[0] + share * (end[0] - start[0]))
+        y = round(start[1] + share * (end[1] - start[1]))
+        path.append({"x": x, "y": y})
+    return path
 
 
 def _text(value: dict[str, Any]) -> str:
@@ -78,7 +105,7 @@ def _text(value: dict[str, Any]) -> str:
 
 
 def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
-    top, prompt = f"{{split}}/{made_of.id}", escape_markers(made_of.instruction)[0]
+    top, prompt = f"{{split}}/{made_of.id}", stretch.prompt(made_of.instruction)
     first = stretch.steps[0].files
     start = datetime.fromisoformat(str(made_of.rows[first.index]["recorded_at"]))
     documents, files = dict[str, str](), dict[str, Path]()
@@ -86,21 +113,23 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
     for turn, step in enumerate(stretch.steps):
         press = made_of.rows[step.files.index]["press_ms"] - made_of.rows[first.index]["press_ms"]
         time = _time(start + timedelta(milliseconds=press))
-        named = {"call_id": f"call_{turn:04d}"}
-        words = [{"type": "output_text", "text": sentence(step.files.action)}]
-        said = {"type": "message", "role": "assistant", "content": words}
-        call = {"type": "computer_call", **named, "action": step.said, "status": "completed"}
-        shown = {"type": "input_image", "image_url": "[omitted]"}
-        result = {"type": "computer_call_output", **named, "output": shown}
         folder = f"{top}/turn_{turn:03d}"
         files[f"{folder}/{number:04d}_screenshot.png"] = step.files.screenshot
+        words = [{"type": "output_text", "text": sentence(step.files.action)}]
+        message = {"type": "message", "role": "assistant", "content": words}
+        calls = list(_calls(turn, step.said))
         known = {"timestamp": time, "created_at": time, "model": _MODEL, "kwargs": {}}
-        response = {**known, "response": {"output": [said, call], "usage": {}}}
+        response = {**known, "response": {"output": [message, *calls], "usage": {}}}
         documents[f"{folder}/{number + 1:04d}_agent_response.json"] = _text(response)
-        ended = {"item": call, "result": [result], "created_at": time}
-        documents[f"{folder}/{number + 2:04d}_computer_call_result.json"] = _text(ended)
-        items += [said, call, result]
-        number += 3
+        items.append(message)
+        number += 2
+        for call in calls:
+            shown = {"type": "input_image", "image_url": "[omitted]"}
+            result = {"type": "computer_call_output", "call_id": call["call_id"], "output": shown}
+            ended = {"item": call, "result": [result], "created_at": time}
+            documents[f"{folder}/{number:04d}_computer_call_result.json"] = _text(ended)
+            items += [call, result]
+            number += 1
     if stretch.final is not None:
         folder = f"{top}/turn_{len(stretch.steps):03d}"
         files[f"{folder}/{number:04d}_screenshot.png"] = stretch.final
@@ -108,14 +137,26 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         "trajectory_id": made_of.id,
         "created_at": _time(start),
         "completed_at": time,
-        "status": "completed",
-        "kwargs": {"model": _MODEL, "messages": [{"role": "user", "content": prompt}]},
+        "status": "completed" if stretch.whole else "running",
+        "kwargs": {
+            "model": _MODEL,
+            "messages": [{"role": "user", "content": prompt}],
+            **({} if stretch.part is None else {"part": stretch.part}),
+        },
         "total_usage": {},
         "new_items": items,
         "total_turns": len(stretch.steps),
     }
-    parts, counts = {"metadata": _text(metadata)}, {"steps": len(stretch.steps)}
+    parts, counts = {"metadata": _text(metadata)}, counted_steps(stretch.steps, made_of)
     yield Row(made_of.id, prompt, first.screenshot, parts, files, counts, documents)
+
+
+def _calls(turn: int, actions: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the calls of a turn; those after the first have a number of their own in their ids."""
+    for number, action in enumerate(actions):
+        call_id = f"call_{turn:04d}" + (f"_{number}" if number else "")
+        named = {"type": "computer_call", "call_id": call_id}
+        yield {**named, "action": action, "status": "completed"}
 
 
 def _time(moment: datetime) -> str:
@@ -130,10 +171,10 @@ FORM = Form(
     "a trajectory with numbered turns, screenshots and the calls as an agent's responses.",
     code_version="3",
     settings=STRETCH_SETTINGS,
-    exclusions=(*STRETCH_EXCLUSIONS, _UNSAID, _HELD),
+    exclusions=(*STRETCH_EXCLUSIONS, CLICKS_OF_BUTTON, HELD_KEYS),
     unit="steps",
     whole=True,
-    rows=stretch_rows(_action, _row),
+    rows=stretch_rows(_actions, _row),
     files=(
         File(
             "metadata",

@@ -21,7 +21,7 @@ from demo_pipeline.annotations.annotations import (
     annotation_sources,
 )
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import Text, points
+from demo_pipeline.desktopd.models import Text
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.exports.answers import CLICKS_OF_BUTTON, HELD_KEYS, UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
@@ -43,6 +43,7 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     SaidStep,
     Stretch,
+    counted_steps,
     finish_losses,
     sentence,
     stretch_rows,
@@ -50,7 +51,7 @@ from demo_pipeline.exports.whole_trajectories import (
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.base_model import Document, DocumentT
 from demo_pipeline.files.json_files import JsonFileError, parse_json
-from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
 LITE_ROOT = "cua-lite"  # every path of an image begins with this folder
@@ -223,16 +224,13 @@ def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str,
 
 
 def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
-    """Yield the row of a stretch; after its instruction is what was done before it."""
+    """Yield the row of a stretch."""
     trajectory = made_of.trajectory
-    prompt = escape_markers(made_of.instruction)[0]
-    if stretch.before:
-        before = [f"{number}. {words}" for number, words in enumerate(stretch.before, start=1)]
-        prompt = "\n".join([prompt, "", "Previous actions:", *before])
+    prompt = stretch.prompt(made_of.instruction)
     asked = [{"type": "image", "index": 0}, {"type": "text", "text": prompt}]
     turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
     images = [step.files.screenshot for step in stretch.steps]
-    ended = stretch.final is not None and trajectory.result.success
+    ended = stretch.whole and trajectory.result.success
     for number, step in enumerate(stretch.steps):
         turns.append(_call(number, step, trajectory))
         if number + 1 < len(images) or ended:
@@ -252,21 +250,23 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
         "domain": made_of.application,
         "first_step": first.files.index,
         "last_step": stretch.steps[-1].files.index,
+        "part": stretch.part,
         # What is cut does not show whether the task was done.
-        "task_completed": success if stretch.final else None,
+        "task_completed": success if stretch.whole else None,
         "terminate_status": None if success else "failure",
         **(agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS) if stretch.whole else {}),
         **(annotation_sources(trajectory, None) if stretch.whole else {}),
     }
     line = lite_row(images, turns, _DIMS, others)
     files = dict(zip(line["images"], images, strict=True))
-    yield Row(trajectory.id, prompt, images[0], {"row": line}, files, {"steps": len(stretch.steps)})
+    counts = counted_steps(stretch.steps, made_of)
+    yield Row(trajectory.id, prompt, images[0], {"row": line}, files, counts)
 
 
 def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
-    places = [str(to_ru(x, y, step.size)) for x, y in points(step.files.action)]
     index = step.files.index
-    words = trajectory.note(index, "caption") or sentence(step.files.action, places)
+    described = sentence(step.files.action, lambda point: str(to_ru(*point, step.size)))
+    words = trajectory.note(index, "caption") or described
     said = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
     thought = said.pop("thought", "")
     content = [{"type": "inline_reasoning", "text": thought}] if thought else []

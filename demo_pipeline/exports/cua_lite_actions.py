@@ -12,12 +12,13 @@ from demo_pipeline.desktopd.models import Pixel
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,
-    MOST_CALLS,
+    MOST_PRESSES,
     UNKNOWN_KEY,
     AnsweredAction,
     InexpressibleError,
     Share,
     call_of,
+    hovered_shares,
 )
 from demo_pipeline.files.base_model import DocumentT, explain, field_name
 
@@ -67,7 +68,7 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     keys that go down before the action and up after it; keys pressed n times are n actions.
     """
     call = call_of(action, size)
-    if call.times > MOST_CALLS:
+    if call.times > MOST_PRESSES:
         raise InexpressibleError(HELD_KEYS)
     given: dict[str, Any] = {}
     match call.does:
@@ -87,9 +88,13 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
         raise InexpressibleError(CLICKS_OF_BUTTON)
     given |= {"clicks": call.clicks} if call.clicks != 1 else {}
     done = [{"action": _NAMES[call.does], **given}] * call.times
+    moves = [
+        {"action": "mouse_move", "coordinate": _units(at)} for at in hovered_shares(action, size)
+    ]
     if not (held := _lite_keys(call.held)):
-        return done
-    return [{"action": "key_down", "keys": held}, *done, {"action": "key_up", "keys": held[::-1]}]
+        return [*moves, *done]
+    down = {"action": "key_down", "keys": held}
+    return [*moves, down, *done, {"action": "key_up", "keys": held[::-1]}]
 
 
 def _units(at: Share | None) -> list[int]:

@@ -259,7 +259,8 @@ def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
     calls, known = render_tool_calls(draft.calls)[0], draft.metadata
     if not settings.action_line:
         return calls
-    words = action_sentence(draft.calls, known.reasoning, (known.real_coords, known.end_coords))
+    places = (*draft.hovered, known.real_coords, known.end_coords)
+    words = action_sentence(draft.calls, known.reasoning, places)
     return f"{ACTION_LINE}{words}\n{calls}" if words else calls
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from demo_pipeline.desktopd.models import Pixel, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, native_of
 from demo_pipeline.exports.form import Source
-from demo_pipeline.exports.step_facts import readable_size
+from demo_pipeline.exports.prompts import points_in, said_with
+from demo_pipeline.exports.step_facts import hovered_places, readable_size
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
@@ -71,16 +72,24 @@ def natively(made_of: Source) -> Source:
 
 
 def _action(action: StepAction, native: NativePicture) -> StepAction:
+    """The action with its points, and those that its sentence names, in the picture's pixels."""
     given = action.parameters.members()
     moved: dict[str, int] = {}
     for x, y in (("x", "y"), ("start_x", "start_y"), ("end_x", "end_y")):
         if x in given:
             moved[x], moved[y] = native.pixel(given[x], given[y])
-    return action.model_copy(update={"parameters": action.parameters.model_copy(update=moved)})
+    parameters = action.parameters.model_copy(update=moved)
+    places = {f"({x}, {y})": str(native.pixel(x, y)) for x, y in points_in(action.reasoning)}
+    reasoning = said_with(action.reasoning, places)
+    return action.model_copy(update={"parameters": parameters, "reasoning": reasoning})
 
 
 def _row(row: ProvenanceRow, native: NativePicture) -> ProvenanceRow:
-    """A row whose target is in the picture's pixels."""
+    """A row whose target, and where the pointer rested, are in the picture's pixels."""
+    if row.get("hover_x") is not None:
+        *before, last = (native.pixel(x, y) for x, y in hovered_places(row))
+        earlier = [side for place in before for side in place] or None
+        row = {**row, "hover_x": last[0], "hover_y": last[1], "hovered_before": earlier}
     if row["target_x"] is None:
         return row
     left, top = native.at(row["target_x"], row["target_y"])

@@ -162,6 +162,12 @@ def action_sentence(
 _POINT = re.compile(r"\(\d+, \d+\)")
 
 
+def points_in(reasoning: str) -> list[Pixel]:
+    """The points that a sentence names, as `(12, 34)`, in order."""
+    texts = (found[0][1:-1].split(", ") for found in _POINT.finditer(reasoning))
+    return [(int(x), int(y)) for x, y in texts]
+
+
 def said_with(reasoning: str, places: Mapping[str, str], other: str | None = None) -> str:
     """A sentence in one line without markers, with its points, as `(12, 34)`, in other words.
 
@@ -197,6 +203,7 @@ _DONE: Mapping[str, str] = {
     ActionType.SCROLL: "scrolled",
     ActionType.TYPE: "typed text",
     ActionType.HOTKEY: "pressed keys",
+    ActionType.WAIT: "waited",
 }
 _UNSEEN: Mapping[str, str] = {
     HiddenReason.OFF_SCREEN: "outside the recorded screen",
@@ -212,13 +219,17 @@ _UNSEEN: Mapping[str, str] = {
 }
 
 
+def done_words(action_type: str) -> str:
+    """What an action of a type did, as in `clicked`; an unknown type is put in general words."""
+    return _DONE.get(action_type, "acted")
+
+
 def hidden_words(action: HiddenAction) -> str:
     """A hidden action as `clicked outside the recorded screen`: never where, never what text.
 
     A type or reason that is not known is put in general words.
     """
-    done = _DONE.get(action.action_type, "acted")
-    return f"{done} {_UNSEEN.get(action.reason, 'out of sight')}"
+    return f"{done_words(action.action_type)} {_UNSEEN.get(action.reason, 'out of sight')}"
 
 
 def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:

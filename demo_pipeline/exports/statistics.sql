@@ -25,7 +25,8 @@ FROM trajectories GROUP BY 1 ORDER BY 2 DESC, 1;
 SELECT action_type, count(*) AS steps,
        round(count(*) / sum(count(*)) OVER (), 4) AS share,
        round(median(end_ms - press_ms), 1) AS median_ms,
-       count(target_width) AS with_target, count_if(leak) AS leaks
+       count(target_width) AS with_target, count_if(leak) AS leaks,
+       count(*) FILTER (opened_by_hover) AS opened_by_hover
 FROM steps GROUP BY 1 ORDER BY 2 DESC, 1;
 
 -- typed_texts: steps

@@ -45,6 +45,14 @@ def step_exclusion(
     return leak_exclusion(row, settings)
 
 
+def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
+    """Where the pointer rested to open what a step pressed, in order; empty: it did not."""
+    if row.get("hover_x") is None:
+        return ()
+    sides = [*(row["hovered_before"] or ()), row["hover_x"], row["hover_y"]]
+    return tuple(zip(sides[::2], sides[1::2], strict=True))
+
+
 def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
     """Whether an action points at a place outside the screenshot."""
     positions = points(action)

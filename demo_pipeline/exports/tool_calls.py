@@ -21,6 +21,7 @@ from demo_pipeline.exports.answers import (
     Share,
     answered_key,
     call_of,
+    hovered_shares,
     read_calls,
     wheel_direction,
     wheel_turn,
@@ -233,8 +234,9 @@ def write_calls(
 ) -> tuple[ToolCall, ...]:
     """An action as one call or several.
 
-    A drag is `mouse_move`, then `left_click_drag`. A key pressed n times is n calls: one call with
-    the key n times would be executed as one press.
+    Each place where the pointer rests before is `mouse_move`. A drag is `mouse_move`, then
+    `left_click_drag`. A key pressed n times is n calls: one call with the key n times would be
+    executed as one press.
 
     Args:
         action: coordinates in pixels of the screenshot.
@@ -242,7 +244,12 @@ def write_calls(
         wheel: the meaning of `pixels`.
         seen: width and height of the picture whose pixels the coordinates are; None: they are RU.
     """
-    call = call_of(action, size)
+    moves = [ToolCall("mouse_move", _place(at, seen)) for at in hovered_shares(action, size)]
+    return *moves, *_calls_of(call_of(action, size), wheel, seen)
+
+
+def _calls_of(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[ToolCall, ...]:
+    """The calls of an action alone; arguments as of `write_calls`."""
     at = _place(call.at, seen)
     match call.does:
         case "type":

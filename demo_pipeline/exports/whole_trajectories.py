@@ -1,8 +1,11 @@
 """What exports of whole trajectories share: where a trajectory is cut, and what is left out.
 
 A stretch ends where an action is hidden, where a step gives no record, and where the form cannot
-say an action; the longest stretch is exported. An action that a form cannot say exactly is a loss
-that the export counts; it is never written as another one.
+say an action; the longest stretch is exported. A stretch that is only a part of the trajectory says
+so, names the actions before it, and neither ends the task nor judges it. An action that a form
+cannot say exactly is a loss that the export counts; it is never written as another one.
+
+Where the trajectory has the screen's own pictures, they are shown, and points are pixels of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.selection import BAD_STEP
-from demo_pipeline.desktopd.models import Pixel, StepAction, points
+from demo_pipeline.desktopd.models import Pixel, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
@@ -23,16 +26,18 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.form import Excluded, Row, Source
-from demo_pipeline.exports.prompts import hidden_words, said_with
+from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.prompts import done_words, hidden_words, points_in, said_with
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
+    hovered_places,
     is_last_end_filmed,
     readable_size,
     step_exclusion,
 )
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
@@ -78,16 +83,27 @@ class Stretch:
         before: what was done before the first of them, a sentence an action.
         final: the screenshot after the last one; None: the trajectory goes on, the video ends
             before the last action does, or it is missing.
+        part: which steps of the trajectory these are, when anything is cut off: `first_step`,
+            `last_step` and `total_steps`; None: nothing is.
     """
 
     steps: tuple[SaidStep, ...]
     before: tuple[str, ...]
     final: Path | None
+    part: Mapping[str, int] | None
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is cut off, so that what is said of the whole is said of it."""
-        return self.final is not None and not self.before
+        """Whether it shows all and the end, so that what is said of the whole is said of it."""
+        return self.final is not None and self.part is None
+
+    def prompt(self, instruction: str) -> str:
+        """The instruction without markers, and after it the actions before the first step."""
+        text = escape_markers(instruction)[0]
+        if not self.before:
+            return text
+        earlier = [f"{number}. {words}" for number, words in enumerate(self.before, start=1)]
+        return "\n".join([text, "", "Previous actions:", *earlier])
 
 
 Rows = Iterator[Row | Excluded]
@@ -106,7 +122,8 @@ def stretch_rows(
         make: yields the record of a stretch.
     """
 
-    def rows(made_of: Source) -> Rows:
+    def rows(recorded: Source) -> Rows:
+        made_of = natively(recorded)
         candidate, steps = made_of.candidate, made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
         for step in steps:
@@ -127,7 +144,8 @@ def stretch_rows(
         yield from [Excluded(OUTSIDE)] * (total - len(best))
         first, last = best[0].files.index, best[-1].files.index
         before, final = tuple(_before(made_of, first)), _final(made_of, last)
-        yield from make(Stretch(tuple(best), before, final), made_of)
+        part = {"first_step": first, "last_step": last, "total_steps": len(steps)}
+        yield from make(Stretch(tuple(best), before, final, None if whole else part), made_of)
 
     return rows
 
@@ -139,7 +157,8 @@ def said_step(made_of: Source, step: StepFiles, encode: ActionEncoder) -> SaidSt
     if reason or size is None:
         return reason
     try:
-        action = AnsweredAction(step.action.action_type, step.action.parameters)
+        hovered = hovered_places(made_of.rows[step.index])
+        action = AnsweredAction(step.action.action_type, step.action.parameters, hovered)
         return SaidStep(step, size, encode(action, size))
     except InexpressibleError as error:
         return error.reason
@@ -152,7 +171,8 @@ def _before(made_of: Source, first: int) -> Iterator[str]:
             return
         yield from map(hidden_words, made_of.candidate.hidden.before(step.index))
         if step.index < first:
-            yield replace_surrogates(said_with(step.action.reasoning, {}, "a place"))
+            words = said_with(step.action.reasoning, {}, "a place")
+            yield replace_surrogates(words) or done_words(step.action.action_type)
 
 
 def _final(made_of: Source, last: int) -> Path | None:
@@ -162,15 +182,21 @@ def _final(made_of: Source, last: int) -> Path | None:
     return final if ended and readable_size(final) else None
 
 
-def sentence(action: StepAction, places: Sequence[str] = ()) -> str:
+def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
     """What a step does, in one line without markers.
 
     Args:
         action: the action.
-        places: its points as the form writes them; they replace the pixels.
+        written: a point as the form writes it.
     """
-    named = dict(zip((f"({x}, {y})" for x, y in points(action)), places, strict=False))
+    named = {str(point): written(point) for point in points_in(action.reasoning)}
     return replace_surrogates(said_with(action.reasoning, named))
+
+
+def counted_steps(steps: Sequence[SaidStep], made_of: Source) -> dict[str, int]:
+    """What a dataset counts: the steps of a row, and those that press what hovering opened."""
+    rows = (made_of.rows[step.files.index] for step in steps)
+    return {"steps": len(steps), "opened_by_hover": sum(bool(hovered_places(row)) for row in rows)}
 
 
 def finish_losses(
@@ -188,7 +214,7 @@ def finish_losses(
         reason: {"count": count, "meaning": _MEANINGS[reason]}
         for reason, count in summary.excluded_records.items()
     }
-    details = {"steps": counts.get("steps", 0)}
+    details = {name: counts.get(name, 0) for name in ("steps", "opened_by_hover")}
     known = replace(summary, details=details).as_dict()
     shown = {name: value for name, value in known.items() if name != "problems"}
     dump_json(out / "metadata.json", {**shown, "excluded_steps": left_out})

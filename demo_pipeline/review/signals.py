@@ -70,6 +70,7 @@ STEP_SIGNALS = (
     Signal("frozen", 2.0, f"one of {FROZEN_STEPS} pointing steps or more with the same screenshot"),
     Signal("doubtful_text", 1.0, "typed text that is not known; it is in no training record"),
     Signal("recorder_window", 2.0, "it acts on the recorder's own window"),
+    Signal("erased_text", 1.0, "the screenshot may show erased text that no step typed"),
 )
 DEMONSTRATION_SIGNALS = (
     Signal("unused_time", 1.0, f"over {UNUSED_SHARE:.0%} of the film, and {UNUSED_S:g} s, unused"),
@@ -296,6 +297,7 @@ def _seen(facts: Facts, step: StepFacts) -> Iterator[str]:
         "stale_tree": stale,
         "black": step.picture.black,
         "doubtful_text": row["doubtful_text"] is True,
+        "erased_text": bool(row.get("erased_text")),
         "recorder_window": any(name_pattern(name).search(step.window) for name in names),
     }
     yield from (name for name, is_set in marks.items() if is_set)

@@ -145,6 +145,27 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
     ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
     ("unproven_clock", pa.bool_(), True, "the clock may be off so far that it is another screen"),
+    (
+        "opened_by_hover",
+        pa.bool_(),
+        True,
+        "what was pressed had opened beside the resting pointer; null: nobody looked",
+    ),
+    ("hover_x", pa.int32(), True, "where the pointer rested, canvas pixels"),
+    ("hover_y", pa.int32(), True, "where the pointer rested, canvas pixels"),
+    ("hover_ms", pa.int64(), True, "when the pointer came to rest there, epoch milliseconds"),
+    (
+        "hovered_before",
+        pa.list_(pa.int32()),
+        True,
+        "x, y, x, y, … of the rests that opened the place of that one, in order; null: none",
+    ),
+    (
+        "erased_text",
+        pa.bool_(),
+        True,
+        "the screenshot may show text that was typed and erased again, which no step typed",
+    ),
 )
 
 _MATCHED = "osworld_task_id"
@@ -207,6 +228,8 @@ PROVENANCE_SCHEMA = described_schema(
         "osworld_match_field": TEXT.where(_MATCHED),
         "osworld_task_kind": one_of("ordinary", "risk").where(_MATCHED),
         "osworld_matches": between(1).where(_MATCHED),
+        "hover_y hover_ms": COUNT.where("hover_x"),
+        "hovered_before": ANY.only_where("hover_x"),
     },
 )
 

@@ -1,10 +1,11 @@
 """What became of a step: whether the screen changed after it, and where; which step took it back.
 
 Belongs here: comparing each screenshot with the next one, without the pointer's own picture, and
-the keys that undo. What cannot be known without a model (whether the change was meant) is not said.
+the keys that undo. Whether the change was meant is not said: only a model or a person can know it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -16,7 +17,7 @@ from demo_pipeline.observation.frames.picture_files import CELL, PictureFacts
 from demo_pipeline.trajectories.steps import Step
 
 CHANGED_GREY = 8  # of 255, of a cell: above the noise of x264 at the recorders' quality
-POINTER_BEFORE, POINTER_AFTER = 24, 48  # canvas pixels around the hot spot that its picture covers
+POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
 PART_GAP = 3  # cells between lines of one change; a clock elsewhere is another one
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING = frozenset({"enter", "delete", "backspace", "tab", "space"})
@@ -24,36 +25,85 @@ _IN_MENUS = frozenset({"left", "right", "up", "down"})
 CHANGE_COLUMNS = ("changed_x", "changed_y", "changed_width", "changed_height")
 
 Place = tuple[float, float]
+Cells = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a screenshot shows.
+
+    Attributes:
+        facts: of the picture.
+        pointers: where the pointer is in it, canvas pixels; empty: not known.
+        scale: canvas pixels for one pixel of the pointer's usual picture.
+    """
+
+    facts: PictureFacts
+    pointers: Sequence[Place] = ()
+    scale: float = 1.0
+
+    def covered(self) -> Cells:
+        """The cells that the pointer's own picture covers."""
+        cells = np.zeros(self.facts.cells.shape, bool)
+        for x, y in self.pointers:
+            left, top, right, bottom = (
+                int((at + self.scale * by) // CELL)
+                for at, by in zip((x, y, x, y), POINTER, strict=True)
+            )
+            cells[max(0, top) : max(0, bottom + 1), max(0, left) : max(0, right + 1)] = True
+        return cells
 
 
 def change_between(
-    before: PictureFacts | None, after: PictureFacts | None, pointers: Sequence[Place]
+    before: Shown | None,
+    after: Shown | None,
+    earlier: Shown | None = None,
+    later: Shown | None = None,
 ) -> dict[str, Any]:
     """The columns `screen_changed` and `CHANGE_COLUMNS` of a step.
+
+    Under the pointer, which hides what it pressed, the screenshots beside these two show whether
+    the screen is the same. Where they do not show it either, it is not known.
 
     Args:
         before: its screenshot.
         after: the next one; None: not known.
-        pointers: where the pointer is in either, canvas pixels.
+        earlier: the one before its screenshot; None: not known.
+        later: the one after the next one; None: not known.
     """
-    none = {"screen_changed": None, **dict.fromkeys(CHANGE_COLUMNS)}
-    if before is None or after is None or before.missing or after.missing:
-        return none
-    changed = (cv2.absdiff(before.cells, after.cells) > CHANGED_GREY).astype(np.uint8)
-    for x, y in pointers:
-        left, top = (max(0, int(side - POINTER_BEFORE) // CELL) for side in (x, y))
-        right, bottom = (max(0, int(side + POINTER_AFTER) // CELL + 1) for side in (x, y))
-        changed[top:bottom, left:right] = 0
-    if not changed.any():
-        return {**none, "screen_changed": False}
-    widened = cv2.dilate(changed, np.ones((2 * PART_GAP + 1, 2 * PART_GAP + 1), np.uint8))
-    labels = cv2.connectedComponents(widened)[1] * changed
+    unknown = {"screen_changed": None, **dict.fromkeys(CHANGE_COLUMNS)}
+    if before is None or after is None or before.facts.missing or after.facts.missing:
+        return unknown
+    changed = _differ(before, after)
+    under_first, under_second = before.covered(), after.covered()
+    visible = (changed & ~under_first & ~under_second).astype(np.uint8)
+    if not visible.any():
+        is_same = _stayed(earlier, after, changed & under_first)
+        is_same &= _stayed(before, later, changed & under_second)
+        return {**unknown, "screen_changed": False if is_same else None}
+    widened = cv2.dilate(visible, np.ones((2 * PART_GAP + 1, 2 * PART_GAP + 1), np.uint8))
+    labels = cv2.connectedComponents(widened)[1] * visible
     largest = int(np.bincount(labels.ravel())[1:].argmax()) + 1
     box = cv2.boundingRect((labels == largest).astype(np.uint8))
     return {
         "screen_changed": True,
         **{name: side * CELL for name, side in zip(CHANGE_COLUMNS, box, strict=True)},
     }
+
+
+def _differ(before: Shown, after: Shown) -> Cells:
+    """The cells that differ by more than noise."""
+    return np.asarray(cv2.absdiff(before.facts.cells, after.facts.cells) > CHANGED_GREY)
+
+
+def _stayed(before: Shown | None, after: Shown | None, cells: Cells) -> bool:
+    """Whether two screenshots show some cells, without a pointer, as the same."""
+    if not cells.any():
+        return True
+    if before is None or after is None or before.facts.missing or after.facts.missing:
+        return False
+    unseen = before.covered() | after.covered() | _differ(before, after)
+    return not (cells & unseen).any()
 
 
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:

@@ -161,6 +161,38 @@ def step_sentence(
     return said and f"{said}{keys}."
 
 
+def hover_sentence(
+    sentence: str,
+    kind: ActionType,
+    parameters: Parameters,
+    places: Sequence[tuple[int, int]],
+    element: TargetElement | None,
+) -> str:
+    """A step's sentence after what the pointer had to rest on: `Hover over the "File" menu and …`.
+
+    Args:
+        sentence: of the step alone; empty: only the place of the press is known.
+        kind: of the action.
+        parameters: of the action.
+        places: where the pointer rested, canvas pixels, in order.
+        element: what it rested on last; None: not known.
+    """
+    hovered = [f"at {place}" for place in places]
+    if phrase := element_phrase(element):
+        hovered[-1] = f"over {phrase}"
+    if not sentence:
+        sentence = f"{_press_at(kind, parameters)}."
+    return f"Hover {', then '.join(hovered)} and {sentence[0].lower()}{sentence[1:]}"
+
+
+def _press_at(kind: ActionType, parameters: Parameters) -> str:
+    if isinstance(parameters, ClickParameters | PointParameters):
+        return f"{_click(kind, parameters)} at {(parameters.x, parameters.y)}"
+    return (
+        _drag(parameters, None, None) if isinstance(parameters, DragParameters) else "press there"
+    )
+
+
 def _what(
     kind: ActionType,
     parameters: Parameters,

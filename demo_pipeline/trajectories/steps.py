@@ -36,11 +36,11 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence, Hover
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenActions, HiddenReason
-from demo_pipeline.trajectories.step_sentences import step_sentence
+from demo_pipeline.trajectories.step_sentences import hover_sentence, step_sentence
 
 UNKNOWN_TEXT = "<typed text that is not known>"  # stands for a text in doubt
 _Row = Mapping[str, Any]
@@ -98,12 +98,22 @@ _PRIVATE = HiddenReason.PRIVATE
 _LOG = logging.getLogger(__package__)
 
 
+@dataclass(frozen=True, slots=True)
+class HoveredPlace:
+    """Where the pointer rested: a pixel of the canvas, and epoch milliseconds."""
+
+    x: int
+    y: int
+    since_ms: int
+
+
 @dataclass(frozen=True)
 class Step:
     """An action that became a step, with its rows of the frames and trees tables.
 
     `wheel_disagrees`: whether the video shows the opposite of the sign that the rule gives for a
-    scroll; None for other actions, and when the video does not show it.
+    scroll; None for other actions, and when the video does not show it. `hovered`: where the
+    pointer rested and opened what was pressed, in order; empty: nothing opened so.
     """
 
     action: Action
@@ -111,6 +121,7 @@ class Step:
     frame: _Row
     tree: _Row
     wheel_disagrees: bool | None = None
+    hovered: tuple[HoveredPlace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,6 +170,7 @@ def build_steps(
     """
     screen, base = evidence.screen(), evidence.canvas
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
+    hovers = {hover.action_index: hover for hover in evidence.hovers}
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
     neither, focus = Counter[str](), _RecordedFocus()
@@ -196,7 +208,11 @@ def build_steps(
             continue
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
         written = _step_action(len(steps), action, tree, canvas, waits)
-        steps.append(Step(action, written, frame, tree, disagrees))
+        hovered = _hovered_places(hovers.get(action.action_index), canvas)
+        if hovered:
+            said = _hover_sentence(written, hovered, tree)
+            written = written.model_copy(update={"reasoning": said})
+        steps.append(Step(action, written, frame, tree, disagrees, hovered))
     return Steps(tuple(_with_awaited(steps, evidence)), HiddenActions(tuple(hidden)), neither)
 
 
@@ -223,6 +239,32 @@ def _sentence(
 ) -> str:
     """What was done, by the words that name the target and the window."""
     return step_sentence(kind, parameters, target, _box(tree), tree.get("window_title") or "")
+
+
+def _hovered_places(hover: Hover | None, canvas: Canvas) -> tuple[HoveredPlace, ...]:
+    """The places of a hover that are on the canvas; empty when one is not."""
+    if hover is None or not all(canvas.on_screen(place.x, place.y) for place in hover.places):
+        return ()
+    return tuple(
+        HoveredPlace(*canvas.pixel_of(place.x, place.y), int(place.since_ms))
+        for place in hover.places
+    )
+
+
+def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _Row) -> str:
+    """What was done, with what the pointer had to rest on before."""
+    element = None
+    if tree.get("hover_id"):
+        element = TargetElement(
+            id=tree["hover_id"], role=tree["hover_role"], name=tree["hover_name"]
+        )
+    return hover_sentence(
+        written.reasoning,
+        written.action_type,
+        written.parameters,
+        [(place.x, place.y) for place in places],
+        element,
+    )
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
@@ -351,12 +393,6 @@ def _box(tree: _Row) -> tuple[int, int, int, int] | None:
     return None if None in box else (left, top, width, height)
 
 
-def _point(x: float | None, y: float | None, canvas: Canvas) -> tuple[int, int]:
-    """The pixel of the canvas that holds the point."""
-    left, top = canvas.to_canvas(x or 0.0, y or 0.0)
-    return min(max(int(left), 0), canvas.width - 1), min(max(int(top), 0), canvas.height - 1)
-
-
 def _parameters(
     action: Action, canvas: Canvas, waits: Mapping[int, float]
 ) -> tuple[ActionType, dict[str, Any]]:
@@ -373,13 +409,13 @@ def _parameters(
 
 
 def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
-    x, y = _point(action.x, action.y, canvas)
+    x, y = canvas.pixel_of(action.x or 0.0, action.y or 0.0)
     match action.action_type:
         case "click":
             clicks = {"clicks": 3} if action.clicks == 3 else {}
             return {"x": x, "y": y, "button": action.button, **clicks}
         case "drag":
-            end_x, end_y = _point(action.end_x, action.end_y, canvas)
+            end_x, end_y = canvas.pixel_of(action.end_x or 0.0, action.end_y or 0.0)
             path = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
             button = {"button": action.button} if action.button != "left" else {}
             return path | button | ({"clicks": action.clicks} if action.clicks else {})

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action, read_actions
+from demo_pipeline.actions.build_actions import erased_typing
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.text_evidence import TextEvidence
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
@@ -53,6 +54,7 @@ from demo_pipeline.trajectories.provenance import (
     write_provenance,
 )
 from demo_pipeline.trajectories.step_effects import (
+    Shown,
     change_between,
     steps_taken_back,
 )
@@ -106,9 +108,11 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     for step in built.steps:
         _write_step(step, screenshots_folder, trees_folder, out)
     changes = _changes(built, screenshots_folder, events, evidence)
+    erased = erased_typing(actions_folder, events)
     rows = [
         {
             **changed,
+            "erased_text": _shows_erased_text(step, erased, evidence.clock),
             **_provenance(step, manifest, assignment, evidence),
             **_text_columns(step.action, keep_doubtful_text=keep_doubtful_text),
             "end_filmed": is_end_filmed(step.action, evidence.clock, manifest.video),
@@ -147,26 +151,43 @@ def _changes(
     moves = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
     times = [item.time for item in moves]
 
-    def pointer(step: Step) -> Iterator[tuple[float, float]]:
-        """Where the pointer is in a screenshot, canvas pixels."""
+    def shown(step: Step) -> Shown | None:
+        """What the screenshot of a step shows, and where the pointer is in it."""
+        picture = facts.get(step.frame["file"])
+        if picture is None:
+            return None
         canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.canvas
-        last = bisect_right(times, evidence.clock.event_time(step.frame["pts"])) - 1
-        for found in moves[max(0, last) : max(0, last) + 1]:
-            yield canvas.to_canvas(found.x or 0.0, found.y or 0.0)
+        shown_ms = evidence.clock.event_time(step.frame["pts"])
+        unsure_ms = evidence.clock.uncertainty_ms
+        first = max(0, bisect_right(times, shown_ms - unsure_ms) - 1)
+        last = max(first + 1, bisect_right(times, shown_ms + unsure_ms))
+        pointers = [canvas.to_canvas(move.x or 0.0, move.y or 0.0) for move in moves[first:last]]
+        return Shown(picture, pointers, max(1.0, canvas.scale))
 
-    for step, later in zip(steps, [*steps[1:], None], strict=True):
+    pictures = [shown(step) for step in steps]
+    for number, step in enumerate(steps):
         index = step.written.step_index
-        after = None if later is None or built.hidden.before(index + 1) else later
-        both = [at for one in (step, after) if one is not None for at in pointer(one)]
-        shown, next_shown = (
-            None if one is None else facts.get(one.frame["file"]) for one in (step, after)
-        )
+        around = [
+            pictures[other] if 0 <= other < len(steps) else None
+            for other in range(number - 1, number + 3)
+        ]
+        earlier, before, after, later = around
+        if built.hidden.before(index + 1):
+            after = None
         yield {
-            **change_between(shown, next_shown, both),
+            **change_between(before, after, earlier, later),
             "taken_back_by": undone.get(index),
             "hidden_before": len(built.hidden.before(index)),
             "complete": not built.hidden,
         }
+
+
+def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clock) -> bool:
+    """Whether text that was typed and erased again stood when the screenshot was on the screen."""
+    if step.frame["pts"] is None:
+        return False
+    shown_ms, unsure_ms = clock.event_time(step.frame["pts"]), clock.uncertainty_ms
+    return any(first - unsure_ms <= shown_ms <= last + unsure_ms for first, last in erased)
 
 
 def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:
@@ -254,6 +275,7 @@ def _provenance(
         "reason": meta.reason or "",
         **_quest_row(meta),
         "unproven_clock": frame.get("unproven_clock"),
+        **_hover_row(step),
     }
 
 
@@ -264,6 +286,19 @@ def _text_columns(action: Action, *, keep_doubtful_text: bool) -> dict[str, Any]
     return {
         "doubtful_text": doubtful or None,
         **{name: getattr(action, name) for name in columns},
+    }
+
+
+def _hover_row(step: Step) -> dict[str, Any]:
+    """Where the pointer rested and opened what the step pressed; null where it did not."""
+    *before, last = step.hovered or (None,)
+    earlier = [side for place in before if place for side in (place.x, place.y)]
+    return {
+        "opened_by_hover": last is not None,
+        "hover_x": last.x if last else None,
+        "hover_y": last.y if last else None,
+        "hover_ms": last.since_ms if last else None,
+        "hovered_before": earlier or None,
     }
 
 
@@ -311,6 +346,8 @@ def _summary(
         "doubtful_text": sum(bool(row["doubtful_text"]) for row in rows),
         "text_evidence": _evidence_counts(rows),
         "targets": sum(row["target_x"] is not None for row in rows),
+        "erased_text": sum(row["erased_text"] for row in rows),
+        "opened_by_hover": sum(bool(row["opened_by_hover"]) for row in rows),
     }
 
 

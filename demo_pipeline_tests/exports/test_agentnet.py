@@ -18,7 +18,6 @@ from demo_pipeline_tests.datasets.builders import (
 )
 from demo_pipeline_tests.exports.forms import AGENTNET_FORM, validate_agentnet
 
-HELD = ("click", {"x": 960, "y": 540, "button": "left", "modifiers": ["ctrl"]})
 MIDDLE = ("click", {"x": 960, "y": 540, "button": "middle", "clicks": 3})
 ALT_GR = ("hotkey", {"keys": ["altgr", "q"]})
 
@@ -83,13 +82,13 @@ def test_the_computer_is_named_as_the_readers_know_it(tmp_path, platform, system
 
 
 def test_what_the_form_cannot_say_cuts_and_is_counted(tmp_path):
-    steps = [CLICK, HELD, MIDDLE, ALT_GR, CLICK, CLICK, CLICK]
+    steps = [CLICK, MIDDLE, ALT_GR, CLICK, CLICK, CLICK]
     demo = make_trajectory(tmp_path, "demo", steps)
     summary = build_form(AGENTNET_FORM, [demo], tmp_path / "out", DatasetSettings())
     lost = {key: count for key, count in summary.excluded_records.items() if count}
-    assert lost == {"held_keys": 1, "clicks_of_button": 1, "unknown_key": 1, "outside_stretch": 1}
+    assert lost == {"clicks_of_button": 1, "unknown_key": 1, "outside_stretch": 1}
     [line] = read_lines(tmp_path / "out/train.jsonl")
-    assert [step["image"] for step in line["traj"]] == [f"demo_{n}.png" for n in (4, 5, 6, 7)]
+    assert [step["image"] for step in line["traj"]] == [f"demo_{n}.png" for n in (3, 4, 5)]
     assert set(snapshot(tmp_path / "out/images")) == {step["image"] for step in line["traj"]}
 
 
@@ -99,6 +98,41 @@ def test_a_line_that_is_cut_neither_ends_the_task_nor_judges_it(tmp_path):
     assert len(codes_of(line)) == 3
     assert not any("terminate" in code for code in codes_of(line))
     assert "task_completed" not in line
+
+
+def test_a_line_that_begins_late_says_so_and_claims_no_completion(tmp_path):
+    steps = [CLICK, ALT_GR, CLICK, CLICK, CLICK]
+    demo = make_trajectory(tmp_path, "demo", steps)
+    [line] = build(tmp_path, demo)
+    assert line["part"] == {"first_step": 2, "last_step": 4, "total_steps": 5}
+    assert line["instruction"].splitlines() == [
+        "Open Chrome",
+        "",
+        "Previous actions:",
+        "1. Step 0 of the work",
+        "2. Step 1 of the work",
+    ]
+    assert not any("terminate" in code for code in codes_of(line))
+    assert "task_completed" not in line
+    [code_only] = read_lines(tmp_path / "out/code_only/train.jsonl")
+    assert code_only["instruction"] == line["instruction"]
+
+
+def test_an_action_without_a_sentence_is_named_by_what_was_done(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK, ALT_GR, CLICK, CLICK, CLICK])
+    action = demo.path / "steps/000/action.json"
+    action.write_text(action.read_text().replace("Step 0 of the work", ""))
+    [line] = build(tmp_path, demo)
+    assert "1. clicked" in line["instruction"].splitlines()
+
+
+def test_held_keys_cut_no_line(tmp_path):
+    held = ("click", {"x": 960, "y": 540, "button": "left", "modifiers": ["ctrl"]})
+    undone = ("hotkey", {"keys": ["ctrl", "z"], "presses": 12})
+    [line] = build(tmp_path, make_trajectory(tmp_path, "demo", [CLICK, held, undone, CLICK]))
+    assert len(line["traj"]) == 5
+    assert "part" not in line
+    assert line["task_completed"] is True
 
 
 def test_a_task_does_not_end_with_a_picture_from_before_the_end_of_its_last_action(tmp_path):

@@ -52,6 +52,7 @@ def test_every_action_is_a_call_with_the_screens_before_and_after(tmp_path):
         "task_id": "task_demo",
         "application": "chrome",
         "platform": "windows",
+        "actions_not_shown": 0,
         "success": True,
     }
     assert document["agent"] == {"name": "human", "version": "1.0"}
@@ -88,6 +89,17 @@ def test_a_last_frame_from_before_the_end_of_the_last_action_is_no_screen_after_
     [document] = build(tmp_path, demo)
     assert [images(step) for step in document["steps"]] == [["000"], ["001"], []]
     assert not (tmp_path / "out/train/demo/images/final.png").exists()
+    assert "success" not in document["extra"]
+
+
+def test_a_file_counts_what_it_does_not_show_and_judges_no_end_that_it_does_not_show(tmp_path):
+    early = make_trajectory(tmp_path, "early", [CLICK] * 5, hidden=[(4, "click", "off_screen")])
+    late = make_trajectory(tmp_path, "late", [CLICK] * 4, hidden=[(4, "click", "after_video")])
+    documents = {document["trajectory_id"]: document for document in build(tmp_path, early, late)}
+    assert documents["early"]["extra"]["actions_not_shown"] == 1
+    assert documents["early"]["extra"]["success"] is True
+    assert documents["late"]["extra"]["actions_not_shown"] == 1
+    assert "success" not in documents["late"]["extra"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ STEPS = [
     ("type", {"text": "hi"}),
     ("hotkey", {"keys": ["ctrl", "s"]}),
     ("scroll", {"x": 5, "y": 6, "direction": "up", "amount": 2}),
-    ("drag", {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4}),
+    ("drag", {"start_x": 100, "start_y": 200, "end_x": 320, "end_y": 310}),
     ("double_click", {"x": 7, "y": 8}),
     ("wait", {"seconds": 2.0}),
 ]
@@ -23,7 +23,7 @@ SAID = [
     {"type": "type", "text": "hi"},
     {"type": "keypress", "keys": ["ctrl", "s"]},
     {"type": "scroll", "x": 5, "y": 6, "scroll_x": 0, "scroll_y": -200},
-    {"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]},
+    {"type": "drag", "path": [{"x": 100 + 20 * n, "y": 200 + 10 * n} for n in range(12)]},
     {"type": "double_click", "x": 7, "y": 8},
     {"type": "wait"},
 ]
@@ -60,7 +60,7 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
 
 def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path):
     held = ("click", {"x": 9, "y": 9, "button": "left", "modifiers": ["ctrl"]})
-    pressed = ("hotkey", {"keys": ["down"], "presses": 3})
+    pressed = ("hotkey", {"keys": ["down"], "presses": 51})
     triple = ("click", {"x": 9, "y": 9, "button": "left", "clicks": 3})
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, held, pressed, triple])
     settings = TRAIN.model_copy(update={"min_steps": 1})
@@ -68,6 +68,32 @@ def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path):
     left_out = {name: n for name, n in summary.excluded_records.items() if n}
     assert left_out == {"held_keys": 2, "clicks_of_button": 1}
     assert not (tmp_path / "out/train/demo/turn_002").exists()
+
+
+def test_a_key_pressed_several_times_is_as_many_calls_of_one_turn(tmp_path):
+    pressed = ("hotkey", {"keys": ["down"], "presses": 3})
+    demo = make_trajectory(tmp_path, "demo", [pressed, CLICK])
+    build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)
+    turn = tmp_path / "out/train/demo/turn_000"
+    answer = json.loads((turn / "0001_agent_response.json").read_text())
+    _, *calls = answer["response"]["output"]
+    assert [call["action"] for call in calls] == [{"type": "keypress", "keys": ["down"]}] * 3
+    results = sorted(turn.glob("*_computer_call_result.json"))
+    assert [json.loads(path.read_text())["item"] for path in results] == calls
+    assert len({call["call_id"] for call in calls}) == 3
+    assert (tmp_path / "out/train/demo/turn_001/0005_screenshot.png").is_file()
+
+
+def test_a_part_says_so_and_is_not_completed(tmp_path):
+    held = ("click", {"x": 9, "y": 9, "button": "left", "modifiers": ["ctrl"]})
+    demo = make_trajectory(tmp_path, "demo", [CLICK, held, CLICK, CLICK, CLICK])
+    build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)
+    metadata = json.loads((tmp_path / "out/train/demo/metadata.json").read_text())
+    assert metadata["status"] == "running"
+    assert metadata["kwargs"]["part"] == {"first_step": 2, "last_step": 4, "total_steps": 5}
+    assert metadata["kwargs"]["messages"][0]["content"].endswith(
+        "Previous actions:\n1. Step 0 of the work\n2. Step 1 of the work"
+    )
 
 
 def test_a_broken_folder_is_found(tmp_path):

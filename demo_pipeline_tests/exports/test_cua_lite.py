@@ -98,7 +98,14 @@ class TestCuts:
             "3. Step 1 of the work",
             "4. clicked outside the recorded screen",
         ]
-        assert row["messages"][-1]["content"][0]["text"] == "Done."
+
+    def test_a_part_says_so_and_neither_ends_the_task_nor_judges_it(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK] * 6, hidden=[(2, "click", "off_screen")])
+        [row] = build(tmp_path, demo)
+        others = row["metadata"]["others"]
+        assert others["part"] == {"first_step": 2, "last_step": 5, "total_steps": 6}
+        assert "task_completed" not in others
+        assert row["messages"][-1]["tool_calls"]
 
     def test_a_row_that_ends_early_ends_with_its_last_call(self, tmp_path):
         demo = make_trajectory(tmp_path, "demo", [CLICK] * 4, hidden=[(3, "click", "off_screen")])

@@ -8,24 +8,27 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
 from demo_pipeline.observation.frames.picture_files import PictureFacts
-from demo_pipeline.trajectories.step_effects import change_between, steps_taken_back
+from demo_pipeline.trajectories.step_effects import Shown, change_between, steps_taken_back
 from demo_pipeline.trajectories.steps import Step
 
 GREY = np.full((135, 240), 200, np.uint8)
-SCREEN = PictureFacts(GREY, black=False)
+Box = tuple[int, int, int, int]
 
 
-def painted(*boxes: tuple[int, int, int, int]) -> Any:
+def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> Shown:
     """The screen with dark boxes: x, y, width, height in cells of 8 pixels."""
     picture = GREY.copy()
     for x, y, width, height in boxes:
         picture[y : y + height, x : x + width] = 40
-    return PictureFacts(picture, black=False)
+    return Shown(PictureFacts(picture, black=False), [pointer] if pointer else [])
+
+
+SCREEN = painted()
 
 
 def test_the_largest_part_that_changed_is_where():
     clock, dialog = (230, 2, 4, 2), (50, 40, 30, 20)
-    found = change_between(SCREEN, painted(clock, dialog), [])
+    found = change_between(SCREEN, painted(clock, dialog))
     assert found == {
         "screen_changed": True,
         "changed_x": 400,
@@ -35,17 +38,43 @@ def test_the_largest_part_that_changed_is_where():
     }
 
 
-@pytest.mark.parametrize(
-    "after", [SCREEN, PictureFacts(GREY - 3, black=False), painted((120, 50, 3, 4))]
-)
-def test_noise_and_the_pointer_are_no_change(after):
-    found = change_between(SCREEN, after, [(960.0, 400.0)])
+ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # the cells that an arrow covers there
+
+
+def test_noise_is_no_change() -> None:
+    noisy = Shown(PictureFacts(GREY - 3, black=False))
+    found = change_between(SCREEN, noisy)
     assert found["screen_changed"] is False
     assert found["changed_x"] is None
 
 
-def test_without_a_next_screenshot_nothing_is_known():
-    assert set(change_between(SCREEN, None, []).values()) == {None}
+def test_an_arrow_that_comes_is_no_change_if_the_next_screenshot_shows_the_same_there() -> None:
+    after = painted(ARROW, pointer=POINTED)
+    assert change_between(SCREEN, after, None, SCREEN)["screen_changed"] is False
+
+
+def test_an_arrow_that_leaves_is_no_change_if_the_screenshot_before_shows_the_same_there() -> None:
+    before = painted(ARROW, pointer=POINTED)
+    assert change_between(before, SCREEN, SCREEN)["screen_changed"] is False
+
+
+@pytest.mark.parametrize("later", [None, painted(ARROW), painted(pointer=POINTED)])
+def test_what_only_the_pointer_may_hide_is_not_said(later: Shown | None) -> None:
+    """A radio button below the arrow: no screenshot shows it without."""
+    after = painted(ARROW, pointer=POINTED)
+    assert change_between(SCREEN, after, None, later)["screen_changed"] is None
+
+
+def test_a_button_that_is_lit_around_the_pointer_is_a_change() -> None:
+    """A date button of 40 pixels, whose middle the arrow covers."""
+    after = painted((117, 47, 8, 6), pointer=POINTED)
+    found = change_between(SCREEN, after, None, after)
+    assert found["screen_changed"] is True
+    assert (found["changed_x"], found["changed_y"]) == (8 * 117, 8 * 47)
+
+
+def test_without_a_next_screenshot_nothing_is_known() -> None:
+    assert set(change_between(SCREEN, None).values()) == {None}
 
 
 def steps(*parts: tuple[str, dict[str, Any], str]) -> list[Step]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Role, TargetElement
-from demo_pipeline.trajectories.step_sentences import step_sentence
+from demo_pipeline.trajectories.step_sentences import hover_sentence, step_sentence
 
 Box = tuple[int, int, int, int]
 PLACE: dict[str, Any] = {"x": 10, "y": 20}
@@ -115,3 +115,29 @@ def test_it_is_one_short_line_without_what_was_typed(kind, role, name):
     assert len(sentence) < 180
     assert TYPED not in sentence
     assert not role or said(kind, VALUES[kind], role, " ").count('"') == 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "places", "name", "expected"),
+    [
+        (
+            'Click the "Rename" link.',
+            [(5, 6)],
+            "Board",
+            'Hover over the "Board" menu and click the "Rename" link.',
+        ),
+        ('Click the "Rename" link.', [(5, 6)], "", 'Hover at (5, 6) and click the "Rename" link.'),
+        ("", [(5, 6)], "", "Hover at (5, 6) and click at (10, 20)."),
+        (
+            'Click the "PDF" link.',
+            [(5, 6), (7, 8)],
+            "Export",
+            'Hover at (5, 6), then over the "Export" menu and click the "PDF" link.',
+        ),
+    ],
+)
+def test_a_step_says_what_the_pointer_had_to_rest_on(sentence, places, name, expected):
+    kind = ActionType.CLICK
+    element = TargetElement(id="node_2", role=Role.MENU, name=name) if name else None
+    parameters = PARAMETERS[kind].model_validate(PLACE)
+    assert hover_sentence(sentence, kind, parameters, places, element) == expected

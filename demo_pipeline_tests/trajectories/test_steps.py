@@ -11,7 +11,7 @@ from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.desktopd.models import ScrollParameters
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.evidence import Evidence, Wait
+from demo_pipeline.observation.frames.evidence import Evidence, Hover, HoverPlace, Wait
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.steps import Steps, build_steps
 
@@ -21,7 +21,7 @@ TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
 FILMED = Span(0.0, 5.0)
 NO_VOTE = WheelVote()
-AT, SAID, DRAGGED = {"x": 960, "y": 539}, "at (960, 539)", {"start_x": 960, "start_y": 539}
+AT, SAID, DRAGGED = {"x": 960, "y": 540}, "at (960, 540)", {"start_x": 960, "start_y": 540}
 
 
 def act(kind: str, **fields: Any) -> Action:
@@ -36,10 +36,13 @@ def stepped(
     waits: tuple[Wait, ...] = (),
     trees: Sequence[dict[str, Any]] = (),
     wheel: WheelVote = NO_VOTE,
+    hovers: tuple[Hover, ...] = (),
 ) -> Steps:
     for index, action in enumerate(actions):
         action.action_index = index
-    evidence = Evidence(clock=CLOCK, canvas=WIDE, waits=waits, screen_changes_s=(), wheel=wheel)
+    evidence = Evidence(
+        clock=CLOCK, canvas=WIDE, waits=waits, screen_changes_s=(), wheel=wheel, hovers=hovers
+    )
     files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
     frames = [{"file": file} for file in files]
     rows = trees or [target] * len(actions)
@@ -62,12 +65,12 @@ def stepped(
         (
             act("drag", end_x=0.0, end_y=0.0, button="left"),
             {**DRAGGED, "end_x": 0, "end_y": 138},
-            "Drag from (960, 539) to (0, 138).",
+            "Drag from (960, 540) to (0, 138).",
         ),
         (
             act("drag", end_x=3439.0, end_y=1439.0, button="right"),
             {**DRAGGED, "end_x": 1919, "end_y": 941, "button": "right"},
-            "Drag from (960, 539) to (1919, 941) with the right button.",
+            "Drag from (960, 540) to (1919, 941) with the right button.",
         ),
         (
             act("scroll", direction="down", amount=3),
@@ -285,3 +288,19 @@ def test_typing_over_one_screen_is_one_step_and_over_two_screens_two():
         found = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
         assert [step.action.text for step in found.steps] == expected
         assert len(found.hidden) == 0
+
+
+def test_a_step_knows_where_the_pointer_rested_and_says_over_what() -> None:
+    hover = Hover(action_index=0, places=(HoverPlace(0.0, 0.0, 700.0),))
+    menu = {"hover_id": "node_3", "hover_role": "menu", "hover_name": "Orders"}
+    (step,) = stepped(act("click", button="left"), hovers=(hover,), target=TARGET | menu).steps
+    assert [(place.x, place.y, place.since_ms) for place in step.hovered] == [(0, 138, 700)]
+    expected = 'Hover over the "Orders" menu and click the "Place order" button.'
+    assert step.written.reasoning == expected
+
+
+def test_a_hover_outside_the_recorded_screen_is_not_said() -> None:
+    hover = Hover(action_index=0, places=(HoverPlace(5000.0, 0.0, 700.0),))
+    (step,) = stepped(act("click", button="left"), hovers=(hover,), target=TARGET).steps
+    assert step.hovered == ()
+    assert step.written.reasoning == 'Click the "Place order" button.'

@@ -58,6 +58,8 @@ def test_a_scenario_becomes_an_upload_with_its_truth(tmp_path):
     recording = Path(output.stdout.strip())
     assert output.stderr == ""
     click, typing, select, _ = read_truth(recording / "truth.json").entries
+    assert click.target is not None
+    assert typing.focus is not None
     assert (click.kind, click.target.role) == ("click", "text")
     assert (typing.text, typing.focus.role) == ("Grß@Zoé", "text")
     assert select.keys == ("Control_L", "a")

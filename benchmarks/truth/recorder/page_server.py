@@ -1,11 +1,9 @@
-"""Serves the pages of the scenarios; what is below `/slow/` is answered after three seconds."""
+"""Serves a folder of pages on a port; what is below `/slow/` is answered after three seconds."""
 
 import functools
 import http.server
 import sys
 import time
-
-from programs import PAGES
 
 _DELAY_SECONDS = 3.1
 
@@ -22,5 +20,5 @@ class _Pages(http.server.SimpleHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    pages = functools.partial(_Pages, directory=str(PAGES))
+    pages = functools.partial(_Pages, directory=sys.argv[2])
     http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), pages).serve_forever()

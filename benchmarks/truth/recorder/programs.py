@@ -16,10 +16,13 @@ _WINDOW_SEARCHES = 60
 _ADD_STATE = 1  # of _NET_WM_STATE
 
 
-def chromium(desktop: Desktop, page: str, x: int, y: int, width: int, height: int) -> None:
-    """Opens a page of `scenarios/pages` in Chromium, from a local server; `/slow/` answers late."""
-    port = _free_port()
-    desktop.start(sys.executable, str(Path(__file__).with_name("page_server.py")), str(port))
+def chromium(
+    desktop: Desktop, page: str, x: int, y: int, width: int, height: int, pages: Path = PAGES
+) -> None:
+    """Opens a page of a folder in Chromium, from a local server; `/slow/` answers late."""
+    port = str(_free_port())
+    server = str(Path(__file__).with_name("page_server.py"))
+    desktop.start(sys.executable, server, port, str(pages))
     desktop.start(
         "chromium",
         "--test-type",

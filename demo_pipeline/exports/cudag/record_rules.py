@@ -306,7 +306,7 @@ def _coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[Cu
         calls: the record's tool calls in order, as parsed JSON of any kind.
         metadata: the record's metadata, as parsed JSON of any kind.
     """
-    given = [member(call, "arguments") for call in calls]
+    given = [member(call, "arguments") for call in _acting(calls)]
     points = [one["coordinate"] for one in given if isinstance(one, dict) and "coordinate" in one]
     if not all(map(_is_place, points)):
         remedy = "divide the pixel by the size of the image and multiply by 1000"
@@ -327,6 +327,17 @@ def _coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[Cu
         if is_pair(metadata.get(key)) and any(metadata[key]):
             message = f"metadata.{key} must be [0, 0] for an action without that coordinate"
             yield ours("no_coordinate", message)
+
+
+def _acting(calls: Sequence[object]) -> Iterator[object]:
+    """Yield the calls without the moves of a pointer that only rests there.
+
+    A move directly before `left_click_drag` is the drag's start.
+    """
+    for call, after in zip(calls, [*calls[1:], None], strict=True):
+        is_move = member(call, "arguments", "action") == "mouse_move"
+        if not is_move or member(after, "arguments", "action") in (None, "left_click_drag"):
+            yield call
 
 
 def _is_place(value: object) -> bool:

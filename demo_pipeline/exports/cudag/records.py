@@ -47,6 +47,7 @@ from demo_pipeline.exports.step_facts import (
     CANVAS,
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
+    hovered_places,
     is_last_end_filmed,
     is_off_screen,
     readable_size,
@@ -82,11 +83,15 @@ def wheel_units(settings: DatasetSettings) -> WheelUnits:
 
 
 def tool_calls(
-    action: StepAction, size: Pair, settings: DatasetSettings, seen: Pair | None = None
+    action: StepAction,
+    size: Pair,
+    settings: DatasetSettings,
+    seen: Pair | None = None,
+    hovered: tuple[Pair, ...] = (),
 ) -> tuple[ToolCall, ...]:
-    """The calls of a step's action; see `write_calls`."""
-    said = AnsweredAction(action.action_type, action.parameters)
-    return write_calls(said, size, wheel_units(settings), seen)
+    """The calls of a step's action after those of where the pointer rests; see `write_calls`."""
+    answer = AnsweredAction(action.action_type, action.parameters, hovered)
+    return write_calls(answer, size, wheel_units(settings), seen)
 
 
 def _described(
@@ -100,10 +105,11 @@ def _described(
 
     That is a note; empty when the calls say it all.
     """
-    calls = tool_calls(action, size, settings, seen)
     if is_off_screen(action, row, size):
-        rest = {name: given for name, given in calls[0].arguments.items() if name != "coordinate"}
-        return (ToolCall(calls[0].action, rest),), " outside the recorded screen"
+        call = tool_calls(action, size, settings, seen)[0]
+        rest = {name: given for name, given in call.arguments.items() if name != "coordinate"}
+        return (ToolCall(call.action, rest),), " outside the recorded screen"
+    calls = tool_calls(action, size, settings, seen, hovered_places(row))
     parameters, note = action.parameters.members(), ""
     if modifiers := parameters.get("modifiers"):
         note = f" while holding {' + '.join(modifiers)}"
@@ -126,6 +132,7 @@ class RecordDraft(NamedTuple):
         calls: the right answer.
         metadata: the record's metadata.
         tested: what its test accepts; None: the place in `metadata`.
+        hovered: where the pointer rests before, pixels of the screenshot.
     """
 
     id: str
@@ -135,6 +142,7 @@ class RecordDraft(NamedTuple):
     calls: tuple[ToolCall, ...]
     metadata: CudagMetadata
     tested: TestedPlace | None = None
+    hovered: tuple[Pair, ...] = ()
 
     def line(self, suffix: str = ".png", folder: str = "") -> str:
         """The record as a line of a split.
@@ -214,7 +222,11 @@ def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[Record
             prompt = _prompt(trajectory, step.action, history, settings)
             tested = tested_place(step.action, row, size)
             yield _counted(
-                RecordDraft(name, step.screenshot, *prompt, calls, metadata, tested), settings
+                RecordDraft(
+                    *(name, step.screenshot, *prompt, calls, metadata, tested),
+                    hovered=hovered_places(row),
+                ),
+                settings,
             )
         history.append(history_line(len(history) + 1, calls, note))
     yield _end_draft(made_of, history)
@@ -276,7 +288,7 @@ def _metadata(
     clicks = action.action_type is ActionType.CLICK
     tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)
     return CudagMetadata(
-        task_type=(calls[0].action if clicks else action.action_type.value).replace("_", "-"),
+        task_type=(calls[-1].action if clicks else action.action_type.value).replace("_", "-"),
         real_coords=positions[0] if positions else (0, 0),
         tolerance=tolerance if positions else (0, 0),
         image_size=size,

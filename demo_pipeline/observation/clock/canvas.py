@@ -9,6 +9,7 @@ screen pixels, or points on macOS. How the parts are found is in screen_changes.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Annotated, Any, Literal
 
 import cv2
@@ -82,6 +83,14 @@ class Canvas:
         return width, self.video_height - 2 * self.top
 
     @property
+    def inner_size(self) -> tuple[int, int]:
+        """Width and height of the screen on the canvas, between the bars, canvas pixels."""
+        width, height = self.shown_size
+        inner_width = min(self.width, max(1, round(width * self.scale)))
+        inner_height = min(self.height, max(1, round(height * self.scale)))
+        return inner_width, inner_height
+
+    @property
     def event_size(self) -> tuple[float, float]:
         """Width and height of the recorded screen in event space."""
         width, height = self.shown_size
@@ -91,6 +100,19 @@ class Canvas:
         """Event coordinates to canvas pixels; may be outside the canvas."""
         factor = self.event_to_canvas
         return x * factor + self.pad_x, y * factor + self.pad_y
+
+    def pixel_of(self, x: float, y: float) -> tuple[int, int]:
+        """The canvas pixel that a point in event space is written as, never one of the bars.
+
+        It is the nearest one, so `round((pixel - pad) / event_to_canvas)` gives the point back
+        wherever the canvas is at least as large as the screen. On a larger screen several points
+        share a pixel, and the result is off by half the number of points that share it, at most.
+        """
+        across, down = self.to_canvas(x, y)
+        inner_width, inner_height = self.inner_size
+        column = min(max(ceil(across - 0.5), self.pad_x), self.pad_x + inner_width - 1)
+        row = min(max(ceil(down - 0.5), self.pad_y), self.pad_y + inner_height - 1)
+        return column, row
 
     def to_video(self, x: float, y: float) -> tuple[float, float]:
         """Event coordinates to video pixels."""
@@ -144,8 +166,7 @@ class Canvas:
             return picture
         left, top = round(self.left), round(self.top)
         picture = picture[top : self.video_height - top, left : self.video_width - left]
-        inner_w = min(self.width, max(1, round(shown_w * self.scale)))
-        inner_h = min(self.height, max(1, round(shown_h * self.scale)))
+        inner_w, inner_h = self.inner_size
         method = cv2.INTER_AREA if self.scale < 1 else cv2.INTER_CUBIC
         inner = cv2.resize(picture, (inner_w, inner_h), interpolation=method)
         canvas = np.zeros((self.height, self.width, 3), np.uint8)

@@ -23,7 +23,7 @@ from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
 from demo_pipeline.observation.frames.border_presses import BorderPresses
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
-from demo_pipeline.observation.frames.evidence import Evidence, Wait
+from demo_pipeline.observation.frames.evidence import Evidence, Hover, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
@@ -31,6 +31,7 @@ from demo_pipeline.observation.frames.frame_requests import (
     ScannedTarget,
     merge_spans,
 )
+from demo_pipeline.observation.frames.hovers import HoverObserver
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
 from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.observation.frames.pointer_path import PointerPath
@@ -172,10 +173,13 @@ class _ActionFrames:
             if any(is_large) and time not in self.large_changes[-1:]:
                 self.large_changes.append(time)
 
-    def result(self, misplaced: Collection[int]) -> tuple[list[Screenshot], list[Wait]]:
+    def result(
+        self, misplaced: Collection[int], hovered: Collection[int]
+    ) -> tuple[list[Screenshot], list[Wait]]:
         """A screenshot for each request, in their order, and the waits; after the last frame.
 
-        What was seen at the wrong place, before `misplaced` actions, is not evidence of a wait.
+        What was seen at the wrong place, before `misplaced` actions, is not evidence of a wait. Nor
+        is what the pointer itself opened before `hovered` actions.
         """
         while self._unanswered:
             self._answer(self._unanswered.popleft())
@@ -184,6 +188,7 @@ class _ActionFrames:
             wait
             for wait in self._waits.result()
             if not {wait.action_index, wait.action_index + 1}.intersection(misplaced)
+            and wait.action_index + 1 not in hovered
         ]
         for index in list(self._pauses):
             self._settle_pause(index)
@@ -356,6 +361,7 @@ def run_decode_pass(
     scanned = ScanComparison(asked, video.times, detector, near)
     scrolls = ScrollMotion(matched, clock, screen)
     waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
+    hovers = HoverObserver(matched, asked, video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
     watch = ScreenWatch(calibration, desktops)
@@ -370,11 +376,12 @@ def run_decode_pass(
             screen, requests, rescaled, waits, writer, private, compared, frame_s
         )
         observers = (scanned, scrolls, answers, final, stop, watch)
-        single_frames = (private, writer.fallbacks, waits, border)
+        single_frames = (private, writer.fallbacks, waits, hovers, border)
         decoded, last = show_frames(video, observers, detector, pointer, single_frames)
         watch.finish()
         planned = _misplaced(actions, requests, screen)  # waits and scrolls were planned before
-        shots, waited = answers.result(planned)
+        opened = hovers.result(planned)
+        shots, waited = answers.result(planned, {hover.action_index for hover in opened})
         private_actions, stretches = private.result()
         shots = [_without_picture(shot, writer, private_actions) for shot in shots]
         waited = [wait for wait in waited if wait.action_index not in private_actions]
@@ -383,7 +390,9 @@ def run_decode_pass(
         writer.write_final(private.desktop_before(shown.time) or shown)
     answers.forget(_misplaced(actions, answers.requests, screen))
     wheel = scrolls.result(planned)
-    evidence = _evidence(calibration, scanned, typed, answers, waited, wheel, border.elsewhere())
+    evidence = _evidence(
+        calibration, scanned, typed, answers, waited, opened, wheel, border.elsewhere()
+    )
     if private_actions:
         ends = float(video.times[-1])
         limits = [(stretch.start, min(stretch.end, ends)) for stretch in stretches]
@@ -416,6 +425,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
     typed: TypedPlaces,
     answers: _ActionFrames,
     waits: Sequence[Wait],
+    hovers: Sequence[Hover],
     wheel: WheelVote,
     elsewhere: Sequence[int],
 ) -> Evidence:
@@ -425,6 +435,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
             "canvas": calibration.canvas,
             "wheel": wheel,
             "waits": waits,
+            "hovers": hovers,
             "screen_changes_s": [round(time, DECIMALS) for time in answers.large_changes],
             "targets": [found for _, found in sorted(scanned.targets.items())],
             "typed": [

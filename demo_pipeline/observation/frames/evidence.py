@@ -4,7 +4,7 @@ Later stages read it instead of decoding the video again.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,7 +13,13 @@ from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenPar
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 
-_LEFT_OUT = ("dotted", "private_actions", "private_s", "elsewhere")  # where there is nothing to say
+_LEFT_OUT = (
+    "dotted",
+    "private_actions",
+    "private_s",
+    "elsewhere",
+    "hovers",
+)  # where there is nothing to say
 
 
 class _Frozen(BaseModel):
@@ -24,9 +30,26 @@ class Wait(_Frozen):
     """A pause that was a wait."""
 
     action_index: int
-    seconds: float = Field(description="without input")
+    seconds: float = Field(description="from the action before until the screen came to rest")
     settled_s: float = Field(description="video time at which the screen came to rest")
     acted_on: bool = Field(False, description="the next action is at what appeared")
+
+
+class HoverPlace(NamedTuple):
+    """Where the pointer rested and opened something: event space, epoch milliseconds."""
+
+    x: float
+    y: float
+    since_ms: float
+
+
+class Hover(_Frozen):
+    """A press on what had opened beside the resting pointer."""
+
+    action_index: int
+    places: tuple[HoverPlace, ...] = Field(
+        description="in order; each but the first was itself opened by the one before"
+    )
 
 
 class SinceScanEvidence(_Frozen):
@@ -96,6 +119,9 @@ class Evidence(_Frozen):
     elsewhere: tuple[int, ...] = Field(
         (),
         description="actions at the border that may have been on another display; left out: none",
+    )
+    hovers: tuple[Hover, ...] = Field(
+        (), description="presses on what the resting pointer had opened; left out: none"
     )
     parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"

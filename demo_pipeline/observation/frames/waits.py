@@ -35,6 +35,7 @@ from demo_pipeline.observation.frames.changes import (
 )
 from demo_pipeline.observation.frames.evidence import Wait
 from demo_pipeline.observation.frames.frame_requests import EARLY_S, FrameRequest
+from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE, HOVER_REACH_PX, HOVER_S
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
@@ -48,16 +49,17 @@ AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be ch
 PART_SHARE = 0.3  # skeletons shared 0.39 to 0.76 with the content; a fading status line had 0.18
 KEY_REACH = 4  # times as many cells as appeared; keys that did not answer changed 5.4 to 27 times
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
-HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
 SCREEN_HEIGHT = 0.5  # of the screen's; pages and lists that were awaited changed 0.6 to 0.95 of it
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
-HOVER_S = 1.5  # seconds from the pointer's coming to rest; submenus opened within 1.3
-HOVER_REACH_PX = 240  # video pixels along the pointer's row; submenus began up to 100 away
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
+GROUND_SAMPLES = 9  # of 4 x 4 pixels, to a side; lines of text cover less than half of that
+INK_LEVELS = 24  # of 255, between samples side by side; pale skeletons and fades have less
+RHYTHM_TIMES = 3  # changes at one place have a rhythm; two may be a start and its end
+RHYTHM_REST = 1.5  # times the longest gap of a rhythm; a loop whose period varies was at 1.2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 
@@ -102,7 +104,9 @@ class IntervalChanges:
         late: the changes after that, each with its time.
         hovered: last changed beside a pointer that had moved away from the first action.
         moving_before: still changed right before the first action.
-        new: differ from what was there before the first action.
+        new: show something that was not there before the first action; plain ground is nothing.
+        returned: show what the first action's own effect took away, as a spinner takes the place of
+            a list that comes back.
     """
 
     interval: Interval
@@ -112,6 +116,7 @@ class IntervalChanges:
     hovered: Cells
     moving_before: Cells
     new: Cells
+    returned: Cells
 
     def filled(self, cells: Cells) -> Cells:
         """Cells that changed together and what is between them, in which the next action may be.
@@ -169,9 +174,11 @@ def _appeared(
     shown = region if answered else region & _solid(changes, new)
     if not is_notable(last if answered else new) or not _is_inside(place, shown, changes):
         return None
-    if not answered and _is_hover_effect(new, changes.hovered):
+    if _is_hover_effect(last, changes.hovered) or _goes_on(changes, late, region):
         return None
-    is_new = answered and is_notable(new) and rest - changes.interval.since >= PAUSE_S
+    earlier = union((cells for time, cells in late if time < rest - TOGETHER_S), place)
+    had_stand_in = answered or is_notable(earlier & last)  # a pale one shows by its shimmer alone
+    is_new = had_stand_in and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
 
 
@@ -192,17 +199,20 @@ def _gave_way(
     """When what had come at once gave way to something new; and how long that may be looked at.
 
     A stand-in for most of the answer, as a skeleton of a page, and a label that was pressed, tell
-    of a wait however long the answer is read; a line elsewhere if the person acts on it soon. A
-    toast that goes away leaves nothing new. What moves by itself may be the stand-in, not the
-    answer.
+    of a wait however long the answer is read; a line elsewhere if the person acts on it soon, and
+    something new came beside it: a toast that goes away uncovers what came with it. What moves by
+    itself may be the stand-in, not the answer; what moved before, or goes on, is neither.
     """
     interval, early, nothing = changes.interval, changes.early, (None, PAUSE_S)
     rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
     if rest - interval.since < LEAST_S or rest > interval.looked:
         return nothing
     last, whole = (_together(those, rest, early) for those in (late, changes.late))
-    stood = np.count_nonzero(whole & with_neighbours(early))
-    if min(stood, np.count_nonzero(last & changes.new)) < MIN_SIGNIFICANT_CELLS:
+    moves_on = union((cells for time, cells in changes.late if time > rest + TOGETHER_S), early)
+    stand_in = early & ~with_neighbours(changes.moving_before | moves_on)
+    came = last & (changes.new | changes.returned) & ~changes.hovered
+    stood = np.count_nonzero(whole & with_neighbours(stand_in))
+    if min(stood, np.count_nonzero(came)) < MIN_SIGNIFICANT_CELLS:
         return nothing
     most = max(np.count_nonzero(last), np.count_nonzero(early))
     is_read = np.count_nonzero(last & early) >= PART_SHARE * most
@@ -210,21 +220,54 @@ def _gave_way(
         pressed = np.zeros_like(early)
         pressed[cells_of(interval.origin)] = True
         is_read |= np.count_nonzero(whole & early & pressed) >= MIN_SIGNIFICANT_CELLS
+    elsewhere = np.count_nonzero(came & changes.new & ~with_neighbours(early))
+    if not is_read and elsewhere < MIN_SIGNIFICANT_CELLS:
+        return nothing
     return rest, READING_S if is_read else PAUSE_S
 
 
 def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
-    """When what was busy in the answer came to rest: the second kind of wait."""
+    """When what was busy in the answer came to rest: the third kind of wait.
+
+    It is busy at one place, as a bar, a spinner or growing lines of text are: scattered remains of
+    what moves by itself are not.
+    """
     seen = union((cells for _, cells in late), place)
     answer = _joined_with(changes.early & still | seen, place, changes)
     if not _is_inside(place, answer & changes.new, changes):
         return None
-    times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
+    inside = [(time, cells & answer) for time, cells in late if time <= changes.interval.looked]
+    busy = [(time, cells) for time, cells in inside if np.count_nonzero(cells) >= SMALL_CELLS]
+    if not busy:
+        return None
+    part = connected(union((cells for _, cells in busy), place), busy[-1][1])
+    times = [time for time, cells in busy if np.count_nonzero(cells & part) >= SMALL_CELLS]
     if len(times) < AT_WORK_TIMES or not is_notable(answer & seen):
         return None
+    if _goes_on(changes, late, answer):
+        return None
     return _in_time(changes, times[-1])
+
+
+def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
+    """Whether a region changes in a rhythm and did not rest for longer than that.
+
+    The output of a loop, which the person acts on between two lines or stops, is not awaited.
+    """
+    beats: list[float] = []
+    ended = float("-inf")
+    for time, cells in late:
+        if np.count_nonzero(cells & region) < MIN_SIGNIFICANT_CELLS:
+            continue
+        if time - ended > TOGETHER_S:
+            beats.append(time)
+        ended = time
+    if len(beats) < RHYTHM_TIMES:
+        return False
+    gap = float(np.median(np.diff(beats)))
+    return changes.interval.until - ended < RHYTHM_REST * gap
 
 
 def _in_time(
@@ -363,6 +406,7 @@ class _IntervalRecord:
     _first: Luma | None = None
     _last: Luma | None = None
     _at_limit: Luma | None = None
+    _stood: Luma | None = None
     _answer: Cells | None = None
     is_hidden: bool = False  # in part: a frame was black
 
@@ -385,6 +429,7 @@ class _IntervalRecord:
                 self._before.append(changed)
         elif time <= interval.since + EARLY_S:
             self._early.append(changed)
+            self._stood = luma
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
             is_approach = time > interval.looked
             self._late.append((time, changed & ~hovered if is_approach else changed))
@@ -405,6 +450,8 @@ class _IntervalRecord:
             return None
         interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
         none = np.zeros_like(new)
+        early = union(self._early, new)
+        shown = _inked(last)
         place = answer
         if interval.place is not None:
             place = none.copy()
@@ -414,11 +461,12 @@ class _IntervalRecord:
         return IntervalChanges(
             interval,
             place,
-            union(self._early, new),
+            early,
             self.late(),
             none if self._hovered is None else self._hovered,
             union(self._before, new),
-            new,
+            new & with_neighbours(shown),
+            none if self._stood is None else early & shown & _blanked(self._stood, last),
         )
 
     def late(self) -> Sequence[tuple[float, Cells]]:
@@ -430,6 +478,27 @@ class _IntervalRecord:
         slight = PART_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
         seen = self.interval.until - REACTION_S
         return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
+
+
+def _inked(luma: Luma) -> Cells:
+    """(rows, columns) of cells that show more than plain ground, such as letters or an edge."""
+    around = np.ones((3, 3), np.uint8)
+    lowest, highest = cv2.erode(luma, around), cv2.dilate(luma, around)
+    return changed_cells(np.asarray(lowest, np.uint8), np.asarray(highest, np.uint8), INK_LEVELS)
+
+
+def _blanked(stood: Luma, last: Luma) -> Cells:
+    """(rows, columns) of cells that were plain ground, and have the same ground in the end.
+
+    A notification has a ground of its own.
+    """
+    grounds = _ground(stood), _ground(last)
+    return ~_inked(stood) & ~changed_cells(*grounds, MEAN_LEVELS)
+
+
+def _ground(luma: Luma) -> Luma:
+    """The brightness that most samples around each have."""
+    return np.asarray(cv2.medianBlur(np.ascontiguousarray(luma), GROUND_SAMPLES), np.uint8)
 
 
 class WaitObserver:
@@ -491,7 +560,7 @@ class WaitObserver:
             rest = rest_after_answer(changes, self._restless.cells(changes))
             if rest is not None:
                 interval, settled_s = changes.interval, round(rest, 6)
-                seconds = round(interval.seconds, 3)
+                seconds = round(min(interval.seconds, rest - interval.since), 3)
                 came = union((cells for _, cells in changes.late), changes.new) & changes.new
                 acted_on = bool(interval.place and (changes.filled(came) & changes.place).any())
                 known = {"action_index": interval.pause, "acted_on": acted_on}

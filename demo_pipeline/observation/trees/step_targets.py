@@ -101,6 +101,7 @@ class StepTargets:
         self._seen = {target.action_index: target for target in evidence.targets}
         self._typed = {typing.action_index: typing.places for typing in evidence.typed}
         self._since = {since.action_index: since for since in evidence.since_scan}
+        self._hovers = {hover.action_index: hover for hover in evidence.hovers}
         self._keyboard = KeyboardFocus()
         self._end_ms = float("-inf")  # of the actions so far
 
@@ -135,6 +136,21 @@ class StepTargets:
         if action.action_type != "pause":
             self._end_ms = max(self._end_ms, action.end_ms)
         return agreement, *found
+
+    def hovered(self, number: int, tree: StepTree) -> Element | None:
+        """The element under the resting pointer that opened what an action pressed.
+
+        None: nothing opened so, or the picture changed there since the scan.
+        """
+        index = self._actions[number].action_index
+        hover, since = self._hovers.get(index), self._since.get(index)
+        if hover is None or since is None:
+            return None
+        element = node_at(tree, hover.places[-1].x, hover.places[-1].y)
+        changes = since.ended or since.began
+        if element is None or not element.name or _is_changed_at(tree, element, changes):
+            return None
+        return element
 
     def _sight(self, number: int, tree: StepTree, scans: Sequence[LoggedScan]) -> Sight:
         """What is known of the keyboard focus besides the current scan."""

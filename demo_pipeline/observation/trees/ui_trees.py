@@ -88,6 +88,14 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "our hit test at the scan's pointer agrees with the recorder's; null: it made none",
     ),
     ("secret_field", pa.bool_(), False, "the text is typed into a field for passwords"),
+    (
+        "hover_id",
+        pa.string(),
+        True,
+        "element whose hovering opened what was pressed; null: unknown",
+    ),
+    ("hover_role", pa.string(), True, "OSWorld-Desktopd role of that element"),
+    ("hover_name", pa.string(), True, "name of that element, as in NNN.json"),
 )
 
 UI_TREES_SCHEMA = described_schema(
@@ -106,6 +114,9 @@ UI_TREES_SCHEMA = described_schema(
         "target_name target_x target_y": ANY.where("target_id"),
         "target_width target_height": COUNT.where("target_id"),
         "target_method": one_of(*METHODS),
+        "hover_id": fitting(NODE_ID_PATTERN),
+        "hover_role": one_of(*Role).where("hover_id"),
+        "hover_name": ANY.where("hover_id"),
     },
 )
 
@@ -160,7 +171,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         secret = types_a_secret(action, tree, target.position if target else None)
         secret |= action.action_index in evidence.dotted
         secret |= is_private and action.action_type == "type"
-        rows.append({**row, **more, "secret_field": secret})
+        hovered = _hover_columns(targets.hovered(number, tree))
+        rows.append({**row, **more, "secret_field": secret, **hovered})
         unknown.update(tree.unknown_roles)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
@@ -184,6 +196,15 @@ def _window_title(
     return None if window is None else tree.name_at(window) or None
 
 
+def _hover_columns(element: Element | None) -> TreeRow:
+    """The columns of the element that was hovered over; null without one."""
+    return {
+        "hover_id": element.id if element else None,
+        "hover_role": element.role if element else None,
+        "hover_name": element.name if element else None,
+    }
+
+
 def _without_passwords(
     rows: Sequence[TreeRow], actions: Sequence[Action], out: Path
 ) -> list[TreeRow]:
@@ -199,7 +220,7 @@ def _without_passwords(
             for row in same[1:]:
                 (out / row["file"]).unlink()
                 link_or_copy(first, out / row["file"])
-    texts = ("target_name", "window_title")
+    texts = ("target_name", "window_title", "hover_name")
     return [{**row, **{name: without_texts(row[name], secrets) for name in texts}} for row in rows]
 
 

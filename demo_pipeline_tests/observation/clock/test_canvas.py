@@ -67,15 +67,41 @@ def test_a_written_point_comes_back_to_its_pixel(
     canvas = fit_canvas((width, height), event_scale)
     x = data.draw(st.integers(0, int((width - 1) / event_scale)), label="x")
     y = data.draw(st.integers(0, int((height - 1) / event_scale)), label="y")
-    left, top = canvas.to_canvas(x, y)
-    written = int(left), int(top)
+    written = canvas.pixel_of(x, y)
     back = from_canvas(canvas, *written)
     pixel = max(1.0, 1 / canvas.event_to_canvas)
     assert abs(back[0] - x) <= pixel
     assert abs(back[1] - y) <= pixel
-    inner_w, inner_h = round(width * canvas.scale), round(height * canvas.scale)
-    assert canvas.pad_x <= written[0] <= canvas.pad_x + inner_w
-    assert canvas.pad_y <= written[1] <= canvas.pad_y + inner_h
+    inner_w, inner_h = canvas.inner_size
+    assert canvas.pad_x <= written[0] < canvas.pad_x + inner_w
+    assert canvas.pad_y <= written[1] < canvas.pad_y + inner_h
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        (1280, 800),
+        (1366, 768),
+        (1440, 900),
+        (1680, 1050),
+        (1920, 1080),
+        (1920, 1200),
+        (2560, 1440),
+        (3840, 2160),
+    ],
+)
+def test_a_consumer_finds_the_pressed_pixel_again(size: tuple[int, int]) -> None:
+    """All of them on a screen that is enlarged, and as many as the canvas has on a reduced one."""
+    canvas = fit_canvas(size, 1.0)
+    pads = (canvas.pad_x, canvas.pad_y)
+    for axis in (0, 1):
+        exact = 0
+        for pixel in range(size[axis]):
+            written = canvas.pixel_of(*((pixel, 0) if axis == 0 else (0, pixel)))[axis]
+            back = round((written - pads[axis]) / canvas.scale)
+            assert abs(back - pixel) <= 1
+            exact += back == pixel
+        assert exact == min(size[axis], canvas.inner_size[axis])
 
 
 @pytest.mark.parametrize(("size", "event_scale"), SCREENS)

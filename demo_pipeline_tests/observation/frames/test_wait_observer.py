@@ -156,3 +156,38 @@ def test_a_wait_that_a_key_ends_is_found(times: np.ndarray) -> None:
 def test_a_submenu_beside_a_pointer_that_came_there_of_late_was_not_awaited() -> None:
     assert waits(PANEL, AWAY, (1.0, 40.0, 40.0), (3.2, 150.0, 200.0)) == []
     assert waits(PANEL, AWAY, (1.0, 40.0, 40.0), (1.6, 150.0, 200.0)) == [4]
+
+
+def test_a_panel_that_only_disappears_was_not_awaited() -> None:
+    observer = WaitObserver([PAUSE], TIMES, pointer(AWAY))
+    for number, time in enumerate(TIMES.tolist()):
+        page = _page(PANEL, shown=time < APPEARED_S)
+        observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
+    assert observer.result() == []
+
+
+def test_a_wait_lasts_until_the_screen_came_to_rest() -> None:
+    """The person looks at what came for another 0.8 s, which is no wait."""
+    observer = WaitObserver([PAUSE], TIMES, pointer(AWAY))
+    for frame in film(PANEL):
+        observer.see(frame)
+    (wait,) = observer.result()
+    assert wait.seconds == pytest.approx(APPEARED_S - PAUSE.since, abs=0.3)
+    assert wait.seconds < PAUSE.seconds
+
+
+@pytest.mark.parametrize(("ground", "expected"), [(220, [4]), (60, [])])
+def test_a_list_that_came_back_was_awaited_but_not_what_a_toast_had_covered(
+    ground: int, expected: list[int]
+) -> None:
+    """Of either nothing new is left; the toast has a ground of its own."""
+    elsewhere = replace(PAUSE, place=PixelBox(20, 20, 48, 48))
+    observer = WaitObserver([elsewhere], TIMES, pointer(AWAY))
+    for number, time in enumerate(TIMES.tolist()):
+        page = np.full((360, 640), 220, np.uint8)
+        for top in range(148, 252, 16):
+            page[top : top + 8, 248:392:2] = 40
+        if PAUSE.pressed < time < APPEARED_S:
+            page[140:260, 240:400] = ground
+        observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
+    assert [wait.action_index for wait in observer.result()] == expected

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox
@@ -37,6 +38,7 @@ APPEARED = IntervalChanges(
     hovered=NONE,
     moving_before=NONE,
     new=PAGE,
+    returned=NONE,
 )
 READ = replace(CLICKED, looked=15.5, limit=15.9, until=16.0)  # the same, after reading for long
 STILL = replace(APPEARED, late=[], new=NONE)
@@ -255,3 +257,63 @@ def test_what_was_loading_is_not_restless() -> None:
     for _ in range(3):
         restless.add(spun.late, spun)
     assert not restless.cells(STILL).any()
+
+
+def test_a_menu_that_the_pointer_opened_over_what_came_at_once_was_not_awaited() -> None:
+    """A dialog closes, and a moment later the pointer opens a menu over the page below."""
+    menu = cells(30, 40, 60, 70)
+    opened = replace(APPEARED, early=PAGE, late=[(13.0, menu)], hovered=menu, new=PAGE)
+    assert rest_after_answer(opened, NONE) is None
+    assert rest_after_answer(replace(opened, hovered=NONE), NONE) == 13.0
+
+
+def test_a_toast_that_goes_uncovers_what_came_with_it() -> None:
+    toast = cells(70, 120, 76, 140)
+    page = cells(0, 0, 90, 160)
+    gone = replace(APPEARED, place=cells(4, 4, 8, 8), early=page, late=[(13.0, toast)], new=page)
+    assert rest_after_answer(gone, NONE) is None
+    beside = cells(20, 20, 30, 60)  # "Saving" gives way to a list beside it
+    came = replace(gone, early=toast, late=[(13.0, toast | beside)], new=beside)
+    assert rest_after_answer(came, NONE) == 13.0
+
+
+def test_what_goes_on_moving_did_not_give_way() -> None:
+    line, text = cells(2, 120, 5, 140), cells(20, 20, 30, 60)
+    turned = [(13.0, line | text)]
+    loaded = replace(APPEARED, place=ELSEWHERE, early=line, late=turned, new=text)
+    assert rest_after_answer(loaded, NONE) == 13.0
+    assert rest_after_answer(replace(loaded, late=[*turned, (13.6, line)]), NONE) is None
+
+
+def test_remains_of_a_carousel_in_an_opened_window_are_not_work() -> None:
+    remains = [cells(20 + 8 * n, 22 + 12 * n, 21 + 8 * n, 26 + 12 * n) for n in range(5)]
+    times = [11.2, 11.6, 12.0, 12.6, 13.0]
+    opened = replace(APPEARED, early=PAGE, late=list(zip(times, remains, strict=True)))
+    assert rest_after_answer(opened, NONE) is None
+    bar = cells(24, 24, 28, 40)
+    assert rest_after_answer(replace(opened, late=[(time, bar) for time in times]), NONE) == 13.0
+
+
+@pytest.mark.parametrize("period", [0.8, 1.0])
+def test_the_output_of_a_loop_is_not_awaited(period: float) -> None:
+    """The person stops it between two lines, or looks on until it ends by itself."""
+    lines = [(13.0 - period * n, cells(40 - 2 * n, 20, 42 - 2 * n, 100)) for n in (2, 1, 0)]
+    output = cells(36, 20, 42, 100)
+    loop = replace(APPEARED, interval=TYPED, early=NONE, late=lines, new=output)
+    stopped = replace(loop, place=cells(42, 20, 43, 24))
+    assert rest_after_answer(stopped, NONE) is None
+    ended = replace(TYPED, looked=14.6, limit=14.7, until=14.8)
+    assert rest_after_answer(replace(stopped, interval=ended), NONE) == 13.0
+
+
+def test_a_pale_stand_in_shows_by_its_shimmer() -> None:
+    shimmer = cells(42, 30, 44, 90)
+    loaded = replace(APPEARED, interval=READ, late=[(12.0, shimmer), (13.0, PAGE)])
+    assert rest_after_answer(loaded, NONE) == 13.0
+    assert rest_after_answer(replace(loaded, late=[(13.0, PAGE)]), NONE) is None
+
+
+def test_what_a_spinner_replaced_and_gave_back_was_waited_for_wherever_the_person_acts() -> None:
+    reloaded = replace(APPEARED, place=ELSEWHERE, early=LIST, late=[(13.0, LIST)], new=NONE)
+    assert rest_after_answer(replace(reloaded, returned=LIST), NONE) == 13.0
+    assert rest_after_answer(reloaded, NONE) is None  # a toast that fades

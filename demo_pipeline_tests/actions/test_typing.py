@@ -280,9 +280,16 @@ def test_typing_is_parted_after_a_rest_behind_a_few_characters():
     parted = parts(typed(0, "KeyQ"), typed(500, C, O))
     assert [(action.text, action.flags) for action in parted] == [("q", []), ("co", ["continued"])]
     assert [a.text for a in parts(typed(0, "KeyQ"), typed(200, C, O))] == ["qco"]
-    assert [a.text for a in parts(typed(0, C, O, U, C, O), typed(2000, C))] == ["coucoc"]
+    assert [a.text for a in parts(typed(0, C, O, U, C, O), typed(1400, C))] == ["coucoc"]
     corrected = parts(typed(0, C), tap(500, "Backspace"), typed(600, O))
     assert [action.text for action in corrected] == ["o"]
+
+
+def test_longer_typing_is_parted_after_a_long_rest():
+    """The screen may have been dark or locked meanwhile; only then the parts stay apart."""
+    first, second = parts(typed(0, C, O, U, C, O), typed(2000, C))
+    assert (first.text, first.flags) == ("couco", [])
+    assert (second.text, second.flags) == ("c", ["after_long_rest", "continued"])
 
 
 def parts(*lines: Line | list[Line]) -> list[Action]:

@@ -22,12 +22,12 @@ _SYMBOLS = (
     (".", ">", "FullStop", "Dot"),
     ("/", "?", "ForwardSlash", "Slash"),
 )
-# canonical name, Windows name, rdev name; the Windows recorder has no name for the Windows key
+# canonical name, Windows name, rdev name; some Windows recorders log no Windows key
 _NAMED = (
     ("ctrl", "LeftCtrl", "ControlLeft"),
     ("shift", "Shift", "ShiftLeft"),
     ("alt", "LeftAlt", "Alt"),
-    ("win", "", "MetaLeft"),
+    ("win", "LeftWindows", "MetaLeft"),
     ("command", "", "MetaLeft"),
     ("enter", "Return", "Return"),
     ("esc", "Escape", "Escape"),

@@ -42,6 +42,7 @@ _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
     "macos": [frozenset({"ctrl", "command", "q"})],
     "linux": [frozenset({"win", "l"}), frozenset({"ctrl", "alt", "l"})],
 }
+_SURE_PLATFORMS = frozenset({"windows", "macos"})  # elsewhere programs may have taken the chord
 _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
 
@@ -144,6 +145,7 @@ class PrivateScreen:
         presses = [item for item in inputs if item.kind == EventType.KEYDOWN]
         self._keys = {item.index: clock.video_time(item.time) for item in presses}
         chords = _CHORDS.get(platform, _ALL_CHORDS)
+        self._is_sure = platform in _SURE_PLATFORMS
         self._chords = [action for action in actions if frozenset(action.keys) in chords]
         self._locks = list(map(self._lock, self._chords))
         self._black_from: float | None = None
@@ -151,12 +153,18 @@ class PrivateScreen:
         self.spans = merge_spans(list(self._wanted(presses)), 0.0)
 
     def _lock(self, chord: Action) -> _Lock:
-        """A chord; what the next action does to the screen is not the chord's doing."""
+        """A chord, and by when a lock screen must be there.
+
+        Where a program may have taken the chord, what the next action does to the screen is not the
+        chord's doing.
+        """
         pressed, released = map(self._clock.video_time, (chord.press_ms, chord.end_ms))
         following = (action for action in self._actions if action.press_ms > chord.end_ms)
         after = next((one for one in following if one.action_type != "pause"), None)
-        latest = float("inf") if after is None else self._clock.video_time(after.press_ms)
-        until = min(released + LOCKED_S, latest) + self._doubt_s
+        until = released + LOCKED_S
+        if after is not None and not self._is_sure:
+            until = min(until, self._clock.video_time(after.press_ms))
+        until += self._doubt_s
         return _Lock(released, pressed - BEFORE_S - self._doubt_s, until)
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:

@@ -29,7 +29,7 @@ MAY_IMPORT["annotations"] |= {"store"}
 MAY_IMPORT["privacy"] |= {"store"}
 MAY_IMPORT["datasets"] |= {"store"}
 MAY_IMPORT["exports"] |= {"store"}
-MAY_IMPORT["importers"] = BELOW | {"desktopd", "osworld", "trajectories"}
+MAY_IMPORT["importers"] = BELOW | {"desktopd", "osworld", "recording", "trajectories"}
 MAY_IMPORT["runs"] = BELOW | (set(MAY_IMPORT) - LEAVES)
 MAY_IMPORT["defs"] = MAY_IMPORT["runs"] | {"runs"}
 MAY_IMPORT["reports"] = MAY_IMPORT["runs"] | {"runs"}
@@ -154,6 +154,13 @@ def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path):
     assert "from __future__ import" not in text
 
 
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function below its head and its docstring."""
+    documented = ast.get_docstring(function, clean=False) is not None
+    first = function.body[documented] if len(function.body) > documented else function.body[0]
+    return (function.end_lineno or first.lineno) - first.lineno + 1
+
+
 def test_no_function_is_longer_than_a_screen():
     functions = [
         (path, node)
@@ -165,6 +172,6 @@ def test_no_function_is_longer_than_a_screen():
     long = [
         f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}"
         for path, node in functions
-        if (node.end_lineno or node.lineno) - node.lineno >= LONGEST_FUNCTION
+        if lines_of_code(node) > LONGEST_FUNCTION
     ]
     assert long == []

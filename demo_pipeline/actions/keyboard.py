@@ -186,7 +186,9 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
 
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
-UNKNOWN_TEXT = "unknown_text"  # flag of the gesture of an unknown key that may have typed something
+UNKNOWN_TYPING = (
+    "unknown_text"  # flag of the gesture of an unknown key that may have typed something
+)
 LOCK_TAP_MS = 500  # nobody holds Caps Lock longer
 # With one of these held, a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
@@ -330,7 +332,7 @@ class KeyboardReader:
             unknown = Gesture(GestureKind.UNKNOWN, item.time, item.time, item.index, [])
             held = self._modifiers.apply_to(unknown, item.time)
             if not _TYPE_NOTHING.fullmatch(key.name) and not SHORTCUT_MODIFIERS & set(held):
-                unknown.flags.add(UNKNOWN_TEXT)
+                unknown.flags.add(UNKNOWN_TYPING)
             self.gestures.append(unknown)
             return None
         gesture = Gesture(GestureKind.HOTKEY, item.time, item.time, item.index, [])
@@ -454,9 +456,9 @@ def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
         if gesture is not None and gesture.kind in _TYPED | {GestureKind.UNKNOWN}:
             run.append(gesture)
             continue
-        if any(UNKNOWN_TEXT in other.flags for other in run):
+        if any(UNKNOWN_TYPING in other.flags for other in run):
             for other in run:
-                other.flags.add(DOUBTFUL_TEXT)
+                other.flags |= {DOUBTFUL_TEXT, "unknown_input"}
         run = []
 
 

@@ -486,7 +486,7 @@ class _Support:
                 continue
             text = action.text or ""
             self.confirmed[stretch] += 1
-            if DOUBTFUL_TEXT in action.flags:
+            if DOUBTFUL_TEXT in action.flags and _UNKNOWN_FLAGS.isdisjoint(action.flags):
                 self.guesses_confirmed.add(stretch)
             if text.isascii() and sum(map(str.isalpha, text)) >= SHORTEST_SOUGHT:
                 self.latin.add(stretch)

@@ -17,7 +17,7 @@ from demo_pipeline.observation.frames.picture_files import CELL, PictureFacts
 from demo_pipeline.trajectories.steps import Step
 
 CHANGED_GREY = 8  # of 255, of a cell: above the noise of x264 at the recorders' quality
-POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
+_POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
 PART_GAP = 3  # cells between lines of one change; a clock elsewhere is another one
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING = frozenset({"enter", "delete", "backspace", "tab", "space"})
@@ -25,11 +25,11 @@ _IN_MENUS = frozenset({"left", "right", "up", "down"})
 CHANGE_COLUMNS = ("changed_x", "changed_y", "changed_width", "changed_height")
 
 Place = tuple[float, float]
-Cells = np.ndarray[Any, np.dtype[np.bool_]]
+_Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
-class Shown:
+class _Shown:
     """What a screenshot shows.
 
     Attributes:
@@ -42,23 +42,23 @@ class Shown:
     pointers: Sequence[Place] = ()
     scale: float = 1.0
 
-    def covered(self) -> Cells:
+    def covered(self) -> _Cells:
         """The cells that the pointer's own picture covers."""
         cells = np.zeros(self.facts.cells.shape, bool)
         for x, y in self.pointers:
             left, top, right, bottom = (
                 int((at + self.scale * by) // CELL)
-                for at, by in zip((x, y, x, y), POINTER, strict=True)
+                for at, by in zip((x, y, x, y), _POINTER, strict=True)
             )
             cells[max(0, top) : max(0, bottom + 1), max(0, left) : max(0, right + 1)] = True
         return cells
 
 
 def change_between(
-    before: Shown | None,
-    after: Shown | None,
-    earlier: Shown | None = None,
-    later: Shown | None = None,
+    before: _Shown | None,
+    after: _Shown | None,
+    earlier: _Shown | None = None,
+    later: _Shown | None = None,
 ) -> dict[str, Any]:
     """The columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
@@ -91,12 +91,12 @@ def change_between(
     }
 
 
-def _differ(before: Shown, after: Shown) -> Cells:
+def _differ(before: _Shown, after: _Shown) -> _Cells:
     """The cells that differ by more than noise."""
     return np.asarray(cv2.absdiff(before.facts.cells, after.facts.cells) > CHANGED_GREY)
 
 
-def _stayed(before: Shown | None, after: Shown | None, cells: Cells) -> bool:
+def _stayed(before: _Shown | None, after: _Shown | None, cells: _Cells) -> bool:
     """Whether two screenshots show some cells, without a pointer, as the same."""
     if not cells.any():
         return True

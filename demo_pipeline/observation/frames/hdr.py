@@ -21,7 +21,7 @@ _TO_BT709 = np.array(
     np.float32,
 )
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+_Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Levels = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -30,7 +30,7 @@ def is_hdr(picture: Any) -> bool:
     return int(picture.color_trc) in {_PQ, _HLG}
 
 
-def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], picture: Any) -> Pixels:
+def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], picture: Any) -> _Pixels:
     """(height, width, 3) uint8 for an ordinary screen.
 
     Args:
@@ -62,7 +62,7 @@ def _hlg_light() -> Levels:
     return np.asarray((scene / white) ** _HLG_GAMMA, np.float32)
 
 
-def _displayed() -> Pixels:
+def _displayed() -> _Pixels:
     """(codes,) samples of sRGB for linear light from 0 to 1."""
     light = np.linspace(0.0, 1.0, _CODES)
     curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)

@@ -29,10 +29,10 @@ from demo_pipeline.recording.key_names import lookup
 BLACK_S = 1.0  # seconds; shorter ones are flashes, as when a display changes its mode (0.2 to 0.7)
 LOCKED_S = 5.0  # seconds from the chord to the lock screen; lockers fade the desktop for up to 3
 BEFORE_S = 0.05  # seconds before the chord of which the picture is the desktop's
-BLOCK = 8  # samples of `Frame.quartered`, both ways: 32 pixels, which hold a word
-INK_LEVELS = 24  # of 255, in a block that shows something; the grounds of windows have fewer
+PRIVACY_BLOCK = 8  # samples of `Frame.quartered`, both ways: 32 pixels, which hold a word
+_INK_LEVELS = 24  # of 255, in a block that shows something; the grounds of windows have fewer
 SAME_LEVELS = 24  # of 255; x264 changes the mean of 16 pixels by less
-GONE_SHARE = (
+DESKTOP_GONE_SHARE = (
     0.3  # of the blocks that show something; a lock screen keeps none of them but by chance
 )
 BACK_SHARE = 0.6  # the desktop after it had 0.9 and more
@@ -47,7 +47,7 @@ _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PrivateStretch:
     """A stretch of the video, seconds; the end is infinite when it shows none."""
 
     start: float
@@ -91,7 +91,9 @@ class _Lock:
             return
         if not self.is_locked:
             early = frame.time <= self.until
-            is_gone = frame.is_black or _kept_share(self.desktop, frame.quartered) <= GONE_SHARE
+            is_gone = (
+                frame.is_black or _kept_share(self.desktop, frame.quartered) <= DESKTOP_GONE_SHARE
+            )
             self.is_locked = early and is_gone
             if not early:
                 self.end = self.chord
@@ -104,7 +106,7 @@ def _kept_share(before: Luma, after: Luma) -> float:
     """The share of the blocks that show something before and look the same after."""
     if before.shape != after.shape:
         return 0.0
-    ink = _blocks_ptp(before) >= INK_LEVELS
+    ink = _blocks_ptp(before) >= _INK_LEVELS
     if not ink.any():
         ink = np.ones_like(ink)
     same = _blocks_max(cv2.absdiff(before, after)) <= SAME_LEVELS
@@ -112,8 +114,10 @@ def _kept_share(before: Luma, after: Luma) -> float:
 
 
 def _blocks_max(values: Luma) -> Luma:
-    rows, columns = values.shape[0] // BLOCK, values.shape[1] // BLOCK
-    whole = values[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+    rows, columns = values.shape[0] // PRIVACY_BLOCK, values.shape[1] // PRIVACY_BLOCK
+    whole = values[: rows * PRIVACY_BLOCK, : columns * PRIVACY_BLOCK].reshape(
+        rows, PRIVACY_BLOCK, columns, PRIVACY_BLOCK
+    )
     return np.asarray(whole.max(axis=(1, 3)), np.uint8)
 
 
@@ -149,7 +153,7 @@ class PrivateScreen:
         self._chords = [action for action in actions if frozenset(action.keys) in chords]
         self._locks = list(map(self._lock, self._chords))
         self._black_from: float | None = None
-        self._blacks: list[Stretch] = []
+        self._blacks: list[PrivateStretch] = []
         self.spans = merge_spans(list(self._wanted(presses)), 0.0)
 
     def _lock(self, chord: Action) -> _Lock:
@@ -191,10 +195,10 @@ class PrivateScreen:
         if frame.is_black:
             if self._black_from is None:
                 self._black_from = frame.time
-                self._blacks.append(Stretch(frame.time, frame.time))
+                self._blacks.append(PrivateStretch(frame.time, frame.time))
             number = number_at(self._times, frame.time) + 1
             end = float(self._times[number]) if number < len(self._times) else float("inf")
-            self._blacks[-1] = Stretch(self._black_from, end)
+            self._blacks[-1] = PrivateStretch(self._black_from, end)
         else:
             self._black_from = None
         for lock in self._locks:
@@ -204,11 +208,11 @@ class PrivateScreen:
         """Whether the screen was black for long between two times, as far as frames were seen."""
         return any(black.overlaps(start, end) for black in self._dark())
 
-    def _dark(self) -> list[Stretch]:
+    def _dark(self) -> list[PrivateStretch]:
         return [black for black in self._blacks if black.end - black.start >= BLACK_S]
 
-    def _locked(self) -> list[Stretch]:
-        return [Stretch(lock.chord, lock.end) for lock in self._locks if lock.is_locked]
+    def _locked(self) -> list[PrivateStretch]:
+        return [PrivateStretch(lock.chord, lock.end) for lock in self._locks if lock.is_locked]
 
     def desktop_before(self, time: float) -> Frame | None:
         """The frame before a lock chord, for a time at which the screen is locked; else None."""
@@ -217,11 +221,11 @@ class PrivateScreen:
                 return lock.frame
         return None
 
-    def result(self) -> tuple[tuple[int, ...], list[Stretch]]:
+    def result(self) -> tuple[tuple[int, ...], list[PrivateStretch]]:
         """The indexes of the private actions, and the stretches in which they are."""
         dark, locked = self._dark(), self._locked()
         private: list[int] = []
-        stretches: set[Stretch] = set()
+        stretches: set[PrivateStretch] = set()
         for action in self._actions:
             hidden = [one for one in locked if self._is_in(action, one)]
             for line in action.events if action.action_type in {"type", "hotkey"} else ():
@@ -234,7 +238,7 @@ class PrivateScreen:
                 stretches |= set(hidden)
         return tuple(private), sorted(stretches, key=lambda one: one.start)
 
-    def _is_in(self, action: Action, locked: Stretch) -> bool:
+    def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
         """Whether an action, or a pause in part, is in a stretch in which the screen is locked."""
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":

@@ -57,7 +57,7 @@ SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 GROUND_SAMPLES = 9  # of 4 x 4 pixels, to a side; lines of text cover less than half of that
-INK_LEVELS = 24  # of 255, between samples side by side; pale skeletons and fades have less
+_INK_LEVELS = 24  # of 255, between samples side by side; pale skeletons and fades have less
 RHYTHM_TIMES = 3  # changes at one place have a rhythm; two may be a start and its end
 RHYTHM_REST = 1.5  # times the longest gap of a rhythm; a loop whose period varies was at 1.2
 
@@ -484,7 +484,7 @@ def _inked(luma: Luma) -> Cells:
     """(rows, columns) of cells that show more than plain ground, such as letters or an edge."""
     around = np.ones((3, 3), np.uint8)
     lowest, highest = cv2.erode(luma, around), cv2.dilate(luma, around)
-    return changed_cells(np.asarray(lowest, np.uint8), np.asarray(highest, np.uint8), INK_LEVELS)
+    return changed_cells(np.asarray(lowest, np.uint8), np.asarray(highest, np.uint8), _INK_LEVELS)
 
 
 def _blanked(stood: Luma, last: Luma) -> Cells:

@@ -29,7 +29,7 @@ _Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
-class _Shown:
+class ShownScreen:
     """What a screenshot shows.
 
     Attributes:
@@ -55,10 +55,10 @@ class _Shown:
 
 
 def change_between(
-    before: _Shown | None,
-    after: _Shown | None,
-    earlier: _Shown | None = None,
-    later: _Shown | None = None,
+    before: ShownScreen | None,
+    after: ShownScreen | None,
+    earlier: ShownScreen | None = None,
+    later: ShownScreen | None = None,
 ) -> dict[str, Any]:
     """The columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
@@ -91,12 +91,12 @@ def change_between(
     }
 
 
-def _differ(before: _Shown, after: _Shown) -> _Cells:
+def _differ(before: ShownScreen, after: ShownScreen) -> _Cells:
     """The cells that differ by more than noise."""
     return np.asarray(cv2.absdiff(before.facts.cells, after.facts.cells) > CHANGED_GREY)
 
 
-def _stayed(before: _Shown | None, after: _Shown | None, cells: _Cells) -> bool:
+def _stayed(before: ShownScreen | None, after: ShownScreen | None, cells: _Cells) -> bool:
     """Whether two screenshots show some cells, without a pointer, as the same."""
     if not cells.any():
         return True

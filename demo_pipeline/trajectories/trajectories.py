@@ -54,7 +54,7 @@ from demo_pipeline.trajectories.provenance import (
     write_provenance,
 )
 from demo_pipeline.trajectories.step_effects import (
-    Shown,
+    ShownScreen,
     change_between,
     steps_taken_back,
 )
@@ -151,7 +151,7 @@ def _changes(
     moves = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
     times = [item.time for item in moves]
 
-    def shown(step: Step) -> Shown | None:
+    def shown(step: Step) -> ShownScreen | None:
         """What the screenshot of a step shows, and where the pointer is in it."""
         picture = facts.get(step.frame["file"])
         if picture is None:
@@ -162,7 +162,7 @@ def _changes(
         first = max(0, bisect_right(times, shown_ms - unsure_ms) - 1)
         last = max(first + 1, bisect_right(times, shown_ms + unsure_ms))
         pointers = [canvas.to_canvas(move.x or 0.0, move.y or 0.0) for move in moves[first:last]]
-        return Shown(picture, pointers, max(1.0, canvas.scale))
+        return ShownScreen(picture, pointers, max(1.0, canvas.scale))
 
     pictures = [shown(step) for step in steps]
     for number, step in enumerate(steps):

@@ -8,19 +8,19 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
 from demo_pipeline.observation.frames.picture_files import PictureFacts
-from demo_pipeline.trajectories.step_effects import Shown, change_between, steps_taken_back
+from demo_pipeline.trajectories.step_effects import ShownScreen, change_between, steps_taken_back
 from demo_pipeline.trajectories.steps import Step
 
 GREY = np.full((135, 240), 200, np.uint8)
 Box = tuple[int, int, int, int]
 
 
-def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> Shown:
+def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> ShownScreen:
     """The screen with dark boxes: x, y, width, height in cells of 8 pixels."""
     picture = GREY.copy()
     for x, y, width, height in boxes:
         picture[y : y + height, x : x + width] = 40
-    return Shown(PictureFacts(picture, black=False), [pointer] if pointer else [])
+    return ShownScreen(PictureFacts(picture, black=False), [pointer] if pointer else [])
 
 
 SCREEN = painted()
@@ -42,7 +42,7 @@ ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # the cells that an arrow cove
 
 
 def test_noise_is_no_change() -> None:
-    noisy = Shown(PictureFacts(GREY - 3, black=False))
+    noisy = ShownScreen(PictureFacts(GREY - 3, black=False))
     found = change_between(SCREEN, noisy)
     assert found["screen_changed"] is False
     assert found["changed_x"] is None
@@ -59,7 +59,7 @@ def test_an_arrow_that_leaves_is_no_change_if_the_screenshot_before_shows_the_sa
 
 
 @pytest.mark.parametrize("later", [None, painted(ARROW), painted(pointer=POINTED)])
-def test_what_only_the_pointer_may_hide_is_not_said(later: Shown | None) -> None:
+def test_what_only_the_pointer_may_hide_is_not_said(later: ShownScreen | None) -> None:
     """A radio button below the arrow: no screenshot shows it without."""
     after = painted(ARROW, pointer=POINTED)
     assert change_between(SCREEN, after, None, later)["screen_changed"] is None

@@ -29,10 +29,10 @@ from demo_pipeline.recording.key_names import lookup
 BLACK_S = 1.0  # seconds; shorter ones are flashes, as when a display changes its mode (0.2 to 0.7)
 LOCKED_S = 5.0  # seconds from the chord to the lock screen; lockers fade the desktop for up to 3
 BEFORE_S = 0.05  # seconds before the chord of which the picture is the desktop's
-PRIVACY_BLOCK = 8  # samples of `Frame.quartered`, both ways: 32 pixels, which hold a word
+MARK_BLOCK = 8  # samples of `Frame.quartered`, both ways: 32 pixels, which hold a word
 _INK_LEVELS = 24  # of 255, in a block that shows something; the grounds of windows have fewer
 SAME_LEVELS = 24  # of 255; x264 changes the mean of 16 pixels by less
-DESKTOP_GONE_SHARE = (
+LOCKED_SHARE = (
     0.3  # of the blocks that show something; a lock screen keeps none of them but by chance
 )
 BACK_SHARE = 0.6  # the desktop after it had 0.9 and more
@@ -91,9 +91,7 @@ class _Lock:
             return
         if not self.is_locked:
             early = frame.time <= self.until
-            is_gone = (
-                frame.is_black or _kept_share(self.desktop, frame.quartered) <= DESKTOP_GONE_SHARE
-            )
+            is_gone = frame.is_black or _kept_share(self.desktop, frame.quartered) <= LOCKED_SHARE
             self.is_locked = early and is_gone
             if not early:
                 self.end = self.chord
@@ -114,9 +112,9 @@ def _kept_share(before: Luma, after: Luma) -> float:
 
 
 def _blocks_max(values: Luma) -> Luma:
-    rows, columns = values.shape[0] // PRIVACY_BLOCK, values.shape[1] // PRIVACY_BLOCK
-    whole = values[: rows * PRIVACY_BLOCK, : columns * PRIVACY_BLOCK].reshape(
-        rows, PRIVACY_BLOCK, columns, PRIVACY_BLOCK
+    rows, columns = values.shape[0] // MARK_BLOCK, values.shape[1] // MARK_BLOCK
+    whole = values[: rows * MARK_BLOCK, : columns * MARK_BLOCK].reshape(
+        rows, MARK_BLOCK, columns, MARK_BLOCK
     )
     return np.asarray(whole.max(axis=(1, 3)), np.uint8)
 

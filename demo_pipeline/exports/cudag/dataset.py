@@ -173,7 +173,8 @@ _STAMP = "%Y%m%d_%H%M%S"
 SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns
 _CHOICES = (
     *("held_out_applications", "include_failed", "include_aborted", "include_contaminated"),
-    *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "prompt_style"),
+    *("include_avoidable_leaks", "include_unavoidable_leaks", "include_unproven_clock"),
+    *("max_hidden_share", "prompt_style"),
 )
 _DECISIVE = (
     *("seed", "train_ratio", "val_ratio", "test_ratio", *_CHOICES),

@@ -69,9 +69,7 @@ STEP_SIGNALS = (
     ),
     Signal("frozen", 2.0, f"one of {FROZEN_STEPS} pointing steps or more with the same screenshot"),
     Signal("recorder_window", 2.0, "it acts on the recorder's own window"),
-    Signal(
-        "erased_text", 1.0, "the screenshot may show erased text that no step typed"
-    ),
+    Signal("erased_text", 1.0, "the screenshot may show erased text that no step typed"),
 )
 DEMONSTRATION_SIGNALS = (
     Signal("unused_time", 1.0, f"over {UNUSED_SHARE:.0%} of the film, and {UNUSED_S:g} s, unused"),

@@ -120,6 +120,12 @@ def _parts_at(near: Cells, cells: Cells) -> Cells:
     return found
 
 
+def box_share(cells: Cells) -> float:
+    """The share of all cells that the box around some of them covers."""
+    _, _, width, height = cv2.boundingRect(cells.view(np.uint8))
+    return width * height / max(1, cells.size)
+
+
 def cells_of(box: PixelBox) -> tuple[slice, slice]:
     """Rows and columns of the cells that a box in video pixels touches."""
     sides = ((box.y, box.height), (box.x, box.width))

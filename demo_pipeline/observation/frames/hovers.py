@@ -20,6 +20,7 @@ from demo_pipeline.observation.frames.changes import (
     POINTER_PX,
     SMALL_CELLS,
     Cells,
+    box_share,
     cells_of,
     changed_cells,
     connected,
@@ -237,7 +238,7 @@ def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
     near = np.zeros_like(changed)
     near[cells_of(row)] = True
     part: Cells = connected(changed, with_neighbours(near & changed))
-    if np.count_nonzero(part) > HOVER_LARGEST_SHARE * part.size:
+    if box_share(part) > HOVER_LARGEST_SHARE:
         return False
     x, y = place
     row = PixelBox(x - ROW_PX, y - PRESSED_PX, 2 * ROW_PX, 2 * PRESSED_PX)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import dist
 from typing import Any
 
 import cv2
@@ -26,6 +27,7 @@ from demo_pipeline.observation.frames.changes import (
     POINTER_PX,
     SMALL_CELLS,
     Cells,
+    box_share,
     cells_of,
     changed_cells,
     connected,
@@ -75,7 +77,8 @@ class Interval:
         looked: when the pointer started towards the second one; `limit` when it did not move.
         limit: the latest time of a frame that certainly shows the screen before the second one.
         until: when the second one began.
-        place: around the second one's press, video pixels; None for keys.
+        place: around the second one's press, video pixels; None for keys, and for a wheel that was
+            turned where the first one's press was: its effect shows what it was turned for.
         origin: around the first one's press, video pixels; None for keys.
         pause: row of actions.parquet of the pause between the two.
         seconds: its length.
@@ -282,8 +285,9 @@ def _in_time(
 
 def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
     """Whether what appeared may have been opened by the pointer, as menus and cards are."""
-    count, beside = np.count_nonzero(new), np.count_nonzero(new & hovered)
-    return bool(beside > HOVERED_SHARE * count and count <= HOVER_LARGEST_SHARE * new.size)
+    beside = new & hovered
+    is_most = np.count_nonzero(beside) > HOVERED_SHARE * np.count_nonzero(new)
+    return bool(is_most) and box_share(beside) <= HOVER_LARGEST_SHARE
 
 
 def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
@@ -615,10 +619,15 @@ def intervals_between(
     found = []
     earlier = float("-inf")
     clock = pointer.clock
-    for number, ((before, first), (_, second)) in enumerate(pairwise(acting), start=1):
+    for number, ((before, first), (after, second)) in enumerate(pairwise(acting), start=1):
         since, pause = second.since, pauses.get(number)
         if pause is not None and second.press > since:
             looked = clock.video_time(pause.end_ms)
+            place = _place(second)
+            origin = _place(first)
+            is_wheel = after.action_type == "scroll"
+            if is_wheel and place and origin and dist(place[:2], origin[:2]) <= PLACE_PX:
+                place = None
             found.append(
                 Interval(
                     earlier,
@@ -627,10 +636,10 @@ def intervals_between(
                     min(looked, second.limit),
                     second.limit,
                     second.press,
-                    _place(second),
+                    place,
                     pause.action_index,
                     pause.seconds or 0.0,
-                    _place(first),
+                    origin,
                 )
             )
         earlier = max(earlier, clock.video_time(before.end_ms))

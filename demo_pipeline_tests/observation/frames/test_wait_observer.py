@@ -7,12 +7,14 @@ import av
 import numpy as np
 import pytest
 
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
-from demo_pipeline.observation.frames.video_reader import Frame, Luma
-from demo_pipeline.observation.frames.waits import Interval, WaitObserver
+from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span
+from demo_pipeline.observation.frames.waits import Interval, WaitObserver, intervals_between
 
 FRAME_S = 1 / 15
 TIMES, LONG = np.arange(0, 8, FRAME_S), np.arange(0, 14, FRAME_S)
@@ -191,3 +193,59 @@ def test_a_list_that_came_back_was_awaited_but_not_what_a_toast_had_covered(
             page[140:260, 240:400] = ground
         observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
     assert [wait.action_index for wait in observer.result()] == expected
+
+
+def _cards(*, loaded: bool) -> Luma:
+    """Six cards: pale boxes, and then what they hold."""
+    page = np.full((360, 640), 245, np.uint8)
+    for left in (40, 240, 440):
+        for top in (60, 220):
+            page[top : top + 120, left : left + 160] = 225
+            if loaded:
+                page[top : top + 120, left : left + 160] = 255
+                for line in range(top + 10, top + 110, 20):
+                    page[line : line + 8, left + 10 : left + 150 : 3] = 30
+    return page
+
+
+@pytest.mark.parametrize("stands_in", [True, False])
+def test_cards_that_load_below_a_pointer_that_plays_were_awaited(stands_in: bool) -> None:
+    moves = [(0.1 * step, 300 + 40 * np.sin(step), 150 + 30 * np.cos(step)) for step in range(48)]
+    card = replace(PAUSE, place=PixelBox(80, 100, 48, 48))
+    observer = WaitObserver([card], TIMES, pointer(*moves))
+    blank = np.full((360, 640), 245, np.uint8)
+    for number, time in enumerate(TIMES.tolist()):
+        page = _cards(loaded=time >= APPEARED_S)
+        if time < PAUSE.pressed + 0.2 or (time < APPEARED_S and not stands_in):
+            page = blank.copy()
+        _, x, y = max(move for move in moves if move[0] <= time)
+        page[int(y) : int(y) + 20, int(x) : int(x) + 12] = 0
+        observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
+    assert [wait.action_index for wait in observer.result()] == [PAUSE.pause]
+
+
+@pytest.mark.parametrize(("x", "expected"), [(100.0, None), (400.0, 376.0)])
+def test_a_wheel_that_is_turned_where_the_click_was_shows_by_its_effect_what_it_was_turned_for(
+    x: float, expected: float | None
+) -> None:
+    canvas = fit_canvas((640, 360), 1.0)
+    kinds = (("click", 1000, 1100, 100.0), ("pause", 1100, 4700, None), ("scroll", 5000, 5100, x))
+    actions = [
+        Action(kind, press, end, [1], index, x=at, y=None if at is None else 100.0, seconds=3.6)
+        for index, (kind, press, end, at) in enumerate(kinds)
+    ]
+    requests = [
+        FrameRequest(
+            action.action_index,
+            action.press_ms / 1000,
+            1.1,
+            action.press_ms / 1000 - 0.1,
+            4.7,
+            None if action.x is None else TargetArea(action.x, 100.0, 40),
+            Span(0.0, 1.0),
+            canvas=canvas,
+        )
+        for action in actions
+    ]
+    (interval,) = intervals_between(actions, requests, pointer(AWAY))
+    assert (interval.place and interval.place.x) == expected

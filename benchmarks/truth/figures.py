@@ -12,6 +12,7 @@ HIGHER_IS_BETTER = (
     "changes_right",
 )
 LOWER_IS_BETTER = (
+    "actions_hidden",
     "actions_invented",
     "texts_wrong",
     "waits_invented",
@@ -32,9 +33,9 @@ class Figures:
     """What one recording, or all of them, give.
 
     Attributes:
-        actions: actions of the truth list, but those that no screenshot shows; `actions_right`
-            those that a step answers with the same kind, place and keys; `actions_invented` steps
-            that no action explains.
+        actions: actions of the truth list; `actions_right` those that a step answers with the same
+            kind, place and keys; `actions_hidden` those of which the trajectory says that no
+            screenshot shows them; `actions_invented` steps that no action explains.
         texts: typed texts; those left out are in no training record.
         waits: waits of two seconds and more.
         targets: pointer actions on a widget. `targets_missing` have none although the newest scan
@@ -50,6 +51,7 @@ class Figures:
 
     actions: int = 0
     actions_right: int = 0
+    actions_hidden: int = 0
     actions_invented: int = 0
     texts: int = 0
     texts_right: int = 0
@@ -120,10 +122,11 @@ def markdown_table(figures: Mapping[str, Figures]) -> str:
     )
     key_targets = f"{sums.key_targets_wrong} false, {sums.key_targets_missing} unknown"
     screenshots = f"{sums.screenshots_late} late, {sums.leaks_avoidable} avoidable leaks"
+    actions = f"{sums.actions_hidden} hidden, {sums.actions_invented} invented"
     rows = [
         ("label", "in the truth", "right", "otherwise"),
         ("---", "---", "---", "---"),
-        ("actions", sums.actions, sums.actions_right, f"{sums.actions_invented} invented"),
+        ("actions", sums.actions, sums.actions_right, actions),
         ("typed texts", sums.texts, sums.texts_right, texts),
         ("waits", sums.waits, sums.waits_found, f"{sums.waits_invented} invented"),
         ("targets of the pointer", sums.targets, sums.targets_right, targets),

@@ -38,12 +38,14 @@ class Pairing:
 
     Attributes:
         pairs: every entry with the step that answers it.
+        hidden: actions of which the trajectory says that no screenshot shows them.
         texts_right, texts_left_out: how many typed texts are right, or in no training record.
         invented: steps that no entry explains.
     """
 
     pairs: list[tuple[Intended, Step]] = field(default_factory=list)
     actions_right: int = 0
+    hidden: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     invented: list[str] = field(default_factory=list)
@@ -90,8 +92,9 @@ class _Pairer:
             if any(
                 abs(press_ms - entry.press_ms) <= NEAR_MS for press_ms in self._labels.hidden_ms
             ):
-                return
-            self.result.missed.append(self._line("missed", entry.press_ms, entry.kind))
+                self.result.hidden.append(self._line("hidden", entry.press_ms, entry.kind))
+            else:
+                self.result.missed.append(self._line("missed", entry.press_ms, entry.kind))
             self.result.texts_left_out += entry.kind == "type"
             return
         self._used.add(step.index)

@@ -36,9 +36,11 @@ def score_recording(store: Path, recording: Path, truth_path: Path) -> Score:
     log = RecordingLog(recording / "input_log.jsonl")
     video = VideoFrames(recording / "recording.mp4", truth.start_ms)
     pairing = pair(truth, labels, log)
+    unanswered = [*pairing.missed, *pairing.hidden, *pairing.wrong]
     figures = Figures(
-        actions=pairing.actions_right + len(pairing.wrong) + len(pairing.missed),
+        actions=pairing.actions_right + len(unanswered),
         actions_right=pairing.actions_right,
+        actions_hidden=len(pairing.hidden),
         actions_invented=len(pairing.invented),
         texts=sum(entry.kind == "type" for entry in truth.actions),
         texts_right=pairing.texts_right,
@@ -46,7 +48,7 @@ def score_recording(store: Path, recording: Path, truth_path: Path) -> Score:
         texts_left_out=pairing.texts_left_out,
     )
     score = Score(figures)
-    score.faults += [*pairing.missed, *pairing.wrong, *pairing.invented, *pairing.texts_wrong]
+    score.faults += [*unanswered, *pairing.invented, *pairing.texts_wrong]
     if truth.clock_is_exact:
         figures.clock_error_ms = round(abs(labels.origin_ms - truth.start_ms))
     _score_waits(truth, labels, score)

@@ -126,6 +126,7 @@ class KnownStore:
     truth: Row = field(default_factory=_truth)
     steps: list[Row] = field(default_factory=_steps)
     origin_ms: float = START_MS
+    hidden_ms: list[int] = field(default_factory=list)
 
     def add_step(self, kind: str, seconds: tuple[float, float], **row: Any) -> None:
         self.steps.append(_step(len(self.steps), kind, seconds, **row))
@@ -156,6 +157,9 @@ class KnownStore:
             trees.append({"action_index": row["action_index"], **_target_columns(target)})
             rows.append(row)
         pq.write_table(pa.Table.from_pylist(rows), trajectory / "provenance.parquet")
+        if self.hidden_ms:
+            hidden = pa.table({"press_ms": self.hidden_ms})
+            pq.write_table(hidden, trajectory / "hidden_actions.parquet")
         folder = store / "ui_trees" / DEMONSTRATION
         folder.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(trees), folder / "trees.parquet")

@@ -51,6 +51,11 @@ def missed_text(known):
     del known.steps[2]
 
 
+def hidden_click(known):
+    del known.steps[0]
+    known.hidden_ms = [START_MS + 1_000]
+
+
 def invented_click(known):
     known.add_step("click", (5.5, 5.6), parameters={"x": 5, "y": 5, "button": "left"})
 
@@ -151,6 +156,13 @@ def unfair_click(known):
                 "changes": 1,
             },
         ),
+        (
+            hidden_click,
+            {
+                **{"actions_right": 2, "actions_hidden": 1, "targets": 0, "targets_right": 0},
+                **{"changes": 1, "changes_right": 0},
+            },
+        ),
         (invented_click, {"actions_invented": 1}),
         (another_text, {"texts_right": 0, "texts_wrong": 1}),
         (longer_text, {"texts_wrong": 1}),
@@ -202,4 +214,4 @@ def test_fewer_right_and_more_wrong_are_worse():
 
 def test_the_table_sums_all_recordings():
     table = markdown_table({"a": Figures(actions=3, actions_right=3), "b": Figures(actions=2)})
-    assert "| actions | 5 | 3 | 0 invented |\n" in table
+    assert "| actions | 5 | 3 | 0 hidden, 0 invented |\n" in table

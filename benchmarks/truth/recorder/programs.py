@@ -63,13 +63,18 @@ def xterm(desktop: Desktop, x: int, y: int, columns: int, rows: int, folder: Pat
     return wait_for_window("xterm")
 
 
-def wait_for_window(window_class: str) -> str:
-    """The newest window of a class, as soon as it is visible."""
+def windows_of(window_class: str) -> list[str]:
+    """The visible windows of a class, the newest one last."""
     command = ["xdotool", "search", "--onlyvisible", "--class", window_class]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+
+
+def wait_for_window(window_class: str) -> str:
+    """The newest window of a class, as soon as one is visible."""
     for _ in range(_WINDOW_SEARCHES):
-        windows = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        if windows.split():
-            return windows.split()[-1]
+        windows = windows_of(window_class)
+        if windows:
+            return windows[-1]
         time.sleep(0.3)
     raise LookupError(f"No window of the class {window_class} appeared.")
 

@@ -23,6 +23,8 @@ _CONTROLS = TEXT_ROLES | {
     *("button", "checkbox", "radiobutton", "slider", "scrollbar", "link", "menuitem"),
     *("tab", "listitem", "treeitem", "tablecell", "icon"),
 }
+_THUMB = "thumb"  # UI Automation's name of the part that is dragged
+_HAVE_THUMBS = frozenset({"slider", "scrollbar"})
 WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is not a target
 ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
@@ -42,7 +44,9 @@ def node_at(
     if tip is None:
         return None
     path = (node for node in (tip, *ancestors(tree, tip)) if node in under)
-    if not tree.raws[tip].name:
+    if raw_role(tree, tip) == _THUMB:
+        path = (node for node in path if tree.roles[node] in _HAVE_THUMBS)
+    elif not tree.raws[tip].name:
         path = (node for node in path if tree.roles[node] in _CONTROLS or _is_page(tree, node))
     target = next(path, None)
     if target is None or (_is_whole(tree, target) and not (of_scroll and _is_page(tree, target))):

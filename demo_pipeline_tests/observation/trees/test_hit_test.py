@@ -309,3 +309,10 @@ def test_titles_of_a_menu_bar_without_height_are_not_on_the_screen() -> None:
         bar = node("menu bar", (100, 125, 800, height), title)
         window = node("frame", WINDOW, bar, node("tool bar", (100, 125, 800, 39), button))
         assert hit([window], 320, 135) == expected
+
+
+def test_the_thumb_stands_for_the_slider_or_scroll_bar_around_it() -> None:
+    for role, expected in (("Slider", "Brightness"), ("ScrollBar", "Brightness"), ("Header", None)):
+        thumb = node("Thumb", (340, 300, 20, 20), name="Position")
+        track = node(role, (300, 300, 200, 20), thumb, name="Brightness")
+        assert hit([node("Window", WINDOW, track)], 345, 305) == expected

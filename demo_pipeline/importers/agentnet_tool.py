@@ -1,15 +1,19 @@
 """AgentNet Tool of OpenCUA, and DuckTrack, which it grew out of: a folder with `events.jsonl`.
 
-Belongs here: events of Python's pynput, times in seconds of a monotonic clock, OBS's film, and the
-trees of Windows' UI Automation in `a11y.jsonl`. The only time of day is `start_time`, to the second
+Belongs here: events of Python's pynput, times in seconds of a monotonic clock, OBS's film, the
+trees of Windows' UI Automation in `a11y.jsonl`, and in `element.jsonl` what was under the pointer
+at each press. The only time of day is `start_time`, to the second
 and without a zone; it is taken as UTC.
 """
 
+import heapq
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +34,22 @@ from demo_pipeline.importers.source_recording import (
 )
 
 _EVENTS, _METADATA, _TREES = "events.jsonl", "metadata.json", "a11y.jsonl"
+_ELEMENTS = "element.jsonl"
 _TASK = "task_name.json"
 _FILMS = (".mp4", ".mkv", ".mov", ".flv")
-_UNUSED = ("element.jsonl", "top_window.jsonl", "html.jsonl", "reduced_events_complete.jsonl")
+_UNUSED = ("top_window.jsonl", "html.jsonl", "reduced_events_complete.jsonl")
 _PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
 _SIDES = ("left", "top", "right", "bottom")
 _MOST_LEVELS = 400  # of a tree's nodes; real ones have 30
+_TREE, _ELEMENT = "axtree", "a11y_tree"  # keys in the lines of these files
+_SAME_PRESS_S = 0.1  # between two listeners of one press; the tool itself accepts 0.3
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
     """The folder, if it holds the events and their metadata."""
     if not {_EVENTS, _METADATA} <= set(names):
         return []
-    others = [name for name in (_TREES, _TASK) if name in names]
+    others = [name for name in (_TREES, _ELEMENTS, _TASK) if name in names]
     films = [name for name in sorted(names) if name.lower().endswith(_FILMS)]
     return [
         FoundRecording(
@@ -98,11 +105,13 @@ def _read(found: FoundRecording) -> SourceRecording:
     platform = _PLATFORMS.get(plain_text(metadata.get("system")), "")
     damaged, left_out = list[str](), Counter[str]()
     others = {path.name: path for path in found.others}
-    events = json_lines(found.folder / _EVENTS, damaged)
+    presses: dict[float, float] = {}
+    events = _note_presses(json_lines(found.folder / _EVENTS, damaged), clock, presses)
     keys = DeadKeys(platform)
     lines = (line for event in events for line in _lines(event, keys, clock, left_out))
     trees = json_lines(others[_TREES], damaged) if _TREES in others else ()
-    scans = (scan for value in trees for scan in _scans(value, clock))
+    elements = json_lines(others[_ELEMENTS], damaged) if _ELEMENTS in others else ()
+    scans = _scans(trees, elements, clock, presses, left_out)
     task = json_object(others[_TASK]) if _TASK in others else {}
     width, height = (number(metadata.get(f"screen_{side}")) for side in ("width", "height"))
     lost = [f"{name}" for name in _UNUSED if (found.folder / name).is_file()]
@@ -165,18 +174,85 @@ def _key(event: dict[str, Any], keys: DeadKeys, is_press: bool) -> dict[str, Any
     return keys.pressed(data, accent)
 
 
-def _scans(value: dict[str, Any], clock: _TimeOfDay) -> Iterator[SourceLine]:
-    """Yield a tree of one window; how long it took to read is not recorded."""
-    seconds, tree = number(value.get("time_stamp")), value.get("axtree")
-    node = _node(tree, _MOST_LEVELS) if isinstance(tree, dict) else None
-    if seconds is not None and node is not None:
+def _note_presses(
+    events: Iterable[dict[str, Any]], clock: _TimeOfDay, presses: dict[float, float]
+) -> Iterator[dict[str, Any]]:
+    """Yield the events; put the time of each press into `presses`: seconds → epoch milliseconds."""
+    for event in events:
+        seconds = number(event.get("time_stamp"))
+        is_press = event.get("action") == "click" and event.get("pressed") is True
+        if is_press and seconds is not None:
+            presses[seconds] = clock.of(seconds)
+        yield event
+
+
+def _scans(
+    trees: Iterable[dict[str, Any]],
+    elements: Iterable[dict[str, Any]],
+    clock: _TimeOfDay,
+    presses: Mapping[float, float],
+    left_out: Counter[str],
+) -> Iterator[SourceLine]:
+    """Yield the trees of windows, and of the elements at presses that the last tree lacks.
+
+    How long it took to read a tree is not recorded. The tool asks what is under the pointer as the
+    button goes down. An element that the last tree has would only hide the rest of that tree.
+    """
+    seconds_of_presses = sorted(presses)
+    newest: set[tuple[Any, ...]] = set()
+    in_order = heapq.merge(_timed(trees, _TREE), _timed(elements, _ELEMENT), key=itemgetter(0))
+    for seconds, kind, tree in in_order:
+        node = _node(tree, _MOST_LEVELS)
+        if node is None:
+            left_out["elements that are not in the form of UI Automation"] += kind == _ELEMENT
+            continue
+        time = clock.of(seconds)
+        own = set(_identities(node))
+        if kind == _ELEMENT:
+            press = _nearest(seconds_of_presses, seconds)
+            if press is None:
+                left_out["elements without a press"] += 1
+                continue
+            if own <= newest:
+                continue
+            time = presses[press]
+        newest = own
         scan: dict[str, Any] = {
             "duration": 0,
             "focused_element": None,
             "queries": {},
             "tree": [node],
         }
-        yield SourceLine("axtree", scan, clock.of(seconds))
+        yield SourceLine("axtree", scan, time)
+
+
+def _timed(
+    values: Iterable[dict[str, Any]], kind: str
+) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    """Yield the seconds, the kind and the tree of each line that has them."""
+    for value in values:
+        seconds = number(value.get("time_stamp"))
+        tree = value.get(kind)
+        if seconds is not None and isinstance(tree, dict):
+            yield seconds, kind, tree
+
+
+def _identities(node: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield role, name and box of a node and of all below it."""
+    box = node["bbox"] or {}
+    yield node["role"], node["name"], *box.values()
+    for child in node["children"]:
+        yield from _identities(child)
+
+
+def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
+    """The press of an element; None when there is none at that time."""
+    at = bisect_left(ascending, seconds)
+    near = ascending[max(0, at - 1) : at + 1]
+    nearest = min(near, key=lambda press: abs(press - seconds), default=None)
+    if nearest is None or abs(nearest - seconds) > _SAME_PRESS_S:
+        return None
+    return nearest
 
 
 def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:

@@ -160,6 +160,25 @@ def agentnet(folder: Path, out: Path) -> Path:
     return out
 
 
+def presses_of_agentnet(folder: Path) -> list[float]:
+    """The seconds of the presses in such a folder."""
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [event["time_stamp"] for event in events if event.get("pressed") is True]
+
+
+def element_of_agentnet(
+    seconds: float, name: str, role: str, *, inside: bool = False
+) -> dict[str, Any]:
+    """A line of element.jsonl; `inside`: the element that the tree of `agentnet` has."""
+    box = (10, 20, 110, 60) if inside else (200, 100, 220, 120)
+    return {"time_stamp": seconds, "a11y_tree": _node(name, role, box)}
+
+
+def write_elements_of_agentnet(folder: Path, lines: list[dict[str, Any]]) -> None:
+    """Write element.jsonl."""
+    _write_lines(folder / "element.jsonl", lines)
+
+
 def _node(name: str, role: str, box: tuple[int, int, int, int]) -> dict[str, Any]:
     sides = dict(zip(("left", "top", "right", "bottom"), box, strict=True))
     return {"Name": name, "ControlType": role, "BoundingRectangle": sides, "Children": []}

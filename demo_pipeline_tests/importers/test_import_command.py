@@ -175,6 +175,13 @@ def test_values_of_any_type_stop_no_import(form, tmp_path, value):
     odd_trees = [tree | {"axtree": tree["axtree"] | {name: value}} for name in tree["axtree"]]
     (source / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + odd))
     (source / "a11y.jsonl").write_text("".join(json.dumps(line) + "\n" for line in odd_trees))
+    source_forms.write_elements_of_agentnet(
+        source,
+        [
+            {"time_stamp": value, "a11y_tree": value},
+            *[one | {"a11y_tree": one["axtree"]} for one in odd_trees],
+        ],
+    )
     result = run_import(source, "--to", tmp_path / "uploads")
     assert not result.exception or isinstance(result.exception, SystemExit)
     assert len(visible(tmp_path / "uploads")) == 1

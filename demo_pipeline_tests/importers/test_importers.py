@@ -110,6 +110,21 @@ def test_trees_of_agentnet_keep_roles_and_boxes(form, tmp_path, bring):
     assert window["children"][0]["name"] == "OK"
 
 
+def test_the_element_under_a_press_is_a_scan_when_the_last_tree_lacks_it(form, tmp_path, bring):
+    source = source_forms.agentnet(form, tmp_path / "source")
+    presses = source_forms.presses_of_agentnet(source)
+    in_tree = source_forms.element_of_agentnet(presses[0], "OK", "ButtonControl", inside=True)
+    tick = source_forms.element_of_agentnet(presses[1] + 0.01, "Tick", "CheckBoxControl")
+    unpressed = source_forms.element_of_agentnet(presses[-1] + 30, "Help", "ButtonControl")
+    source_forms.write_elements_of_agentnet(source, [in_tree, tick, unpressed])
+    lines = log_of(bring(source))
+    scans = [line for line in lines if line["event"] == "axtree"]
+    names = [line["data"]["tree"][0]["name"] for line in scans]
+    assert sorted(names) == ["Form", "Tick"]
+    pressed = [line["time"] for line in lines if line["event"] == "mousedown"]
+    assert scans[names.index("Tick")]["time"] == pressed[1]
+
+
 def test_segments_of_crowd_cast_follow_each_other(form, tmp_path, bring):
     imported = bring(source_forms.crowd_cast(form, tmp_path / "source"), "--task", "Tick the box")
     lines = log_of(imported)

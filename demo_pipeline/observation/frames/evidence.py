@@ -68,6 +68,12 @@ class TargetEvidence(_Frozen):
     window: int | None = Field(description="position in the tree; null: the tree has to tell")
     began: bool | None = Field(description="redrawn since the scan began; null: not compared")
     ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
+    before_began: bool | None = Field(
+        None, description="redrawn from the scan before until the scan began; null: not compared"
+    )
+    before: bool | None = Field(
+        None, description="redrawn since the scan before; null: not compared"
+    )
 
 
 class _TypedEvidence(_Frozen):

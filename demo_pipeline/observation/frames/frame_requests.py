@@ -52,7 +52,7 @@ class Aim:
 class ScannedTarget:
     """The current scan of an action, and the element that it has under the action.
 
-    Boxes are in event space, those of a request, but for the marks, in video pixels.
+    Boxes are in event space, those of a request, but for marks and window boxes, in video pixels.
 
     Attributes:
         event_index: line of the scan.
@@ -62,6 +62,8 @@ class ScannedTarget:
             is in front.
         box: of the element, unless it is too large to tell that the pointer is at the target.
         marks: (elements, 4) boxes of the scan that show in which units it is.
+        before_ms: when the scan before it ran; None without one, and of keys.
+        window_boxes: of the windows of the scan, in event space.
     """
 
     event_index: int
@@ -71,6 +73,8 @@ class ScannedTarget:
     windows: Sequence[Aim] = ()
     box: PixelBox | None = None
     marks: Boxes | None = None
+    before_ms: tuple[int, int] | None = None
+    window_boxes: frozenset[PixelBox] = frozenset()
 
     def in_video(self, canvas: Canvas) -> "ScannedTarget":
         """The same in video pixels."""

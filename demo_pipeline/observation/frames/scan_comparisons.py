@@ -143,7 +143,7 @@ class ScanComparison:
     ) -> None:
         self._times, self._detector, self._pointer = times, detector, pointer
         scans = [request.scan for request in requests if request.scan is not None]
-        shown = [number for scan in scans for number in self._numbers(scan) if number >= 0]
+        shown = [number for scan in scans for number in self._needed(scan) if number >= 0]
         self._frames = KeptFrames(times, shown, screen_picture)
         self.spans: Sequence[Span] = self._frames.spans
         self.targets: dict[int, TargetEvidence] = {}
@@ -152,9 +152,14 @@ class ScanComparison:
 
     def _numbers(self, scan: ScannedTarget) -> tuple[int, int]:
         """Of the frames shown when a scan began and ended."""
-        clock = self._pointer.clock
-        began, ended = clock.video_time(scan.begin_ms), clock.video_time(scan.end_ms)
-        return number_at(self._times, began), number_at(self._times, ended)
+        return self._shown_at(scan.begin_ms), self._shown_at(scan.end_ms)
+
+    def _needed(self, scan: ScannedTarget) -> list[int]:
+        """Of all frames that a request with this scan asks for, those of the scan before first."""
+        return [*map(self._shown_at, scan.before_ms or ()), *self._numbers(scan)]
+
+    def _shown_at(self, time_ms: float) -> int:
+        return number_at(self._times, self._pointer.clock.video_time(time_ms))
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame."""
@@ -176,7 +181,7 @@ class ScanComparison:
         if scan is None or frame is None:
             return None
         begin, end = self._numbers(scan)
-        self._frames.forget_before(begin)
+        self._frames.forget_before(self._needed(scan)[0])
         first, last = self._frames.get(begin), self._frames.get(end)
         if first is None and last is None:
             return None
@@ -198,9 +203,8 @@ class ScanComparison:
             shown = end or (begin if is_last else None)
             if shown is None:
                 return False
-            self.scales.add(
-                scan.event_index, fitting_scale(shown.detail, canvas.boxes_to_video(scan.marks))
-            )
+            fit = fitting_scale(shown.detail, canvas.boxes_to_video(scan.marks))
+            self.scales.add(scan.event_index, fit, scan.window_boxes)
         return True
 
     def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:
@@ -225,15 +229,40 @@ class ScanComparison:
             return False
         front = front_of(shot.detail, [aim.window for aim in scan.windows if aim.window])
         aim = scan.aim if front is None else scan.windows[front]
-        redrawn = later = None
+        redrawn = later = before_began = before = None
         if aim.element is not None and first is not None and began is not None:
             redrawn = later = self._is_redrawn(aim, point, began, pictures)
             if redrawn and ended is not None and last is not None and last is not first:
                 later = self._is_redrawn(aim, point, ended, pictures._replace(first=last))
+            if redrawn:
+                before_began = self._is_redrawn_since_before(scan, aim, point, first)
+                before = self._is_redrawn_since_before(scan, aim, point, shot)
         self.targets[index] = TargetEvidence(
-            action_index=index, window=aim.position, began=redrawn, ended=later
+            action_index=index,
+            window=aim.position,
+            began=redrawn,
+            ended=later,
+            before_began=before_began,
+            before=before,
         )
         return bool(redrawn)
+
+    def _is_redrawn_since_before(
+        self, scan: ScannedTarget, aim: Aim, point: Point, shown: ScreenPicture
+    ) -> bool | None:
+        """Whether a picture shows the target otherwise than while the scan before ran.
+
+        None without such a scan, or when its frames did not decode.
+        """
+        earlier = [self._frames.get(self._shown_at(time_ms)) for time_ms in scan.before_ms or ()]
+        changes = [self._changes(picture, shown) for picture in earlier]
+        if not changes or None in changes:
+            return None
+        return any(
+            self._is_redrawn(aim, point, change, ActionPictures(picture, None, shown, shown))
+            for change, picture in zip(changes, earlier, strict=True)
+            if change is not None
+        )
 
     def _is_redrawn(
         self, aim: Aim, point: Point, changes: PictureChanges, pictures: ActionPictures

@@ -12,6 +12,7 @@ import numpy as np
 
 from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import DETAIL_STEP
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
 _Counts = np.ndarray[Any, np.dtype[np.int32]]
@@ -88,7 +89,9 @@ class TreeScales:
     """The scale of the boxes of each scan, by what the film has shown so far.
 
     Boxes that fit as they are count at once. Another scale is that of two scans in a row; where a
-    single scan differs, it is in doubt. Scans that were not looked at are as the one before.
+    single scan differs, it is in doubt. Scans that were not looked at are as the one before. Where
+    neither fits, as with a dialog that hides the page, a window of the same box tells that the
+    units are those of the scan before.
 
     Attributes:
         fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
@@ -97,9 +100,14 @@ class TreeScales:
     def __init__(self) -> None:
         self.fits: dict[int, float | None] = {}
         self._lines: list[int] = []
+        self._fitting_windows: frozenset[PixelBox] = frozenset()  # of the last scan that fitted
 
-    def add(self, line: int, fit: float | None) -> None:
-        """Note how the boxes of the scan of a line fit."""
+    def add(self, line: int, fit: float | None, windows: frozenset[PixelBox] = frozenset()) -> None:
+        """Note how the boxes of the scan of a line fit. `windows`: its windows, in its units."""
+        if fit is None and windows & self._fitting_windows:
+            fit = 1.0
+        if fit == 1.0:
+            self._fitting_windows = windows
         self.fits[line] = fit
         insort(self._lines, line)
 

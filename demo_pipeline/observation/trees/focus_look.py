@@ -84,6 +84,20 @@ def is_written_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
     return bool(drawn <= DRAWN_SHARE * _ink(new))
 
 
+def is_ground_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
+    """Whether the most common brightness in an element is what it was; a ring leaves it so."""
+    old = _ground(before, box)
+    new = _ground(after, box)
+    return old is not None and new is not None and abs(new - old) <= ALIKE_LEVELS
+
+
+def _ground(picture: Grey, box: Bounds) -> int | None:
+    """The most common brightness in a box; None when it is outside the picture."""
+    x, y, width, height = box
+    part = picture[round(y) : round(y + height), round(x) : round(x + width)]
+    return int(np.bincount(part.ravel()).argmax()) if part.size else None
+
+
 def _rise(before: Grey, after: Grey, box: Sequence[int], may_be_new: bool) -> float:
     """By how much the contrast across the sides of a box rose, levels; 0 for what appeared."""
     old, new = (_with_rim(picture, box) for picture in (before, after))
@@ -134,15 +148,28 @@ def _is_same(one: Bounds, other: Bounds) -> bool:
 
 def lit(picture: Grey, boxes: Sequence[Bounds]) -> int | None:
     """Which of a list's choices has another ground than all others; None: not exactly one."""
-    grounds = []
-    for x, y, width, height in boxes:
-        part = picture[round(y) : round(y + height), round(x) : round(x + width)]
-        if not part.size:
-            return None
-        grounds.append(int(np.bincount(part.ravel()).argmax()))
-    usual = float(np.median(grounds)) if grounds else 0.0
-    apart = [abs(ground - usual) for ground in grounds]
+    apart = _apart(picture, boxes)
+    if apart is None:
+        return None
     found = [index for index, levels in enumerate(apart) if levels >= LIT_LEVELS]
     alike = sum(levels <= ALIKE_LEVELS for levels in apart)
     is_clear = len(found) == 1 and alike == len(boxes) - 1 and len(boxes) >= FEWEST_CHOICES
     return found[0] if is_clear else None
+
+
+def are_unlit(picture: Grey, boxes: Sequence[Bounds]) -> bool:
+    """Whether all of a list's choices have the same ground, so that none is lit."""
+    apart = _apart(picture, boxes)
+    return apart is not None and len(apart) > 1 and max(apart) <= ALIKE_LEVELS
+
+
+def _apart(picture: Grey, boxes: Sequence[Bounds]) -> list[float] | None:
+    """By how many levels the ground of each choice differs from the usual one.
+
+    None when a choice is outside the picture.
+    """
+    grounds = [ground for box in boxes if (ground := _ground(picture, box)) is not None]
+    if len(grounds) < len(boxes):
+        return None
+    usual = float(np.median(grounds)) if grounds else 0.0
+    return [abs(ground - usual) for ground in grounds]

@@ -16,15 +16,16 @@ from demo_pipeline.recording.logged_scans import normalised
 
 _ORDERED = frozenset({"window", "pane"})  # names of UI Automation and macOS
 _DESKTOP_PANE = "Program Manager"  # what Windows calls the desktop with its icons
-_CLIPPING = frozenset(
-    {"scrollpane", "viewport", "document", "documentweb", "documentframe", "scrollarea"}
-)
+_PAGES = frozenset({"document", "documentweb", "documentframe"})
+_CLIPPING = _PAGES | {"scrollpane", "viewport", "scrollarea"}
 _IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # they lie over what is in other branches
 TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
 _CONTROLS = TEXT_ROLES | {
     *("button", "checkbox", "radiobutton", "slider", "scrollbar", "link", "menuitem"),
     *("tab", "listitem", "treeitem", "tablecell", "icon"),
 }
+_THUMB = "thumb"  # UI Automation's name of the part that is dragged
+_HAVE_THUMBS = frozenset({"slider", "scrollbar"})
 WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is not a target
 ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
@@ -44,7 +45,9 @@ def node_at(
     if tip is None:
         return None
     path = (node for node in (tip, *ancestors(tree, tip)) if node in under)
-    if not tree.raws[tip].name:
+    if raw_role(tree, tip) == _THUMB:
+        path = (node for node in path if tree.roles[node] in _HAVE_THUMBS)
+    elif not tree.raws[tip].name:
         path = (node for node in path if tree.roles[node] in _CONTROLS or _is_page(tree, node))
     target = next(path, None)
     if target is None or (_is_whole(tree, target) and not (of_scroll and _is_page(tree, target))):
@@ -61,6 +64,7 @@ def _under(tree: StepTree, x: float, y: float) -> list[int]:
         and tree.roles[position] != "desktop"
         and "hidden" not in tree.states_at(position)
         and not _is_clipped(tree, position, x, y)
+        and not _is_in_hidden_bar(tree, position)
     ]
 
 
@@ -208,14 +212,30 @@ def _is_page(tree: StepTree, position: int) -> bool:
 
 
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
-    """Whether the node is scrolled out of sight: its box continues beyond the pane around it."""
-    return any(
-        (box := tree.box(node)) is not None
-        and area(box) > 0
-        and not box.contains(x, y)
-        and raw_role(tree, node) in _CLIPPING
-        for node in ancestors(tree, position)
-    )
+    """Whether the node is scrolled out of sight: its box continues beyond the pane around it.
+
+    An open menu is drawn over the pane that holds its title, so only pages clip beyond a menu.
+    """
+    is_in_menu = False
+    for node in ancestors(tree, position):
+        box = tree.box(node)
+        clips = raw_role(tree, node) in (_PAGES if is_in_menu else _CLIPPING)
+        if clips and box is not None and box.area > 0 and not box.contains(x, y):
+            return True
+        is_in_menu = is_in_menu or tree.roles[node] == "menu"
+    return False
+
+
+def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
+    """Whether the node is a title in a menu bar without height, which shows nothing.
+
+    LibreOffice lists its own menu bar so, when the desktop's toolkit draws another one.
+    """
+    parent = tree.parents[position]
+    if parent < 0 or tree.roles[parent] != "menubar":
+        return False
+    box = tree.box(parent)
+    return box is not None and box.area == 0
 
 
 def is_desktop(tree: StepTree, position: int) -> bool:

@@ -1,9 +1,10 @@
 """Which element has the keyboard, followed through the actions of a demonstration.
 
-A scan says it, where recorders know: two scans that agree say it of all keys between them. A click
-and Tab tell as long as nothing may have moved the focus; typed text tells where it appeared, and a
-screenshot shows the ring around what the keys reached, and the lit choice of an open list. A menu
-or dialog that opened has the keys. In doubt there is no target.
+A scan says it, where recorders know: two scans that agree say it of all keys between them, unless
+a press or a switch of windows took the keyboard away. A click and Tab tell as long as nothing may
+have moved the focus; typed text tells where it appeared, and a screenshot shows the ring around
+what the keys reached, and the lit choice of an open list or menu. A menu or dialog that opened has
+the keys. In doubt there is no target.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,9 @@ from demo_pipeline.observation.frames.changes import ChangedBox
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.focus_look import (
     Grey,
+    are_unlit,
     is_as_before,
+    is_ground_as_before,
     is_written_as_before,
     lit,
     ringed,
@@ -28,6 +31,7 @@ from demo_pipeline.observation.trees.hit_test import (
     focused_node,
     positions_of,
     text_node_around,
+    windows_at,
 )
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
@@ -47,11 +51,21 @@ _EDITING = frozenset(
     }
 )
 _IN_TEXT = frozenset("abciuvxyz")  # with ctrl or command: clipboard, undo, letters' style
+_SWITCHING = frozenset({"tab", "esc", "`", "f6"})  # with alt or command: to another window
+_CLOSING = frozenset(
+    {
+        *(frozenset({"alt", "f4"}), frozenset({"ctrl", "f4"})),
+        *(frozenset({held, key}) for held in ("ctrl", "command") for key in "wq"),
+    }
+)
 _MENUS = frozenset({"menu", "menuitem"})
 _EDITED = TEXT_ROLES | {"slider", "panel"}  # a panel as a sheet, which draws its own content
 _KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
 _NO_FIELDS = frozenset(
     {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
+)
+_HOLDS_NO_TEXT = frozenset(
+    {"table", "icon", "image", "listbox", "listitem", "treeview", "treeitem", "link", "tab"}
 )
 _LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})  # under the pointer
 
@@ -82,6 +96,44 @@ class Sight:
     is_undisturbed: bool = False
 
 
+@dataclass(frozen=True)
+class _Departure:
+    """A press, or keys, with which the keyboard may have left what scans call focused.
+
+    AT-SPI calls an element focused as long as its own window would give it the keyboard, also while
+    the keyboard is in a terminal or a launcher that has no tree.
+
+    Attributes:
+        end_ms: when that was over.
+        focused: what the scan called focused then; None: nothing.
+        windows: boxes of the windows that were on the screen.
+        place: of the press, event space; None: keys did it.
+        holders: boxes of the windows under the press.
+        window: box of the window that surely has the keyboard, while it is on the screen.
+    """
+
+    end_ms: int
+    focused: Element | None
+    windows: frozenset[PixelBox | None]
+    place: Point | None = None
+    holders: frozenset[PixelBox | None] = frozenset()
+    window: PixelBox | None = None
+
+    def allows(self, tree: StepTree, focused: Element) -> bool:
+        """Whether the keyboard may be in an element that a later scan calls focused."""
+        window = _window_box(tree, focused)
+        now = _window_boxes(tree)
+        if window is None or window not in self.windows or window == self.window:
+            return True
+        if self.place is None:
+            return False
+        if not window.contains(*self.place):
+            return bool(self.holders) and not self.holders & now  # the window pressed was closed
+        is_pressed = focused.box is not None and focused.box.contains(*self.place)
+        is_other = self.focused is None or focused.box != self.focused.box
+        return is_pressed or is_other
+
+
 class KeyboardFocus:
     """Follows the actions of a demonstration in order."""
 
@@ -89,7 +141,9 @@ class KeyboardFocus:
         self._since_ms = float("-inf")  # when the focus may have moved last
         self._stop: Stop = ()  # that has it since; several: one radio button of a group
         self._method = "last_click"  # how that is known
+        self._departure: _Departure | None = None  # the last
         self._menu_opened = False
+        self._menu_keys = False  # whether keys may have opened it, as Alt and a letter do
         self._menu: PixelBox | None = None  # whose title opened it
         self._list: PixelBox | None = None  # of choices, that may be open
         self._written: Sequence[ChangedBox] = ()  # where text appeared that no tree had a field for
@@ -122,29 +176,39 @@ class KeyboardFocus:
         if action.action_type == "pause" or current.scan is None:
             return NOTHING
         scanned, against = current.scan.begin_ms, against or ()
+        self._note_return(tree, scanned)
         opened = self._in_what_opened(action, tree, scanned, sight)
         if opened is not None:
             return opened
         since, written = max(scanned, self._since_ms), _written(tree, typed)
-        found, method = self._scanned_around(action, tree, sight), "focused"
+        found, method = self._scanned_around(action, tree, scanned, sight), "focused"
         if found is None and not any(since < change < action.press_ms for change in changes_ms):
             found, method = self._believed(tree, scanned)
             if found is not None and not _holds_any(tree, found, written, whole=True):
                 found = None if self._is_covered(tree, found, against) else found
         if found is not None and self._is_behind_menu(action, tree, found):
             found = None
-        if written and (found is None or not _holds_any(tree, found, written)):
-            found, method = self._written_into(tree, (found, method), written, against)
+        holds_text = found is not None and found.role not in _HOLDS_NO_TEXT
+        if written and (found is None or not holds_text or not _holds_any(tree, found, written)):
+            aimed = (found, method)
+            found, method = self._written_into(action.end_ms, tree, aimed, written, against)
         if found is None:
-            found, method = self._shown(tree, scanned, written, sight)
+            found, method = self._shown(tree, scanned, written, against, sight)
         self._ring = found.box if found is not None and method == "picture" else None
         return (found, method) if found else NOTHING
 
     def _shown(
-        self, tree: StepTree, scanned: int, written: Sequence[ChangedBox], sight: Sight
+        self,
+        tree: StepTree,
+        scanned: int,
+        written: Sequence[ChangedBox],
+        against: Sequence[Contradiction],
+        sight: Sight,
     ) -> Aimed:
         """What the pictures show to have the keyboard, or a dialog that opened."""
         found, method = self._ringed(tree, sight), "picture"
+        if found is not None and self._is_covered(tree, found, against):
+            found = None  # the edge of what opened over it looks like a ring
         if found is None:
             found, method = self._first_of_dialog(tree, scanned), "tab"
         if found is None or (written and not _holds_any(tree, found, written)):
@@ -154,6 +218,7 @@ class KeyboardFocus:
 
     def _written_into(
         self,
+        end_ms: int,
         tree: StepTree,
         aimed: Aimed,
         written: Sequence[ChangedBox],
@@ -161,18 +226,24 @@ class KeyboardFocus:
     ) -> Aimed:
         """The field in which text appeared, that was not written into the known one.
 
-        What a scan calls focused may show nothing of the text, while its window does.
+        What a scan calls focused may show nothing of the text, while its window does. `end_ms`: of
+        the typing.
         """
         (focused, method), field = aimed, _field_with(tree, written)
         if field is not None and self._is_covered(tree, field, against):
             field = None
         window = None if focused is None else tree.windows_around[focused.position]
         shown_in = None if window is None or method != "focused" else tree.element(window)
+        if focused is not None and focused.role in _HOLDS_NO_TEXT:
+            shown_in = None  # a terminal in front of its window may show the text
         if field is None and shown_in is not None and _holds_any(tree, shown_in, written):
             return aimed
         self._keep(field)
         if field is None:
             self._written, self._method = written, "typed"
+            claimed = focused_node(tree)
+            if claimed is not None and _is_elsewhere(tree, claimed, written):
+                self._departure = _Departure(end_ms, claimed, _window_boxes(tree))
         return field, "typed"
 
     def _in_what_opened(
@@ -180,41 +251,93 @@ class KeyboardFocus:
     ) -> Aimed | None:
         """What has the keys in a menu or list that opened; None: none did, as far as is known.
 
-        Escape goes to the menu, other keys to the choice that is lit.
+        The choice that is lit has them, or else the menu, which Escape closes.
         """
+        is_fresh = scanned >= self._since_ms
+        if self._menu_keys and is_fresh and not _menus(tree):
+            self._menu_opened = self._menu_keys = False
+        lists = self._list_choices(tree) if is_fresh else ()
+        groups = [lists] if lists else []
+        if self._menu_opened and is_fresh and not lists:
+            groups = [_choices_of(tree, menu) for menu in reversed(_menus(tree))]
+        choice = self._lit_choice(tree, groups, sight)
+        if choice is not None:
+            return choice, "picture"
         if self._menu_opened and "esc" in action.keys:
+            focused = focused_node(tree) if is_fresh else None
+            if focused is not None and focused.role in _MENUS:
+                return focused, "focused"
             menu = self._open_menu(tree, scanned)
             return (menu, "last_click") if menu else NOTHING
-        choices = self._choices(tree) if scanned >= self._since_ms else ()
-        if not choices:
-            return None
-        picture = sight.now()
-        index = None if picture is None else lit(picture, _bounds(tree, choices))
-        return NOTHING if index is None else (tree.element(choices[index]), "picture")
+        return NOTHING if any(groups) else None
 
-    def _choices(self, tree: StepTree) -> Sequence[int]:
-        """The choices of the list that is open, or of the innermost menu that was opened."""
+    def _lit_choice(
+        self, tree: StepTree, groups: Sequence[Sequence[int]], sight: Sight
+    ) -> Element | None:
+        """The lit one of the choices of the innermost menu, or of the menu around it.
+
+        A menu whose submenu is open, but in which nothing was chosen yet, has the keys itself.
+        """
+        picture = sight.now() if groups else None
+        if picture is None:
+            return None
+        for choices in groups:
+            bounds = _bounds(tree, choices)
+            index = lit(picture, bounds)
+            if index is not None:
+                return tree.element(choices[index])
+            if not are_unlit(picture, bounds):
+                return None
+        return None
+
+    def _list_choices(self, tree: StepTree) -> Sequence[int]:
+        """The choices of the list that is open."""
         shown = [n for n, role in enumerate(tree.roles) if role in CHOICES and _shows(tree, n)]
         lists = {n: box for n in shown if (box := _box_above(tree, n))}
         if lists:
             self._list = next(iter(lists.values()))
-        if lists or not self._menu_opened:
-            return list(lists)
-        menus = [node for node in _popups(tree) if tree.roles[node] == "menu"][-1:]
-        return [node for node in shown if tree.parents[node] in menus]
+        return list(lists)
 
-    def _scanned_around(self, action: Action, tree: StepTree, sight: Sight) -> Element | None:
+    def _scanned_around(
+        self, action: Action, tree: StepTree, scanned: int, sight: Sight
+    ) -> Element | None:
         """The focus of the next scan, if the one before had it too, or nothing moved it before."""
-        now, later = focused_node(tree), sight.later and focused_node(sight.later)
-        if not later:
+        now = focused_node(tree)
+        later = None if sight.later is None else focused_node(sight.later)
+        if sight.later is None or later is None or not self._allows(sight.later, later, scanned):
             return None
         if now and (now.role, now.box) == (later.role, later.box):
-            return now
+            opened = _window_boxes(sight.later) - _window_boxes(tree)
+            return None if opened else now
         may_close = "enter" in action.keys  # a dialog, so that what is behind it has the focus
         if not sight.is_undisturbed or may_close or _moves_focus(action, later):
             return None
         same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
         return tree.element(same[-1]) if same else None
+
+    def _note_return(self, tree: StepTree, scanned: int) -> None:
+        """Forget a press once a menu or window that it opened has the focus.
+
+        The window pressed is then that of the program, and not hidden by another one there.
+        """
+        departure, focused = self._departure, focused_node(tree)
+        if departure is None or focused is None or scanned < departure.end_ms:
+            return
+        had = departure.focused
+        if had is None or departure.place is None or had.box == focused.box:
+            return
+        if departure.holders and departure.allows(tree, focused):
+            self._departure = None
+
+    def _allows(self, tree: StepTree, focused: Element, scanned: int) -> bool:
+        """Whether the keyboard may be in what scans call focused, after the last departure.
+
+        Windows and macOS have one focus, so that a scan from after the departure is right there.
+        """
+        departure = self._departure
+        if departure is None or (tree.platform != "linux" and scanned >= departure.end_ms):
+            return True
+        return departure.allows(tree, focused)
 
     def _believed(self, tree: StepTree, scanned: int) -> Aimed:
         """What has the keyboard by the current scan and the actions before."""
@@ -223,7 +346,8 @@ class KeyboardFocus:
         found, method = self._known_field(tree), self._method
         if scanned >= self._since_ms and (found is None or method == "tab"):
             now = focused_node(tree)
-            return (found, method) if now is None else (now, "focused")
+            if now is not None and self._allows(tree, now, scanned):
+                return now, "focused"
         return found, method
 
     def _ringed(self, tree: StepTree, sight: Sight) -> Element | None:
@@ -251,6 +375,8 @@ class KeyboardFocus:
             found = tree.element(able[index])
             is_label = found.role in _LOOKS_HOVERED  # which the ring leaves as it was
             (box,) = _bounds(tree, [found.position])
+            if found.role == "tablecell" and not is_ground_as_before(before, now, box):
+                return None  # lit with its row
             return found if not is_label or is_written_as_before(before, now, box) else None
         had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)][:1]
         is_there = had and is_as_before(before, now, _bounds(tree, had)[0])
@@ -313,7 +439,7 @@ class KeyboardFocus:
         """The menu that Escape closes: that whose title was clicked, or the only one there is."""
         found = [node for node in positions_of(tree, self._menu) if tree.roles[node] == "menu"]
         if self._menu is None and scanned >= self._since_ms:
-            found = [node for node in _popups(tree) if tree.roles[node] == "menu"]
+            found = list(_menus(tree))
         return tree.element(found[0]) if len(found) == 1 else None
 
     def _known_field(self, tree: StepTree) -> Element | None:
@@ -337,10 +463,13 @@ class KeyboardFocus:
     def record(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Note an action and its target."""
         if action.action_type in POINTER_TYPES - {"scroll"}:
+            self._departure = _departure_by_press(action, tree, target)
             self._click(action, tree, target)
         elif action.action_type == "hotkey" and "tab" in action.keys:
+            self._departure = _departure_by_keys(action, tree) or self._departure
             self._tab(action, tree, target)
         elif action.action_type == "hotkey":
+            self._departure = _departure_by_keys(action, tree) or self._departure
             self._press(action, tree, target)
         elif action.action_type == "type":
             self._list = self._menu = None
@@ -359,6 +488,7 @@ class KeyboardFocus:
         self._list = field.box if field is not None and opens_list else None
         opens_menu = target is not None and target.role == "menu"
         self._menu_opened = opens_menu or action.action_type == "right_click"
+        self._menu_keys = False
         self._menu = target.box if target is not None and opens_menu else None
         self._pointer, self._is_click_known = place, target is not None
         self._ring = None  # gone before the next keys, so that two pictures without it are alike
@@ -375,20 +505,24 @@ class KeyboardFocus:
             self._method = "tab"
 
     def _press(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Other keys may move the focus, or close what has it."""
+        """Other keys may move the focus, or open or close what has it."""
         keys, role = set(action.keys), target.role if target is not None else None
         self._menu_opened &= keys.isdisjoint({"esc", "enter"})
         self._menu = self._menu if keys <= {"up", "down"} else None
         chosen, self._list = self._list, self._list if keys <= {"up", "down"} else None
-        is_open = chosen is not None or self._menu_opened
-        if is_open and role in CHOICES and keys <= _EDITING:
+        is_in_menu = self._menu_opened and role in CHOICES | _MENUS
+        if (is_in_menu or (chosen is not None and role in CHOICES)) and keys <= {"up", "down"}:
             return  # another choice of the same list
-        if _moves_focus(action, target):
+        if chosen is not None and role in CHOICES and keys <= _EDITING:
+            return
+        if _moves_focus(action, target) or is_in_menu:
             self._lose(action, tree)
             if role == "combobox" and target is not None and keys == {"esc"}:
                 chosen = target.box  # only its list closed
             if chosen is not None and keys in ({"enter"}, {"esc"}):
                 self._stop = (chosen,)
+        if _opens_menu(keys):
+            self._menu_opened = self._menu_keys = True
 
     def _lose(self, action: Action, tree: StepTree) -> None:
         """Nothing is known to have the focus after an action."""
@@ -400,6 +534,68 @@ def _overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
     left, top, width, height = place
     across = left < box.right and box.x < left + width
     return across and top < box.bottom and box.y < top + height
+
+
+def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
+    return frozenset(tree.box(window) for window in tree.windows)
+
+
+def _window_box(tree: StepTree, element: Element) -> PixelBox | None:
+    """The box of the window around an element."""
+    window = tree.windows_around[element.position]
+    return None if window is None else tree.box(window)
+
+
+def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
+    """Whether text appeared outside the window of an element, or the element holds no text."""
+    window = tree.windows_around[focused.position]
+    is_outside = window is not None and not _holds_any(tree, tree.element(window), places)
+    return is_outside or focused.role in _HOLDS_NO_TEXT
+
+
+def _departure_by_press(action: Action, tree: StepTree, target: Element | None) -> _Departure:
+    """What a press says of the window that has the keyboard."""
+    place = None if action.x is None or action.y is None else (action.x, action.y)
+    holders = [] if place is None else windows_at(tree, *place)
+    return _Departure(
+        end_ms=action.end_ms,
+        focused=focused_node(tree),
+        windows=_window_boxes(tree),
+        place=place,
+        holders=frozenset(tree.box(window) for window in holders),
+        window=None if target is None else _window_box(tree, target),
+    )
+
+
+def _departure_by_keys(action: Action, tree: StepTree) -> _Departure | None:
+    """What keys that switch or close windows say of the window that has the keyboard."""
+    keys = frozenset(action.keys)
+    focused = focused_node(tree)
+    closes = keys in _CLOSING
+    is_switch = closes or keys >= {"ctrl", "alt"} or bool(keys & {"win", "command"} - _IN_TEXT)
+    is_switch = is_switch or (bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING))
+    if not is_switch:
+        return None
+    stays = _window_box(tree, focused) if focused is not None and closes else None
+    return _Departure(action.end_ms, focused, _window_boxes(tree), window=stays)
+
+
+def _opens_menu(keys: set[str]) -> bool:
+    """Whether keys open a menu where there is one: Alt and a letter, F10, the menu key."""
+    is_mnemonic = len(keys) == 2 and "alt" in keys and any(len(key) == 1 for key in keys)
+    return is_mnemonic or keys in ({"alt"}, {"f10"}, {"shift", "f10"}, {"menu"}, {"apps"})
+
+
+def _menus(tree: StepTree) -> Sequence[int]:
+    """Positions of the menus with items on the screen, in document order: the innermost last."""
+    return [node for node in _popups(tree) if tree.roles[node] == "menu"]
+
+
+def _choices_of(tree: StepTree, menu: int) -> Sequence[int]:
+    """The items of a menu, and the titles of its submenus."""
+    roles = CHOICES | {"menu"}
+    inside = [node for node, parent in enumerate(tree.parents) if parent == menu]
+    return [node for node in inside if tree.roles[node] in roles and _shows(tree, node)]
 
 
 def _popups(tree: StepTree) -> Sequence[int]:

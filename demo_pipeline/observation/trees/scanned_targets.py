@@ -57,7 +57,8 @@ def scan_targets(
     since = float("-inf")
     for action in actions:
         known = scans_of_part(scans, calibration.screen, action.press_ms)
-        scan = current_scan(known, action.press_ms, since).scan
+        current = current_scan(known, action.press_ms, since)
+        scan = current.scan
         since = max(since, action.end_ms)
         if scan is None:
             continue
@@ -69,6 +70,12 @@ def scan_targets(
             small = aim.element is not None and _is_small(aim.element, canvas)
             box = aim.element if small else None
             found = replace(found, aim=aim, windows=windows, box=box, marks=_marks(tree))
+            shown = [tree.box(window) for window in tree.windows]
+            boxes = frozenset(box for box in shown if box is not None and box.area > 0)
+            found = replace(found, window_boxes=boxes)
+            if current.previous is not None:
+                before_ms = (current.previous.begin_ms, current.previous.end_ms)
+                found = replace(found, before_ms=before_ms)
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
         targets[action.action_index] = found

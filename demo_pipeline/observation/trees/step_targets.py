@@ -233,25 +233,67 @@ class StepTargets:
         changes = (since.ended or since.began) if since else None
         if target.role in _NAMED_BESIDE and _is_changed_at(tree, target, changes, LABEL_PX):
             return NOTHING
-        if seen is not None and seen.began:
-            is_there = not seen.ended and self._appeared(tree, target, current)
-            if target.role not in _MENUS and since is not None and since.ended is not None:
-                place = PixelBox.around((action.x, action.y), STANDS_PX)
-                near = replace(target, box=place), target
-                is_there |= not any(_is_changed_at(tree, one, since.ended) for one in near)
-            return (target, "hit_test") if is_there else NOTHING
+        if (
+            seen is not None
+            and seen.began
+            and not self._stands(action, tree, current, target, seen)
+        ):
+            return NOTHING
         return target, "hit_test"
 
-    def _appeared(self, tree: StepTree, target: Element, current: CurrentScan) -> bool:
-        """Whether an element appeared while the scan ran: the scan before does not have it.
+    def _stands(
+        self,
+        action: Action,
+        tree: StepTree,
+        current: CurrentScan,
+        target: Element,
+        seen: TargetEvidence,
+    ) -> bool:
+        """Whether an element stands at the press, although it was redrawn since the scan began.
 
-        A menu may have been closing then, if the person did anything since that scan.
+        A scan that ran meanwhile may have read the element before the change. The element is there
+        when the scan before has it too and the picture is that of then, or when it appeared while
+        the scan ran. Changes near the press count, unless they are far from the element.
         """
-        previous = current.previous
-        if previous is None or (target.role in _MENUS and previous.end_ms < self._end_ms):
-            return False
+        since = self._since.get(action.action_index)
+        began = since.began if since else None
+        ended = since.ended if since else None
+        may_be_lit = target.role not in _MENUS  # an item lights up, and a menu may have closed
+        if may_be_lit and self._is_still_near(action, tree, target, began):
+            return True
+        is_still = not seen.ended
+        if may_be_lit and self._is_still_near(action, tree, target, ended):
+            is_still = True
         before = self._before(tree, current)
-        return before is not None and not has_element(before, target)
+        if not is_still or before is None:
+            return False
+        if has_element(before, target):
+            return seen.before is not None and not seen.before
+        return self._appeared(action, current, target, seen)
+
+    def _is_still_near(
+        self, action: Action, tree: StepTree, target: Element, changes: PictureChanges | None
+    ) -> bool:
+        """Whether nothing changed at an element, and near the press."""
+        if changes is None:
+            return False
+        around = PixelBox.around((action.x or 0.0, action.y or 0.0), STANDS_PX)
+        near = (target, replace(target, box=around))
+        return not any(_is_changed_at(tree, place, changes) for place in near)
+
+    def _appeared(
+        self, action: Action, current: CurrentScan, target: Element, seen: TargetEvidence
+    ) -> bool:
+        """Whether an element that the scan before lacks appeared while the current scan ran.
+
+        A menu may have opened before the scan began, and have closed while it ran. Not so when the
+        picture was the same from the scan before until then, or when the person did nothing.
+        """
+        if target.role not in _MENUS or (seen.before_began is not None and not seen.before_began):
+            return True
+        before_ms = current.previous.end_ms if current.previous else float("-inf")
+        acted_ms = [other.end_ms for other in self._actions if other.action_type != "pause"]
+        return not any(before_ms < time_ms < action.press_ms for time_ms in acted_ms)
 
 
 def _is_changed_at(

@@ -70,6 +70,7 @@ def compared(
     scanned_ms: tuple[int, int] = (500, 600),
     lit_from: float = 2.0,
     level: int = 120,
+    before_ms: tuple[int, int] | None = None,
 ) -> TargetEvidence:
     """What is seen of an element, and of a box that changes its brightness as the hand comes."""
     moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
@@ -78,7 +79,7 @@ def compared(
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, 0.1)
     aimed = FrameRequest(
         *(0, 3.0, 0.0, 2.95, 2.0, None, Span(0, 3)),
-        scan=ScannedTarget(1, *scanned_ms, Aim(element, (element, *around))),
+        scan=ScannedTarget(1, *scanned_ms, Aim(element, (element, *around)), before_ms=before_ms),
         point=(350.0, 220.0),
     )
     frames = []
@@ -127,3 +128,12 @@ def test_what_appeared_while_the_scan_ran_is_unmoved_since_its_end() -> None:
     assert (seen.began, seen.ended) == (True, False)
     seen = compared(BUTTON, lit=panel, scanned_ms=(500, 600), lit_from=1.0)
     assert (seen.began, seen.ended) == (True, True)
+
+
+def test_the_pictures_of_the_scan_before_tell_when_the_target_was_redrawn() -> None:
+    panel = PixelBox(200, 150, 400, 200)
+    seen = compared(BUTTON, lit=panel, scanned_ms=(1000, 1600), lit_from=1.5, before_ms=(500, 600))
+    assert (seen.began, seen.ended) == (True, False)
+    assert (seen.before_began, seen.before) == (False, True)
+    seen = compared(BUTTON, lit=panel, scanned_ms=(1000, 1600), lit_from=1.5)
+    assert (seen.before_began, seen.before) == (None, None)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.clock.canvas import Boxes
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.tree_scales import TreeScales, fitting_scale
 from demo_pipeline.observation.frames.video_reader import Luma
 
@@ -48,3 +49,14 @@ def test_each_part_of_a_recording_has_its_scale() -> None:
 def test_a_single_scan_that_differs_is_in_doubt() -> None:
     assert scales_of_parts({5: 1.0, 9: 1.5, 20: 1.0}) == {9: None, 20: 1.0}
     assert scales_of_parts({5: 1.0, 9: None, 20: 1.5, 30: 1.5}) == {9: None, 20: 1.5}
+
+
+def test_a_window_of_the_same_box_tells_that_the_units_are_those_of_the_scan_before() -> None:
+    """A dialog hides the page, so that few boxes of the scan show anything."""
+    browser, scaled = PixelBox(0, 0, 1600, 900), PixelBox(0, 0, 1280, 720)
+    for window, parts in ((browser, {}), (scaled, {9: None, 20: 1.0})):
+        scales = TreeScales()
+        scales.add(5, 1.0, frozenset({browser}))
+        scales.add(9, None, frozenset({window, PixelBox(300, 200, 250, 230)}))
+        scales.add(20, 1.0, frozenset({browser}))
+        assert scales.parts() == parts

@@ -4,7 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.trees.focus_look import is_as_before, is_written_as_before, lit
+from demo_pipeline.observation.trees.focus_look import (
+    are_unlit,
+    is_as_before,
+    is_ground_as_before,
+    is_written_as_before,
+    lit,
+)
 from demo_pipeline.observation.trees.focus_look import ringed as ringed_by_kind
 
 BUTTONS = [(100, 100, 80, 36), (184, 100, 80, 36), (100, 200, 14, 14)]  # 4 pixels apart, a radio
@@ -66,3 +72,19 @@ def test_a_ring_that_stays_and_a_label_that_was_there() -> None:
     uncovered = drawn(missing=1)
     uncovered[114:124, 190:250:9] = 90  # another text stood there
     assert not is_written_as_before(uncovered, drawn(), BUTTONS[1])
+
+
+def test_rows_of_one_ground_are_unlit() -> None:
+    picture = np.full((500, 500), 240, np.uint8)
+    assert are_unlit(picture, ROWS)
+    assert not are_unlit(picture, ROWS[:1])  # it may be lit: nothing tells
+    picture[326:352, 100:300] = 100
+    assert not are_unlit(picture, ROWS)
+
+
+def test_a_cell_that_is_lit_with_its_row_has_another_ground() -> None:
+    picture = np.full((500, 500), 240, np.uint8)
+    lit_row = picture.copy()
+    lit_row[326:352, 100:300] = 100
+    assert is_ground_as_before(picture, lit_row, ROWS[0])
+    assert not is_ground_as_before(picture, lit_row, (100, 326, 26, 26))

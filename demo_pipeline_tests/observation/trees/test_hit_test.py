@@ -283,3 +283,36 @@ def test_a_whole_page_is_scrolled_but_not_clicked() -> None:
     found = node_at(tree, 200, 200, of_scroll=True)
     assert found is not None
     assert found.name == "News"
+
+
+def test_a_menu_is_open_over_the_pane_that_holds_its_title() -> None:
+    """LibreOffice keeps its menu bar in a scroll pane; a menu of a page stays inside the page."""
+    for pane, expected in (("scroll pane", "Insert Table..."), ("document web", "Form")):
+        item = node("menu item", (300, 125, 340, 25), name="Insert Table...")
+        title = node("menu", (300, 100, 50, 25), item, name="Table")
+        bar = node("menu bar", (100, 100, 800, 25), title)
+        form = node("label", (320, 125, 45, 19), name="Form")
+        window = node("frame", WINDOW, node(pane, (100, 100, 800, 25), bar), form)
+        assert hit([window], 330, 135) == expected
+
+
+def test_what_is_scrolled_away_below_a_pane_is_not_hit() -> None:
+    row = node("label", (300, 320, 200, 20), name="scrolled away")
+    pane = node("scroll pane", (300, 200, 300, 100), row)
+    assert hit([node("frame", WINDOW, pane)], 310, 330) is None
+
+
+def test_titles_of_a_menu_bar_without_height_are_not_on_the_screen() -> None:
+    button = node("push button", (310, 125, 35, 35), name="Print")
+    for height, expected in ((0, "Print"), (19, "Format")):
+        title = node("menu", (300, 125, 58, 19), name="Format")
+        bar = node("menu bar", (100, 125, 800, height), title)
+        window = node("frame", WINDOW, bar, node("tool bar", (100, 125, 800, 39), button))
+        assert hit([window], 320, 135) == expected
+
+
+def test_the_thumb_stands_for_the_slider_or_scroll_bar_around_it() -> None:
+    for role, expected in (("Slider", "Brightness"), ("ScrollBar", "Brightness"), ("Header", None)):
+        thumb = node("Thumb", (340, 300, 20, 20), name="Position")
+        track = node(role, (300, 300, 200, 20), thumb, name="Brightness")
+        assert hit([node("Window", WINDOW, track)], 345, 305) == expected

@@ -482,3 +482,126 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
         keyboard.record(clicked, shown, node_at(shown, *pressed) if known else None)
         found, _ = keyboard.target(escape, tree, current, ())
         assert (found.name if found else None) == name
+
+
+FILES = node("table", (120, 150, 500, 400), name="Files", keyboard_focusable=True)
+FOLDER = node("frame", (100, 100, 540, 500), FILES, name="coast")
+EDITOR = node(
+    "frame",
+    (700, 100, 500, 500),
+    node("text", (710, 150, 480, 440), name="Letter", keyboard_focusable=True),
+    name="Letter",
+)
+DESKTOP = [node("application", (0, 0, 0, 0), FOLDER), node("application", (0, 0, 0, 0), EDITOR)]
+TERMINAL = (1400, 800)  # where no window of the tree is
+
+
+def claimed(*done: Action, focused: Any = FILES, typed: Any = (), again: Any = None) -> str | None:
+    """Name of what typing goes to; each scan calls `focused` so, those after typing `again`."""
+    tree, keyboard = mapped(DESKTOP, platform="linux", focused=FILES), KeyboardFocus()
+    for action in done:
+        found = node_at(tree, action.x, action.y) if action.x and action.y else None
+        keyboard.record(action, tree, found)
+    now = mapped(DESKTOP, platform="linux", focused=focused)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    sight = Sight(later=mapped(DESKTOP, platform="linux", focused=again or focused))
+    found, _ = keyboard.target(TYPING, now, current, (), typed, (), sight)
+    return found.name if found else None
+
+
+def test_keys_into_a_terminal_without_a_tree_are_not_given_to_the_window_that_was_left() -> None:
+    letter = EDITOR["children"][0]
+    at_terminal = click(*TERMINAL, 8000)
+    assert claimed() == "Files"
+    assert claimed(at_terminal) is None
+    assert claimed(at_terminal, focused=letter) is None
+    assert claimed(at_terminal, click(300, 300, 9000)) == "Files"
+    assert claimed(at_terminal, click(800, 300, 9000), focused=letter) == "Letter"
+
+
+def test_after_a_switch_of_windows_what_scans_call_focused_may_have_been_left() -> None:
+    for names in (("alt", "tab"), ("alt", "f4"), ("ctrl", "alt", "t"), ("win", "d")):
+        expected = "Files" if names == ("alt", "f4") else None  # its window is still there
+        assert claimed(keys(*names, at=8000)) == expected
+
+
+def test_a_dialog_that_opened_after_a_switch_of_windows_has_the_keys() -> None:
+    tree, keyboard = mapped(DESKTOP, platform="linux", focused=FILES), KeyboardFocus()
+    keyboard.record(click(*TERMINAL, 8000), tree, None)
+    field = node("text", (320, 320, 100, 30), name="Find", keyboard_focusable=True)
+    dialog = node("dialog", (300, 300, 200, 150), field, name="Find")
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    opened = mapped([*DESKTOP, dialog], platform="linux", focused=field)
+    found, _ = keyboard.target(TYPING, opened, current, ())
+    assert found is not None
+    assert found.name == "Find"
+
+
+def test_text_in_front_of_a_table_was_not_typed_into_it() -> None:
+    in_terminal = (200, 300, 90, 16)
+    assert claimed(typed=(in_terminal,)) is None
+
+
+def test_two_scans_around_a_new_window_do_not_agree() -> None:
+    dialog = node("dialog", (300, 300, 200, 150), name="Find")
+    tree = mapped(DESKTOP, platform="linux", focused=FILES)
+    later = mapped([*DESKTOP, dialog], platform="linux", focused=FILES)
+    current = CurrentScan(LoggedScan(1, 0, 0, 7000, 100), 0, "stale")
+    for after_scan, name in ((later, None), (tree, "Files")):
+        keyboard = KeyboardFocus()
+        keyboard.record(keys("f5", at=8000), tree, None)
+        found, _ = keyboard.target(TYPING, tree, current, (), (), (), Sight(later=after_scan))
+        assert (found.name if found else None) == name
+
+
+ITEMS = [node("menu item", (180, 44 + 25 * n, 300, 25), name=f"Item {n}") for n in range(4)]
+SUBMENU = node(
+    "menu",
+    (180, 144, 300, 25),
+    *(node("menu item", (480, 144 + 25 * n, 150, 25), name=f"Sub {n}") for n in range(3)),
+    name="Text",
+)
+FORMAT = node("menu", (180, 19, 60, 25), *ITEMS, SUBMENU, name="Format")
+MENU_OPEN = [node("frame", (0, 0, 800, 600), FORMAT, node("text", (0, 200, 800, 300), name="T"))]
+
+
+def test_a_menu_that_keys_opened_has_the_keys_by_its_lit_item() -> None:
+    text = MENU_OPEN[0]["children"][1]
+    tree = mapped(MENU_OPEN, platform="linux", focused=text)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    for rows, name in (
+        (slice(69, 94), "Item 1"),
+        (slice(144, 169), "Text"),  # the title of a submenu that is open, and has no lit item
+        (slice(0, 0), None),
+    ):
+        picture = np.full((1080, 1920), 255, np.uint8)
+        picture[rows, 180:480] = 90
+        keyboard = KeyboardFocus()
+        keyboard.record(keys("alt", "o", at=8000), tree, None)
+        sight = Sight(now=partial(pick, picture), later=tree)
+        found, _ = keyboard.target(keys("down", at=10_000), tree, current, (), sight=sight)
+        assert (found.name if found else None) == name
+
+
+def test_alt_and_a_letter_without_a_menu_leave_the_keys_where_they_were() -> None:
+    field = node("text", (0, 200, 800, 300), name="T", keyboard_focusable=True)
+    tree = mapped([node("frame", (0, 0, 800, 600), field)], platform="linux", focused=field)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    keyboard = KeyboardFocus()
+    keyboard.record(keys("alt", "o", at=8000), tree, None)
+    found, _ = keyboard.target(TYPING, tree, current, ())
+    assert found is not None
+    assert found.name == "T"
+
+
+def test_the_edge_of_what_opened_over_an_element_is_no_ring() -> None:
+    tree = mapped(FORM, focused=None)
+    current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
+    old, new = pictures((20, 20, 9, 9), (200, 360, 80, 30))
+    sight = Sight(before=partial(pick, old), now=partial(pick, new))
+    opened = Contradiction((190, 350, 300, 200), is_popup=True)
+    for against, name in (((), "Book"), ((opened,), None)):
+        keyboard = KeyboardFocus()
+        keyboard.record(keys("f6", at=2000), tree, None)
+        found, _ = keyboard.target(TYPING, tree, current, (), (), against, sight)
+        assert (found.name if found else None) == name

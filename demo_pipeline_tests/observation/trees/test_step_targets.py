@@ -16,7 +16,8 @@ from demo_pipeline_tests.observation.nodes import mapped, node
 LINK = node("Hyperlink", (200, 200, 200, 30), name="Desk lamps")
 ITEM = node("MenuItem", (200, 300, 200, 30), name="Copy")
 BOX = node("CheckBox", (200, 400, 20, 20), name="Choose May")
-TREE = mapped([node("Window", (100, 100, 800, 600), LINK, ITEM, BOX)])
+SAVE = node("Button", (200, 500, 200, 30), name="Save")
+TREE = mapped([node("Window", (100, 100, 800, 600), LINK, ITEM, BOX, SAVE)])
 HERE, FAR = (300, 205, 60, 20), (600, 500, 60, 20)
 
 
@@ -56,3 +57,49 @@ def test_what_the_screenshot_shows_unchanged_is_the_target(
 def test_a_tree_lacks_what_was_pressed_where_something_new_is() -> None:
     assert clicked(600, False, False, FAR) == ("agrees", None)
     assert clicked(600, False, False, (202, 592, 16, 16)) == ("differs", None)
+
+
+SCANNED_BEFORE = mapped([node("Window", (100, 100, 800, 600), LINK)])
+
+
+def clicked_after_slow_scan(
+    y: int, *, before_began: bool, before: bool, acted: bool = True
+) -> str | None:
+    """Target of a click at a height; the place was redrawn while the scan ran, not since its end.
+
+    The scan before has the link only. The person pressed a key between the two scans, if `acted`.
+    """
+    near = PictureChanges(regions=((200, y - 10, 200, 30),))
+    seen = TargetEvidence(
+        action_index=1,
+        window=None,
+        began=True,
+        ended=False,
+        before_began=before_began,
+        before=before,
+    )
+    since = SinceScanEvidence(action_index=1, scan_event=2, began=near, ended=PictureChanges())
+    evidence: Any = SimpleNamespace(targets=[seen], since_scan=[since], typed=[])
+    reader: Any = SimpleNamespace(scale=lambda _: 1.0, readable_tree=lambda *_: SCANNED_BEFORE)
+    key = Action("hotkey", 8000 if acted else 5000, 8000 if acted else 5000, [1], keys=["f5"])
+    click = Action("click", 10_000, 10_100, [2], action_index=1, x=210, y=y)
+    scans = (LoggedScan(2, 0, 0, 8500, 1000), LoggedScan(1, 0, 0, 7000, 100))
+    current = CurrentScan(scans[0], 500, "fresh", scans[1])
+    targets = StepTargets(reader, evidence, (), [key, click])
+    _, found, _ = targets.step(1, TREE, current, ())
+    return found.name if found else None
+
+
+def test_a_slow_scan_may_have_read_an_element_before_something_came_over_it() -> None:
+    assert clicked_after_slow_scan(210, before_began=False, before=True) is None
+    assert clicked_after_slow_scan(210, before_began=True, before=False) == "Desk lamps"
+
+
+def test_what_the_scan_before_lacks_appeared_while_a_slow_scan_ran() -> None:
+    assert clicked_after_slow_scan(510, before_began=False, before=True) == "Save"
+
+
+def test_a_menu_that_may_have_closed_while_a_slow_scan_ran_is_no_target() -> None:
+    assert clicked_after_slow_scan(310, before_began=False, before=True) == "Copy"
+    assert clicked_after_slow_scan(310, before_began=True, before=True) is None
+    assert clicked_after_slow_scan(310, before_began=True, before=True, acted=False) == "Copy"

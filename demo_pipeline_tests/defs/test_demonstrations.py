@@ -14,8 +14,8 @@ from demo_pipeline.files.recording_files import LOG_FILE as LOG
 from demo_pipeline.files.recording_files import META_FILE as META
 from demo_pipeline.runs.failures import TransientError
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
+from demo_pipeline_tests.building import build_stage
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 
 

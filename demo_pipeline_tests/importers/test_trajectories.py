@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import imported_trajectory
 from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.importers.conftest import run_command, run_import
 from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import live_in, open_workspace

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.named_stages import CUDAG_STAGE
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 

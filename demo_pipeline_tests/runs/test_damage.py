@@ -9,13 +9,12 @@ import pytest
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs.damage import damage_problem, verify_outputs
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import SFT_STAGE
@@ -143,6 +142,18 @@ def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_agai
     for stage in (SFT_STAGE, INDEX_STAGE):
         run_dataset_stage(workspace, stage, force=True)
     assert verify_outputs(workspace).damages == ()
+
+
+def test_a_dataset_of_a_trajectory_that_is_committed_again_links_the_new_copy(workspace, tmp_path):
+    """From a bucket the cache holds two folders of one version then; both have the same files."""
+    run_dataset_stage(workspace, INDEX_STAGE)
+    before = workspace.store.current("trajectories/one")
+    add(workspace, tmp_path, "one")
+    again = workspace.store.current("trajectories/one")
+    assert before == again
+    assert before.place != again.place
+    result = run_dataset_stage(workspace, INDEX_STAGE, force=True)
+    assert result.status == "made", result.checks
 
 
 def test_the_doctor_names_a_file_of_another_size(made):

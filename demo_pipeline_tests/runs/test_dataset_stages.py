@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
 EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]

@@ -22,13 +22,13 @@ from demo_pipeline.exports.dataset_statistics import (
     statistics,
 )
 from demo_pipeline.runs.damage import storage_message
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.queries import current_statistics, run_query
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import hide
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 

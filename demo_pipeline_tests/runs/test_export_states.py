@@ -12,11 +12,11 @@ from demo_pipeline.datasets.index import EXPORTS_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.queries import committed_statistics
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import MESSAGES_STAGE, SFT_STAGE

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.queries import current_statistics, run_query, views_script
 from demo_pipeline.runs.stages import DATASET_STAGES, is_built
@@ -14,6 +13,7 @@ from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import contents, open_workspace, run_all_stages
 

@@ -12,7 +12,7 @@ from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration
-from demo_pipeline.runs.datasets import committed_trajectories
+from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.health import examine_workspace
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace

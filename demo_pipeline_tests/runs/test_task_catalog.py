@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from demo_pipeline.osworld.task_files import read_catalog
+from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import RefusedError
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace

@@ -32,7 +32,7 @@ def inspect(
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
-    from demo_pipeline.runs.demonstration_outputs import is_imported
+    from demo_pipeline.runs.demonstration_outputs import has_imported_trajectory
     from demo_pipeline.runs.graph import Graph
     from demo_pipeline.runs.inspection import (
         absence,
@@ -55,7 +55,7 @@ def inspect(
     stages = (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
     output = TRAJECTORIES_STAGE.output(key)
     recorded = all(store.current(stage.output(key)) for stage in stages)
-    if not recorded and not is_imported(Graph(workspace), key):
+    if not recorded and not has_imported_trajectory(Graph(workspace), key):
         if not quarantined:
             refuse(absence(workspace, key))
         raise typer.Exit(USAGE)

@@ -63,7 +63,7 @@ _TRAJECTORY = TRAJECTORIES_STAGE.name
 def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]:
     """Every output of a demonstration, each after those that it reads."""
     stages: Sequence[Stage[RecordingInputs]] = STAGES
-    if is_imported(graph, demonstration):
+    if has_imported_trajectory(graph, demonstration):
         stages = stages_after_import()
     return [demonstration_output(graph, stage, demonstration) for stage in stages]
 
@@ -74,7 +74,7 @@ def demonstration_output(
     """The output that a stage makes of a demonstration."""
     if not stage.inputs:
         return RecordingOutput(graph, stage, demonstration)
-    if stage.name == _TRAJECTORY and is_imported(graph, demonstration):
+    if stage.name == _TRAJECTORY and has_imported_trajectory(graph, demonstration):
         return ImportedTrajectory(graph, stage, demonstration)
     return DemonstrationOutput(graph, stage, demonstration)
 
@@ -114,7 +114,7 @@ def is_outdated(workspace: Workspace, demonstration: str) -> bool:
     return not all(isinstance(state, Current) for state in states)
 
 
-def is_imported(graph: Graph, demonstration: str) -> bool:
+def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
     """Whether the trajectory of this id was imported, so that it has no recording."""
     version = graph.published(TRAJECTORIES_STAGE.output(demonstration))
     if version is None or IMPORTED_FILES not in version.manifest.inputs:

@@ -39,7 +39,7 @@ from demo_pipeline.evaluation.scoring import (
 from demo_pipeline.evaluation.true_steps import StepRecord, TrueStep, each_true_step
 from demo_pipeline.files.json_files import JsonFileError, dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import TableWriter, write_rows
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem
 from demo_pipeline.runs.committed_trajectories import (
     committed_trajectories,
     trajectory_fingerprints,
@@ -456,7 +456,7 @@ def _check_privacy(inputs: EvaluationInputs, _out: Path) -> list[Problem]:
     if not is_open:
         return []
     message = "others can read the predictions, which may hold what people typed"
-    return [Problem("private", file, message, remedy="chmod 600", severity=Severity.WARNING)]
+    return [Problem("private", file, message, remedy="chmod 600")]
 
 
 EVALUATION_STAGE: Stage[EvaluationInputs] = Stage(

@@ -23,7 +23,7 @@ from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.demonstration_outputs import (
     IMPORTED_FILES,
     demonstration_output,
-    is_imported,
+    has_imported_trajectory,
     stages_after_import,
 )
 from demo_pipeline.runs.failures import DefectError, RefusedError, TransientError
@@ -117,7 +117,7 @@ def import_trajectory(
         return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(NAME_RULE,))
     graph = Graph(workspace)
     output = TRAJECTORIES_STAGE.output(key)
-    if graph.published(output) is not None and not is_imported(graph, key):
+    if graph.published(output) is not None and not has_imported_trajectory(graph, key):
         sentence = f"the store has a demonstration of the id {key}, made from a recording"
         return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(sentence,))
     try:
@@ -140,7 +140,7 @@ def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
     """The ids of imported trajectories; `recorded` are the ids of the uploads, which are none."""
     outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
     others = {name.rpartition("/")[2] for name in outputs}.difference(recorded)
-    return [key for key in sorted(others) if is_imported(Graph(workspace), key)]
+    return [key for key in sorted(others) if has_imported_trajectory(Graph(workspace), key)]
 
 
 def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> DemonstrationResult:

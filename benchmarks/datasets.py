@@ -23,7 +23,6 @@ from demo_pipeline import __version__
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.exports.cudag.dataset import dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
@@ -31,6 +30,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.exports.forms import build_cudag, build_messages, build_sft
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 

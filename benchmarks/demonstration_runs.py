@@ -29,12 +29,12 @@ import dagster as dg  # noqa: E402, TID251 - after the path; measured itself
 from benchmarks.child import cpu_seconds, in_child  # noqa: E402
 from demo_pipeline.defs import build_defs  # noqa: E402
 from demo_pipeline.defs.partitions import PARTITIONS_NAME  # noqa: E402
-from demo_pipeline.runs.stage_runs import build_stage  # noqa: E402
 from demo_pipeline.runs.stages import STAGES  # noqa: E402
 from demo_pipeline.runs.workspace import Workspace  # noqa: E402
 from demo_pipeline.settings import Settings  # noqa: E402
 from demo_pipeline.stage import DEMONSTRATION_JOB  # noqa: E402
 from demo_pipeline.store.store import open_store  # noqa: E402
+from demo_pipeline_tests.building import build_stage  # noqa: E402
 from demo_pipeline_tests.simulator.form import script  # noqa: E402
 from demo_pipeline_tests.simulator.recording import RecordingOptions, write_recording  # noqa: E402
 from demo_pipeline_tests.simulator.script import (  # noqa: E402

@@ -22,15 +22,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
-from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.privacy.redaction_stage import REDACTIONS
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import build_stage
+from demo_pipeline.runs.dataset_outputs import DatasetOutput
+from demo_pipeline.runs.demonstration_outputs import demonstration_output
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -145,25 +145,26 @@ def build(root: Path, stage: str) -> str:
     """Build one dataset from what is committed."""
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
-    return run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[stage]).status
+    graph = Graph(workspace)
+    return graph.build(DatasetOutput(graph, DATASET_STAGE_BY_NAME[stage])).status
 
 
 def build_all(root: Path, stages: Sequence[str]) -> str:
     """Build datasets one after the other in one process, as every door of the program does."""
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
-    opened: list[CommittedTrajectories] = []
-    built = (
-        run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name], opened=opened) for name in stages
-    )
-    return [result.status for result in built][-1]
+    graph = Graph(workspace)
+    outputs = [DatasetOutput(graph, DATASET_STAGE_BY_NAME[name]) for name in stages]
+    return [graph.build(output).status for output in outputs][-1]
 
 
 def make_stage(root: Path, stage: str, ids: Sequence[str]) -> str:
     """Build a stage of some demonstrations, one after the other."""
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
-    return [build_stage(workspace, STAGE_BY_NAME[stage], name).status for name in ids][-1]
+    graph = Graph(workspace)
+    outputs = [demonstration_output(graph, STAGE_BY_NAME[stage], name) for name in ids]
+    return [graph.build(output).status for output in outputs][-1]
 
 
 def measured(work: Callable[..., str], *arguments: Any) -> Cost:

@@ -44,10 +44,10 @@ def _decode(video: Path) -> None:
 
 def stages_piece(uploads: Path, store: Path, name: str) -> list[tuple[str, Spent]]:
     """Every stage of one demonstration; the memory is the most that was held by its end."""
-    from demo_pipeline.runs.stage_runs import build_stage  # noqa: PLC0415
     from demo_pipeline.runs.stages import STAGES  # noqa: PLC0415
     from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
     from demo_pipeline.settings import Settings  # noqa: PLC0415
+    from demo_pipeline_tests.building import build_stage  # noqa: PLC0415
 
     workspace = Workspace.open(Settings(uploads=str(uploads), store=str(store)))
     return [

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, hotkey, scroll, type_text

@@ -16,9 +16,9 @@ import demo_pipeline as dp
 from demo_pipeline.cli.app import app
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.problems import errors
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.validation import validate_recording
 from demo_pipeline.settings import CONFIG_VARIABLE, Section, Settings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.pages import DOCS, generated_pages
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace

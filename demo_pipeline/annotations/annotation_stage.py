@@ -23,7 +23,7 @@ from demo_pipeline.files.parquet import read_rows, schema_problems, write_rows
 from demo_pipeline.privacy.redaction_stage import REDACTIONS, cleaner
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.review.decisions import Decision, Subject
+from demo_pipeline.review.decisions import Decision
 from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
@@ -39,7 +39,7 @@ class _Said:
 
     store: Store
     privacy: PrivacySettings
-    subject: Subject
+    trajectory: Version
     documents: tuple[str, ...]
     decisions: tuple[Decision, ...]
 
@@ -48,12 +48,11 @@ def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -
     workspace.reviews.refresh(demonstration)
     decisions = tuple(workspace.reviews.of(demonstration))
     documents = tuple(document_keys(workspace.store, demonstration))
-    subject = subject_of(versions[_TRAJECTORIES], demonstration)
     read = {"stored_annotations": documents, REVIEWS: sorted(one.id for one in decisions)}
     privacy = workspace.settings.privacy
     rules = json_bytes(privacy).decode()
     hashes = {n: sha256("\n".join([*keys, rules]).encode()) for n, keys in read.items() if keys}
-    value = _Said(workspace.store, privacy, subject, documents, decisions)
+    value = _Said(workspace.store, privacy, versions[_TRAJECTORIES], documents, decisions)
     return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
 
 
@@ -64,7 +63,8 @@ def _run(inputs: RecordingInputs, out: Path) -> Summary:
     if documents or said.decisions:
         folder = inputs.folders[_TRAJECTORIES]
         clean: Any = cleaner(said.store, said.privacy, inputs.demonstration)
-        judged = judge_demonstration(folder, said.subject, map(clean, said.decisions))
+        subject = subject_of(said.trajectory, inputs.demonstration)
+        judged = judge_demonstration(folder, subject, map(clean, said.decisions))
         rows = judged.rows(map(clean, documents))
     write_rows(out / ANNOTATIONS_FILE, rows, ANNOTATIONS_SCHEMA)
     refused = Counter(reason for one in documents for reason in one.refused)

@@ -32,6 +32,8 @@ def inspect(
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
+    from demo_pipeline.runs.demonstration_outputs import has_imported_trajectory
+    from demo_pipeline.runs.graph import Graph
     from demo_pipeline.runs.inspection import (
         absence,
         dataset_lines,
@@ -39,7 +41,6 @@ def inspect(
         step_lines,
         timeline_lines,
     )
-    from demo_pipeline.runs.stage_runs import imported_trajectory
     from demo_pipeline.store.names import is_bucket, is_safe_id
     from demo_pipeline.store.uploads import NAME_RULE
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
@@ -54,7 +55,7 @@ def inspect(
     stages = (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
     output = TRAJECTORIES_STAGE.output(key)
     recorded = all(store.current(stage.output(key)) for stage in stages)
-    if not recorded and imported_trajectory(store, key) is None:
+    if not recorded and not has_imported_trajectory(Graph(workspace), key):
         if not quarantined:
             refuse(absence(workspace, key))
         raise typer.Exit(USAGE)

@@ -169,10 +169,15 @@ class _Run:
 
     def show_plan(self) -> None:
         """Print what would be done."""
+        from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.plan import plan
 
-        selection = self._select(self._chosen() if self.force else ())
-        found = plan(self.workspace, selection.todo, force=self.force)
+        damaged = damaged_demonstrations(self.workspace)
+        selection = self._select(self._chosen() if self.force else damaged)
+        todo = dict.fromkeys(selection.todo, "--force" if self.force else "")
+        if not self.force:
+            todo |= dict.fromkeys(damaged.intersection(todo), "a file was damaged")
+        found = plan(self.workspace, todo, force=self.force)
         alike: dict[str, list[str]] = {}
         for key, reasons in found.demonstrations.items():
             alike.setdefault(_reason_words(reasons), []).append(key)
@@ -189,15 +194,14 @@ class _Run:
 
     def _select(self, wanted: Collection[str]) -> _Selection:
         """Choose among all uploads; `wanted` are processed though nothing changed."""
-        from demo_pipeline.runs.quarantine import is_quarantined
-        from demo_pipeline.runs.stage_runs import is_up_to_date
+        from demo_pipeline.runs.demonstration_outputs import is_refused, is_up_to_date
 
         workspace, chosen = self.workspace, self._chosen()
         stale = [k for k in chosen if k in wanted or not _holds(is_up_to_date, workspace, k)]
         todo, quarantined = list[str](), list[str]()
         for key in stale:
             skipped = not (self.retry or self.ids or key in wanted)
-            skipped = skipped and _holds(is_quarantined, workspace, key)
+            skipped = skipped and _holds(is_refused, workspace, key)
             (quarantined if skipped else todo).append(key)
         return _Selection(todo, quarantined, len(chosen) - len(stale))
 
@@ -215,6 +219,7 @@ class _Run:
 
         It imports no Dagster, which takes a second.
         """
+        from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 
@@ -222,7 +227,7 @@ class _Run:
             return None
         if not _holds(tasks_unchanged, self.workspace):
             return None
-        selection = self._select(())
+        selection = self._select(damaged_demonstrations(self.workspace))
         if selection.todo:
             return None
         found: list[DatasetOutcome] = []
@@ -243,6 +248,7 @@ class _Run:
 
         if (finding := store_finding(self.workspace)).level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
+        from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.local_runs import LocalRuns
         from demo_pipeline.runs.plan import tasks_unchanged
         from demo_pipeline.runs.stages import job_of
@@ -254,7 +260,9 @@ class _Run:
                 again = runs.prepare(self.known).intersection(self._chosen())
             except InstanceError as error:
                 refuse(str(error))
-            damaged, remake = self._verify() if self.verify else (set[str](), False)
+            damaged, remake = damaged_demonstrations(self.workspace), False
+            if self.verify:
+                damaged, remake = self._verify()
             force = self.force or remake
             if force or not _holds(tasks_unchanged, self.workspace):
                 self._build_datasets(runs, job_of(TASKS_STAGE), force=force)

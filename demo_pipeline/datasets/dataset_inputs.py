@@ -15,6 +15,7 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import View
 from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Inputs, WrittenFiles
+from demo_pipeline.store.split_memory import SplitMemory
 from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -51,7 +52,7 @@ class CommittedTrajectories:
         damaged: the outputs that `left_out` counts as broken.
         told: sentences on ids of one upload, and on demonstrations that changed their split.
         privacy: sentences on what was looked for and found; empty: nothing was, and none redacted.
-        whole: output and version of the datasets that were built, or found whole, meanwhile.
+        memory: what is to be remembered of their splits.
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
@@ -61,7 +62,7 @@ class CommittedTrajectories:
     damaged: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     privacy: str = ""
-    whole: set[tuple[str, str]] = field(default_factory=set)
+    memory: SplitMemory = field(default_factory=SplitMemory)
 
     @cached_property  # for the card and for the check
     def provenance(self) -> Provenance:

@@ -11,12 +11,10 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.partitions import (
     FORCE_TAG,
@@ -29,9 +27,16 @@ from demo_pipeline.defs.resources import Roots
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.review_store import REVIEWS, judged_decisions
-from demo_pipeline.runs.damage import left_out_damage, storage_message
-from demo_pipeline.runs.datasets import run_dataset_stage, wanted_recipe
-from demo_pipeline.runs.failures import DefectError, TransientError, redacted_errors, retry_pause
+from demo_pipeline.runs.damage import left_out_damage
+from demo_pipeline.runs.dataset_outputs import DatasetOutput
+from demo_pipeline.runs.failures import (
+    DefectError,
+    RefusedError,
+    TransientError,
+    UnusableInputError,
+    retry_pause,
+)
+from demo_pipeline.runs.graph import Current, Graph
 from demo_pipeline.runs.plan import bytes_written
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.results import REFUSED, BuildResult
@@ -59,6 +64,7 @@ _NO_TRAJECTORY = (
     "`demo-pipeline run`"
 )
 _KEPT = "a check failed, so the last good version is kept: "
+_graphs: dict[str, Graph] = {}  # by the id of the run
 _Said = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 _Asked = dg.SensorResult | dg.RunRequest | dg.SkipReason
 _JOBS = {
@@ -109,21 +115,23 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
         try:
             if stage.reads_trajectories and not workspace.store.outputs(RECORDS_STAGE.folder):
                 raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
-            with reporting.package_log(context.log.log), redacted_errors(stage.name):
-                made = _built(context, workspace, stage)
+            graph = _graph_of_run(context.run.run_id, workspace)
+            force = context.run.tags.get(FORCE_TAG) == "true"
+            with reporting.package_log(context.log.log):
+                made = graph.build(DatasetOutput(graph, stage), force=force)
         except TransientError as error:
             raise reporting.retried(context, error) from None
-        except StorageError as error:
-            raise dg.Failure(storage_message(error), allow_retries=False) from None
-        except DefectError as error:
+        except UnusableInputError as error:
+            sentence = "; ".join(problem.message for problem in error.problems)
+            raise dg.Failure(sentence, allow_retries=False) from None
+        except RefusedError as error:
+            yield from map(reporting.check_result, error.checks)
+            raise reporting.failure(error.problems, REFUSED, _KEPT) from None
+        except (StorageError, DefectError) as error:
             raise dg.Failure(str(error), allow_retries=False) from None
-        results = list(_check_results(workspace, stage, made))
-        if made.version is None:
-            yield from results
-            raise reporting.failure(made.problems, REFUSED, _KEPT)
         yield dg.MaterializeResult(
             metadata=_metadata(workspace, stage, made) | {SEEN: seen},
-            check_results=results,
+            check_results=list(_check_results(workspace, stage, made)),
             data_version=dg.DataVersion(made.content[:16]),
         )
 
@@ -147,18 +155,12 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
     )
 
 
-def _built(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage[Any]
-) -> BuildResult:
-    force = context.run.tags.get(FORCE_TAG) == "true"
-    opened = _trajectories_of_run(context.run.run_id)
-    return run_dataset_stage(workspace, stage, force=force, opened=opened)
-
-
-@lru_cache(maxsize=1)
-def _trajectories_of_run(_run_id: str) -> list[CommittedTrajectories]:
-    """The committed trajectories, which the datasets of a run open once."""
-    return []
+def _graph_of_run(run_id: str, workspace: Workspace) -> Graph:
+    """The graph of a run: its datasets open the committed trajectories once."""
+    if run_id not in _graphs:
+        _graphs.clear()  # a process executes one run at a time
+        _graphs[run_id] = Graph(workspace)
+    return _graphs[run_id]
 
 
 def _metadata(workspace: Workspace, stage: Stage[Any], made: BuildResult) -> dict[str, Any]:
@@ -172,11 +174,11 @@ def _metadata(workspace: Workspace, stage: Stage[Any], made: BuildResult) -> dic
 def _check_results(
     workspace: Workspace, stage: Stage[Any], made: BuildResult
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield those of the stage's checks, then that of the one which every dataset has."""
+    """Yield those of the stage's checks, then that of the check which every dataset has."""
     checks = {check.name: check for check in stage.checks}
-    for one in made.checks:
-        yield reporting.check_result(one, checks[one.name].counts(made.summary))
-    if stage.reads_trajectories and made.version is not None:
+    for outcome in made.checks:
+        yield reporting.check_result(outcome, checks[outcome.name].counts(made.summary))
+    if stage.reads_trajectories:
         damage: tuple[Problem, ...] = tuple(left_out_damage(made.summary))
         compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
         outcome = CheckOutcome(_WHOLE, not damage, damage, blocking=False)
@@ -303,11 +305,13 @@ def _unless_built(
 
     One that failed is asked for again after a pause, with its attempt in the key.
     """
-    wanted = wanted_recipe(workspace, stage)
-    current = workspace.store.current(stage.folder)
-    if current is not None and current.manifest.recipe == wanted:
+    graph = Graph(workspace)
+    output = DatasetOutput(graph, stage)
+    present = graph.state(output)
+    if isinstance(present, Current):
         return dg.SkipReason(f"{stage.name} has everything")
-    state = hashlib.sha256(f"{wanted}{current and current.id}".encode()).hexdigest()[:16]
+    version = present.version.id if present.version else None
+    state = hashlib.sha256(f"{output.plan().recipe}{version}".encode()).hexdigest()[:16]
     said = (context.cursor or "").partition("#")
     attempt = int(said[2]) if said[0] == state and said[2].isdigit() else 0
     for record in _requested(context.instance, f"{job}@{state}#{attempt}"):

@@ -1,7 +1,7 @@
 """The stages of a demonstration: one asset each, partitioned by demonstration, and their job.
 
 Belongs here: what an asset does and says, whatever started its run. What a stage is, and whether it
-is up to date, is in runs/stage_runs.py.
+is up to date, is in runs/graph.py.
 """
 
 import warnings
@@ -14,19 +14,21 @@ from demo_pipeline.defs.partitions import DEMONSTRATIONS, FORCE_TAG, OWNERS, gro
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.failures import DefectError, TransientError
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.runs.demonstration_outputs import demonstration_output
+from demo_pipeline.runs.failures import DefectError, RefusedError, TransientError
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.results import DEFECT, REFUSED, BuildResult
-from demo_pipeline.runs.stage_runs import AStage, RefusedError, build_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
-from demo_pipeline.stage import DEMONSTRATION_JOB, Need
+from demo_pipeline.stage import DEMONSTRATION_JOB, Need, Stage
 from demo_pipeline.store.versions import CheckOutcome
 
 DECODING_POOL = "decoding"
 _Said = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeResult[None]]
 
 
-def demonstration_asset(stage: AStage) -> dg.AssetsDefinition:
+def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
     """The asset of one stage."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)  # partitioned checks; tests pin them
@@ -49,7 +51,8 @@ def demonstration_asset(stage: AStage) -> dg.AssetsDefinition:
         key, force = context.partition_key, context.run.tags.get(FORCE_TAG) == "true"
         try:
             with reporting.package_log(context.log.log):
-                made = build_stage(roots.workspace, stage, key, force=force)
+                graph = Graph(roots.workspace)
+                made = graph.build(demonstration_output(graph, stage, key), force=force)
         except TransientError as error:
             raise reporting.retried(context, error) from None
         except RefusedError as error:
@@ -72,13 +75,13 @@ def demonstration_asset(stage: AStage) -> dg.AssetsDefinition:
     return build
 
 
-def _refusal(stage: AStage, error: RefusedError) -> CheckOutcome:
+def _refusal(stage: Stage[RecordingInputs], error: RefusedError) -> CheckOutcome:
     """The verdict of the first check of a stage that wrote nothing."""
     problems: tuple[Problem, ...] = error.problems
     return CheckOutcome(stage.checks[0].name, False, problems, blocking=stage.checks[0].blocking)
 
 
-def _materialized(stage: AStage, made: BuildResult) -> dg.MaterializeResult[None]:
+def _materialized(stage: Stage[RecordingInputs], made: BuildResult) -> dg.MaterializeResult[None]:
     checks = {check.name: check for check in stage.checks}
     return dg.MaterializeResult(
         data_version=dg.DataVersion(made.content[:16]),

@@ -17,22 +17,25 @@ from demo_pipeline.defs.dataset_assets import watching
 from demo_pipeline.defs.partitions import FORCE_TAG, OWNERS, group_of
 from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.resources import Roots
-from demo_pipeline.evaluation.scoring import PREDICTIONS, SCORES_SCHEMA
+from demo_pipeline.evaluation.scoring import PREDICTIONS
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs import evaluations
 from demo_pipeline.runs.damage import storage_message
-from demo_pipeline.runs.failures import DefectError, TransientError, redacted_errors
+from demo_pipeline.runs.failures import (
+    DefectError,
+    RefusedError,
+    TransientError,
+    redacted_errors,
+)
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-EVALUATION_SCORES = evaluations.EVALUATION_OUTPUT
+_STAGE = evaluations.EVALUATION_STAGE
+EVALUATION_SCORES = _STAGE.name
 _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "prefix_share")
-_CHECKS = {
-    evaluations.COVERAGE: "Every step has one usable answer, and every line belongs to a step.",
-    evaluations.PRIVATE: "Only their owner can read the predictions in a folder.",
-}
 
 
 class _EvaluationConfig(dg.Config):
@@ -45,17 +48,12 @@ class _EvaluationConfig(dg.Config):
     name=EVALUATION_SCORES,
     group_name=group_of(EVALUATION_SCORES),
     deps=[INDEX_STAGE.name],
-    kinds={"parquet"},
+    kinds=set(_STAGE.kinds),
     owners=OWNERS,
-    code_version=evaluations.EVALUATION_CODE_VERSION,
-    description="Scores of a model's answers in `evaluations/<name>/predictions.jsonl` of the "
-    "store, by action type, application, platform and difficulty, beside baselines that need no "
-    "model; the page of failures shows steps that were answered wrong.",
-    metadata=reporting.columns_metadata(SCORES_SCHEMA),
-    check_specs=[
-        dg.AssetCheckSpec(name, asset=EVALUATION_SCORES, description=description)
-        for name, description in _CHECKS.items()
-    ],
+    code_version=_STAGE.code_version,
+    description=_STAGE.description,
+    metadata=reporting.columns_metadata(_STAGE.columns),
+    check_specs=reporting.check_specs(EVALUATION_SCORES, _STAGE.checks),
 )
 def evaluation_scores(
     context: dg.AssetExecutionContext,
@@ -68,7 +66,7 @@ def evaluation_scores(
     if results or not failed:
         yield dg.MaterializeResult(
             metadata=_metadata(workspace, results),
-            check_results=[_joint(name, results) for name in _CHECKS],
+            check_results=[_joint(check.name, results) for check in _STAGE.checks],
         )
     if failed:
         raise dg.Failure("\n".join(failed), allow_retries=False)
@@ -86,12 +84,14 @@ def _scored(
         except StorageError as error:
             return {}, [storage_message(error)]
         failed += unreadable.values() if not names else ()
-        for name in names or [one.name for one in found]:
+    graph = Graph(workspace)
+    with package_log(context.log.log):
+        for name in names or [dropped.name for dropped in found]:
             try:
-                with redacted_errors(EVALUATION_SCORES, name):
-                    results[name] = evaluations.run_evaluation(workspace, name, force=force)
-            except StorageError as error:
-                failed.append(f"{name}: {storage_message(error)}")
+                output = evaluations.EvaluationOutput(graph, _STAGE, name)
+                results[name] = graph.build(output, force=force)
+            except RefusedError as error:
+                failed += [f"{name}: {problem.message}" for problem in error.problems]
             except (TransientError, DefectError) as error:
                 failed.append(f"{name}: {error}")
     return results, failed

@@ -18,9 +18,9 @@ from pydantic import Field
 from demo_pipeline.defs.partitions import PARTITION_TAG, PARTITIONS_NAME
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.defs.upload_sensor import process_ids
-from demo_pipeline.runs.quarantine import is_quarantined, list_quarantine
+from demo_pipeline.runs.demonstration_outputs import is_outdated
+from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.run_locks import dead_runs, lock_folder
-from demo_pipeline.runs.stage_runs import is_outdated
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 
 _PAGE = 500
@@ -141,7 +141,7 @@ def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
     workspace, outdated = roots.workspace, list[str]()
     for key in (upload.id for upload in workspace.uploads.list_demonstrations()):
         try:
-            if is_outdated(workspace, key) and not is_quarantined(workspace, key):
+            if is_outdated(workspace, key):
                 outdated.append(key)
         except Exception as error:  # noqa: BLE001 - the others are processed all the same
             context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)

@@ -5,9 +5,7 @@ Belongs here: the stage that follows from a form, and the declarations of the ot
 its module; how a dataset is put together, in assemble.py.
 """
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +41,7 @@ from demo_pipeline.stage import (
     as_written,
     noting,
 )
+from demo_pipeline.store.versions import linked_version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _RESULT = "result.json"
@@ -123,7 +122,10 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 
 
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """Each link that leads to no trajectory that it read."""
+    """Each link that does not lead to the version of the trajectory that the index was made of.
+
+    Folders are not compared: two folders of one version hold the same files.
+    """
     return [
         Problem(
             "broken_link",
@@ -133,14 +135,9 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
         )
         for source in inputs.committed.trajectories
         if judged_success(source) is None
-        and not _is_same_folder(f"{out}/trajectories/{source.id}", source.folder)
+        and linked_version(f"{out}/trajectories/{source.id}")
+        != inputs.committed.versions[source.id].id
     ]
-
-
-def _is_same_folder(link: str, folder: str) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samefile(link, folder)  # noqa: PTH121 - of every trajectory
-    return False
 
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:

@@ -9,6 +9,7 @@ Belongs here: its declaration. What a record holds is decided in its form.
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
 from demo_pipeline.review.review_store import REVIEWS, subject_of
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.stage import RECORDS, Check, Need, SourceInput, Stage, Summary
 from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -43,7 +44,13 @@ def built_forms(settings: Settings) -> list[Form]:
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
     """File → what it depends on besides the trajectory."""
-    return {form.file: form.fingerprint(settings.datasets) for form in built_forms(settings)}
+    return _record_fingerprints(settings.datasets)
+
+
+@lru_cache(maxsize=2)
+def _record_fingerprints(settings: DatasetSettings) -> Mapping[str, str]:
+    forms = (form_of(name) for name in settings.exports if name not in WITHOUT_FORM)
+    return {form.file: form.fingerprint(settings) for form in forms}
 
 
 def _corrections(
@@ -55,9 +62,11 @@ def _corrections(
     """
     workspace.reviews.refresh(demonstration)
     decisions = workspace.reviews.of(demonstration)
+    known = record_fingerprints(workspace.settings)
+    if not decisions:  # asked of thousands; the subject takes a while
+        return SourceInput(None, known)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     data = json_bytes(judge(decisions, subject).corrections, compact=True)
-    known = record_fingerprints(workspace.settings)
     if data == json_bytes(NO_CORRECTIONS, compact=True):
         return SourceInput(None, known)
     privacy = workspace.settings.privacy

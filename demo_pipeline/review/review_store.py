@@ -179,8 +179,11 @@ class Reviews:
     ) -> dict[int, list[tuple[tuple[int, int, int, int], bool]]]:
         """Step → each box that people judged in this version of the trajectory, and how."""
         self.refresh(demonstration)
+        decisions = self.of(demonstration)
+        if not decisions:  # asked of thousands; the subject takes a while
+            return {}
         found: defaultdict[int, list[tuple[tuple[int, int, int, int], bool]]] = defaultdict(list)
-        for one in judge(self.of(demonstration), subject_of(version, demonstration)).applied:
+        for one in judge(decisions, subject_of(version, demonstration)).applied:
             if isinstance(one.value, PrivateBox):
                 box = one.value
                 found[box.step].append(((box.x, box.y, box.width, box.height), box.private))

@@ -65,6 +65,15 @@ def storage_message(error: StorageError) -> str:
     return f"{error}; {_remedy(error.output)}" if isinstance(error, OutputError) else str(error)
 
 
+def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
+    """The problem of a build whose input is missing or damaged, with the command that rebuilds it.
+
+    `demonstration`: whose build it is; empty for a dataset.
+    """
+    message = storage_message(error)
+    return Problem("unusable_input", error.output, message, demonstration=demonstration)
+
+
 def damage_problem(damage: OutputDamage) -> Problem:
     """What is wrong with a file of a committed output, with the command that corrects it."""
     return Problem(damage.code, damage.file, damage.message, remedy=_remedy(damage.output))
@@ -110,6 +119,21 @@ def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
     noted = summary.get("damaged")
     values = noted if isinstance(noted, list) else []
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
+
+
+def damaged_demonstrations(workspace: Workspace) -> set[str]:
+    """The demonstrations that a dataset leaves out because of damage that is still there.
+
+    A build that reads a damaged file notices it; the size of the file may be right.
+    """
+    store = workspace.store
+    named: set[str] = set()
+    for stage in DATASET_STAGES:
+        for output in store.outputs(stage.folder) if stage.reads_trajectories else ():
+            version = store.published(output)
+            damage = left_out_damage(version.manifest.summary) if version else []
+            named.update(problem.demonstration for problem in damage)
+    return {key for key in named if any(store.verify(stage.output(key)) for stage in STAGES)}
 
 
 def _demonstration(output: str) -> str | None:

@@ -23,8 +23,9 @@ from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.review.decisions import REJECT_REASONS
 from demo_pipeline.review.review_store import REVIEWS
-from demo_pipeline.runs.build import Values, noted_settings, setting_changes
-from demo_pipeline.runs.datasets import kept_files, read_of
+from demo_pipeline.runs.committed_trajectories import trajectory_fingerprint
+from demo_pipeline.runs.dataset_outputs import files_of_records
+from demo_pipeline.runs.setting_notes import Values, noted_settings, setting_changes
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import RECORDS
@@ -106,16 +107,16 @@ class _ComparedDataset:
     def records(self, demonstration: str) -> tuple[_Made | None, str]:
         """The records that the dataset was built from, and the review that counted."""
         wanted = self.dataset.inputs[demonstration]
-        kept = kept_files(_COMPARED[self.dataset.stage])
+        kept = files_of_records(_COMPARED[self.dataset.stage])
         for made in self.versions(f"{RECORDS}/{demonstration}"):
             content = made.inputs["trajectories"]
             for review, why in _REVIEWS:
                 source = DatasetTrajectory(
                     demonstration, "", content, digests=made.files, review=review, rejected_for=why
                 )
-                if read_of(source, kept, "none") == wanted:
+                if trajectory_fingerprint(source, kept, "none") == wanted:
                     return made, "not rejected"
-                if read_of(source, kept, "approved") == wanted:
+                if trajectory_fingerprint(source, kept, "approved") == wanted:
                     return made, f"{review} ({why})" if why else review
         return None, ""
 
@@ -361,7 +362,7 @@ class _Causes:
 
     def __init__(self, old: _ComparedDataset, new: _ComparedDataset) -> None:
         self._old, self._new = old, new
-        self._kept = kept_files(_COMPARED[new.dataset.stage])
+        self._kept = files_of_records(_COMPARED[new.dataset.stage])
         self._whole = [*self._between(old.dataset, new.dataset)]
         before, after = old.dataset.inputs, new.dataset.inputs
         self._own = {

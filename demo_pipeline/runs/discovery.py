@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import REVIEWS
+from demo_pipeline.runs.demonstration_outputs import demonstration_states
 from demo_pipeline.runs.failures import retry_pause
+from demo_pipeline.runs.graph import Graph, is_of_present_inputs
 from demo_pipeline.runs.quarantine import QUARANTINE_FOLDER, read_quarantine
-from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
@@ -169,7 +169,9 @@ class Settled:
 
     def begin(self, workspace: Workspace) -> None:
         """Begin a look."""
-        self._workspace, self._until = workspace, time.monotonic() + _SECONDS_PER_LOOK
+        self._workspace = workspace
+        self._graph = Graph(workspace, trusts_times=True)
+        self._until = time.monotonic() + _SECONDS_PER_LOOK
         self._records = {}
         for key in workspace.store.list_documents(QUARANTINE_FOLDER):
             match key.split("/"):
@@ -193,7 +195,8 @@ class Settled:
         """The answer; None when it has to wait for the next look."""
         if time.monotonic() > self._until:
             return None
-        answer = is_settled(self._workspace, key, quarantined=key in self._records)
+        quarantined = key in self._records
+        answer = is_settled(self._workspace, key, quarantined=quarantined, graph=self._graph)
         if answer:
             self._known[key] = (state, self._records.get(key, ""))
         return answer
@@ -204,63 +207,29 @@ class Settled:
         return "new" if built is None and key not in self._records else "changed"
 
 
-def is_settled(workspace: Workspace, demonstration: str, *, quarantined: bool = True) -> bool:
-    """Whether the store has every output, or a quarantine record, of the present upload."""
-    built = _built_from(workspace, demonstration)
-    if built is not None and not quarantined and _is_older(workspace, demonstration):
+def is_settled(
+    workspace: Workspace,
+    demonstration: str,
+    *,
+    quarantined: bool = True,
+    graph: Graph | None = None,
+) -> bool:
+    """Whether the store has every output, or a quarantine record, of the present upload.
+
+    Args:
+        workspace: store and uploads.
+        demonstration: its id.
+        quarantined: it may have a quarantine record.
+        graph: of earlier questions, which trusts times; None: a new one.
+    """
+    graph = graph or Graph(workspace, trusts_times=True)
+    states = demonstration_states(graph, demonstration)
+    is_present = all(map(is_of_present_inputs, states))
+    graph.forget_states()
+    if is_present:
         return True
     record = read_quarantine(workspace.store, demonstration) if quarantined else None
-    if record is None and built is None:
-        return False
-    identity = workspace.uploads.identity(demonstration)
-    if built is not None and built == identity:
-        return True
-    return record is not None and record.fingerprint == identity
-
-
-def _is_older(workspace: Workspace, demonstration: str) -> bool:
-    """Whether no file of a local upload was touched since it was built.
-
-    Its identity is over its bytes, which takes minutes for thousands of videos. The time of the
-    last change of a file's entry (ctime) is the system's own: copying an old file renews it.
-    """
-    if workspace.uploads.copies:
-        return False
-    with suppress(Exception), workspace.uploads.open(demonstration) as folder:
-        output = RAW_RECORDINGS_STAGE.output(demonstration)
-        built = workspace.store.open(output)[0].stat().st_mtime
-        return all((folder / name).stat().st_ctime < built for name in RECORDING_FILES)
-    return False
-
-
-def _built_from(workspace: Workspace, demonstration: str) -> str | None:
-    """Identity of the upload that every output was built from; None without one.
-
-    None too when people have decided something since about the demonstration.
-    """
-    contents: dict[str, str] = {}
-    upload = None
-    for stage in STAGES:
-        current = workspace.store.current(stage.output(demonstration))
-        if current is None:
-            return None
-        inputs = current.manifest.recipe.inputs
-        if any(inputs.get(name) != contents[name] for name in stage.inputs):
-            return None
-        if stage is ANNOTATIONS_STAGE:
-            decided = _decisions(workspace, demonstration)
-            if inputs.get(REVIEWS) != decided:
-                return None
-        upload = inputs.get("upload", upload)
-        contents[stage.name] = current.content
-    return upload
-
-
-def _decisions(workspace: Workspace, demonstration: str) -> str | None:
-    """The fingerprint of the decisions about a demonstration, as its annotations note it."""
-    keys = workspace.store.list_documents(f"{REVIEWS}/{demonstration}")
-    ids = [key.rpartition("/")[2].removesuffix(".json") for key in keys]
-    return _decided(ids) if ids else None
+    return record is not None and record.fingerprint == workspace.uploads.identity(demonstration)
 
 
 def stuck(seen: Mapping[str, Seen]) -> Iterator[str]:

@@ -5,17 +5,16 @@ put into `evaluations/<name>/` of the store, and scoring them when something cha
 """
 
 import math
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
-from demo_pipeline.datasets.placement import splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS, is_absolute, is_native
@@ -40,17 +39,21 @@ from demo_pipeline.evaluation.scoring import (
 from demo_pipeline.evaluation.true_steps import StepRecord, TrueStep, each_true_step
 from demo_pipeline.files.json_files import JsonFileError, dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import TableWriter, write_rows
-from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.runs.build import build_if_stale
-from demo_pipeline.runs.datasets import SPLITS, committed_trajectories, read_of
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.committed_trajectories import (
+    committed_trajectories,
+    trajectory_fingerprints,
+)
+from demo_pipeline.runs.failures import UnusableInputError
+from demo_pipeline.runs.graph import BuildPlan, Output
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Summary
+from demo_pipeline.stage import Check, Inputs, Stage, Summary
 from demo_pipeline.store.bucket import Objects
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
-from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
+from demo_pipeline.store.versions import Recipe, Staging
 
 ANY_SPLIT = "any"
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
@@ -254,15 +257,13 @@ def _no_step(asked: Evaluation) -> EvaluationError:
     )
 
 
-EVALUATIONS_FOLDER, EVALUATION_OUTPUT = "evaluations", "evaluation_scores"
+EVALUATIONS_FOLDER = "evaluations"
 PREDICTIONS_FILE, EVALUATION_FILE = "predictions.jsonl", "evaluation.json"
 FAILURES_FILE = "failures.jpg"
-EVALUATION_CODE_VERSION = "4"
-COVERAGE, PRIVATE = "coverage", "private"
 
 
 @dataclass(frozen=True, slots=True)
-class _DroppedEvaluation:
+class DroppedEvaluation:
     """Predictions in the store: the name of their folder, the file, and `evaluation.json`."""
 
     name: str
@@ -285,7 +286,7 @@ def predictions_path(name: str) -> str:
     return f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}"
 
 
-def list_evaluations(workspace: Workspace) -> tuple[list[_DroppedEvaluation], dict[str, str]]:
+def list_evaluations(workspace: Workspace) -> tuple[list[DroppedEvaluation], dict[str, str]]:
     """The predictions in the store by name; of other folders, why they cannot be read now.
 
     Folders whose name is not a safe id are left out. One that cannot be read hides no other.
@@ -297,7 +298,7 @@ def list_evaluations(workspace: Workspace) -> tuple[list[_DroppedEvaluation], di
     if not is_bucket(url) and not (local_path(url) / EVALUATIONS_FOLDER).is_dir():
         return [], {}
     objects = workspace.store.objects
-    found, unreadable = list[_DroppedEvaluation](), dict[str, str]()
+    found, unreadable = list[DroppedEvaluation](), dict[str, str]()
     for name in sorted(filter(is_safe_id, objects.folders(f"{EVALUATIONS_FOLDER}/"))):
         try:
             dropped = find_evaluation(objects, name)
@@ -308,7 +309,7 @@ def list_evaluations(workspace: Workspace) -> tuple[list[_DroppedEvaluation], di
     return found, unreadable
 
 
-def find_evaluation(objects: Objects, name: str) -> _DroppedEvaluation | None:
+def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:
     """The predictions in the folder of this name; None without the file.
 
     Raises:
@@ -318,53 +319,87 @@ def find_evaluation(objects: Objects, name: str) -> _DroppedEvaluation | None:
     if predictions is None:
         return None
     settings = objects.head(f"{EVALUATIONS_FOLDER}/{name}/{EVALUATION_FILE}")
-    return _DroppedEvaluation(name, predictions, settings)
+    return DroppedEvaluation(name, predictions, settings)
 
 
-def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> BuildResult:
-    """Score the predictions in `evaluations/<name>/`, unless nothing changed.
+@dataclass(frozen=True, kw_only=True)
+class EvaluationInputs(Inputs):
+    """What scoring reads.
 
-    Raises:
-        EvaluationError: there are none, or `evaluation.json` cannot be used.
-        StorageError: the store cannot be read.
+    Attributes:
+        workspace: with the committed trajectories.
+        dropped: the predictions in the store.
+        predictions: a private copy of their file.
+        asked: form, split and rules.
     """
-    objects = workspace.store.objects
-    dropped = find_evaluation(objects, name) if is_safe_id(name) else None
-    if dropped is None:
-        raise EvaluationError(
-            f"{predictions_path(name)} is not in the store; put the predictions there"
+
+    workspace: Workspace
+    dropped: DroppedEvaluation
+    predictions: Path
+    asked: Evaluation
+
+
+class EvaluationOutput(Output[EvaluationInputs]):
+    """The scores of the predictions in a folder `evaluations/<name>/` of the store."""
+
+    def plan(self) -> BuildPlan[EvaluationInputs]:
+        """From the predictions, and from every trajectory that they may be about.
+
+        Raises:
+            EvaluationError: there are no such predictions.
+        """
+        workspace = self.graph.workspace
+        objects = workspace.store.objects
+        dropped = find_evaluation(objects, self.key) if is_safe_id(self.key) else None
+        if dropped is None:
+            message = f"{predictions_path(self.key)} is not in the store; put the predictions there"
+            raise EvaluationError(message)
+        settings = workspace.settings.datasets
+        files = (CORRECTIONS_FILE, NOTES_FILE)
+        inputs = trajectory_fingerprints(self.graph.trajectories, files, settings.require_review)
+        inputs[f"{EVALUATIONS_FOLDER}/{self.key}"] = dropped.fingerprint
+        fingerprint = self.graph.fingerprint_of_settings(self.stage)
+        return BuildPlan(
+            recipe=Recipe(self.stage.name, self.stage.code_version, fingerprint, inputs),
+            open_inputs=partial(self._open_inputs, dropped),
         )
-    with TemporaryDirectory(prefix="demo_pipeline-") as folder:
-        predictions = Path(folder) / PREDICTIONS_FILE
-        asked = _asked(objects, dropped, Path(folder))
 
-        def build(staging: Staging) -> Summary:
+    def names_of_inputs(self) -> list[str]:
+        """Every trajectory with its records."""
+        committed = self.graph.trajectories
+        versions = (*committed.versions.values(), *committed.records.values())
+        return [version.output for version in versions]
+
+    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        """Score, without trajectories that turn out to be damaged."""
+        try:
+            return self.graph.attempt_without_damaged(build_once)
+        except EvaluationError as error:
+            place = f"{EVALUATIONS_FOLDER}/{self.key}"
+            raise UnusableInputError(Problem("evaluation", place, str(error))) from None
+
+    @contextmanager
+    def _open_inputs(
+        self, dropped: DroppedEvaluation, _staging: Staging
+    ) -> Iterator[EvaluationInputs]:
+        """A private copy of the predictions, which may hold what people typed."""
+        workspace = self.graph.workspace
+        objects = workspace.store.objects
+        with TemporaryDirectory(prefix="demo_pipeline-") as folder:
+            predictions = Path(folder) / PREDICTIONS_FILE
+            asked = _asked(objects, dropped, Path(folder))
             objects.fetch(dropped.predictions.key, dropped.predictions.etag, predictions)
-            os.chmod(predictions, 0o600)  # noqa: PTH101 - the copy is this process's own
-            report = score_file(workspace, predictions, asked, staging.path)
-            (staging.path / FAILURES_FILE).write_bytes(failures_sheet(report.failures))
-            return {  # what the manifest keeps: counts, and the rows over all steps
-                **report_summary(report, asked),
-                "presets": list(asked.presets),
-                "score": report.row(asked.presets[0])["score"],
-                "rows": [row for row in report.rows if row["dimension"] == ALL_STEPS],
-            }
-
-        def check(out: Path) -> Sequence[CheckOutcome]:
-            return [_coverage(out), _privacy(workspace, dropped)]
-
-        output, section = f"{EVALUATION_OUTPUT}/{name}", workspace.settings.datasets.fingerprint()
-        committed = committed_trajectories(workspace)
-        required = workspace.settings.datasets.require_review
-        kept = [CORRECTIONS_FILE, NOTES_FILE]
-        inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
-        inputs[SPLITS] = splits_fingerprint(committed.trajectories)
-        inputs[f"{EVALUATIONS_FOLDER}/{name}"] = dropped.fingerprint
-        recipe = Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
-        return build_if_stale(workspace.store, output, recipe, build, check, force=force)
+            predictions.chmod(0o600)
+            yield EvaluationInputs(
+                settings=workspace.settings,
+                workspace=workspace,
+                dropped=dropped,
+                predictions=predictions,
+                asked=asked,
+            )
 
 
-def _asked(objects: Objects, dropped: _DroppedEvaluation, folder: Path) -> Evaluation:
+def _asked(objects: Objects, dropped: DroppedEvaluation, folder: Path) -> Evaluation:
     """Form, split and rules of `evaluation.json`; the defaults without one."""
     if dropped.settings is None:
         return Evaluation()
@@ -385,26 +420,71 @@ def _asked(objects: Objects, dropped: _DroppedEvaluation, folder: Path) -> Evalu
         raise EvaluationError(f"{place}: {error}") from None
 
 
-def _coverage(out: Path) -> CheckOutcome:
+def _score(inputs: EvaluationInputs, out: Path) -> Summary:
+    """Write the scores; the summary holds counts, and the rows over all steps."""
+    asked = inputs.asked
+    report = score_file(inputs.workspace, inputs.predictions, asked, out)
+    (out / FAILURES_FILE).write_bytes(failures_sheet(report.failures))
+    return {
+        **report_summary(report, asked),
+        "presets": list(asked.presets),
+        "score": report.row(asked.presets[0])["score"],
+        "rows": [row for row in report.rows if row["dimension"] == ALL_STEPS],
+    }
+
+
+def _check_coverage(_inputs: EvaluationInputs, out: Path) -> list[Problem]:
     counts = load_json(out / REPORT_SUMMARY)
     remedy = "send the requests again; what has no usable answer counts as wrong"
-    problems = [
-        Problem(COVERAGE, PREDICTIONS_FILE, f"{number} {what}: {reason}", remedy=remedy)
-        for what in ("steps", "lines")
-        for reason, number in counts[f"unusable_{what}"].items()
-    ]
-    return CheckOutcome(COVERAGE, not problems, tuple(problems), blocking=False)
+    problems = []
+    for unit in ("steps", "lines"):
+        for reason, number in counts[f"unusable_{unit}"].items():
+            message = f"{number} {unit}: {reason}"
+            problems.append(Problem("coverage", PREDICTIONS_FILE, message, remedy=remedy))
+    return problems
 
 
-def _privacy(workspace: Workspace, dropped: _DroppedEvaluation) -> CheckOutcome:
-    """Whether others may read the predictions in a folder; of a bucket nothing is known."""
-    file = dropped.predictions.key
-    if is_bucket(workspace.store.url):
-        return CheckOutcome(PRIVATE, True, (), blocking=False)
+def _check_privacy(inputs: EvaluationInputs, _out: Path) -> list[Problem]:
+    """Whether others may read the predictions in a folder; a bucket does not tell."""
+    url, file = inputs.workspace.store.url, inputs.dropped.predictions.key
+    if is_bucket(url):
+        return []
     try:
-        is_open = readable_by_others(local_path(workspace.store.url) / file)
+        is_open = readable_by_others(local_path(url) / file)
     except OSError as error:
         raise StorageError(f"{file}: {error.strerror}") from None
+    if not is_open:
+        return []
     message = "others can read the predictions, which may hold what people typed"
-    problem = Problem(PRIVATE, file, message, remedy="chmod 600", severity=Severity.WARNING)
-    return CheckOutcome(PRIVATE, not is_open, (problem,) if is_open else (), blocking=False)
+    return [Problem("private", file, message, remedy="chmod 600")]
+
+
+EVALUATION_STAGE: Stage[EvaluationInputs] = Stage(
+    name="evaluation_scores",
+    folder="evaluation_scores",
+    description="Scores of a model's answers in `evaluations/<name>/predictions.jsonl` of the "
+    "store, by action type, application, platform and difficulty, beside baselines that need no "
+    "model; the page of failures shows steps that were answered wrong.",
+    kinds=frozenset({"parquet"}),
+    code_version="4",
+    inputs=(),
+    section=lambda settings: settings.datasets,
+    build=_score,
+    checks=(
+        Check(
+            "coverage",
+            "Every step has one usable answer, and every line belongs to a step.",
+            _check_coverage,
+            blocking=False,
+            compared=("steps",),
+        ),
+        Check(
+            "private",
+            "Only their owner can read the predictions in a folder.",
+            _check_privacy,
+            blocking=False,
+            compared=("steps",),
+        ),
+    ),
+    columns=SCORES_SCHEMA,
+)

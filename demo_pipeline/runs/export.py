@@ -26,9 +26,10 @@ from demo_pipeline.files.atomic_write import (
 )
 from demo_pipeline.files.comparison import files_below
 from demo_pipeline.privacy.redaction_stage import looked_for
+from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_diff import write_origins
-from demo_pipeline.runs.datasets import LOOKED_FOR, committed_trajectories
+from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built, job_of
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings, Settings

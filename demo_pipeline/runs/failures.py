@@ -6,7 +6,7 @@ retries; leaving messages that may quote typed text out of logs and records.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import extract_tb
@@ -14,8 +14,9 @@ from typing import Any
 
 import demo_pipeline
 from demo_pipeline.files.system_errors import system_trouble
-from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.store.errors import OutputError, StorageError
+from demo_pipeline.store.versions import CheckOutcome
 
 # Seconds before what may pass is tried again within a run; then it ends with its own sentence.
 RETRY_SECONDS = (5, 20, 80)
@@ -56,6 +57,27 @@ class UploadChangedError(TransientError):
     """The upload is another one than when its processing began; trying again there is no use."""
 
 
+class RefusedError(DemonstrationError):
+    """The inputs of a build are at fault.
+
+    Attributes:
+        checks: the outcomes of the checks of the stage, when one of them refused the build.
+    """
+
+    def __init__(
+        self, problems: Problem | Sequence[Problem], checks: Sequence[CheckOutcome] = ()
+    ) -> None:
+        self.checks = tuple(checks)
+        super().__init__(problems)
+
+
+class UnusableInputError(RefusedError):
+    """An input cannot be used as it is, and no recording is to blame.
+
+    It is missing or damaged, its demonstration is refused already, or the key is no id.
+    """
+
+
 class DefectError(Exception):
     """A stage failed for a reason that no input should be able to cause."""
 
@@ -68,7 +90,7 @@ def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
 def transient_reason(error: BaseException) -> str | None:
     """Why an error passes by itself, in plain words; None when it does not.
 
-    An output that is missing or was changed is none: it has to be built again.
+    Missing and damaged outputs do not count as transient errors: they must be rebuilt.
     """
     if isinstance(error, TransientError):
         return error.reason

@@ -5,10 +5,10 @@ Its recipe names the files it was copied from instead of a recording, so that no
 one; the stages before it have no output, and `run` renews those after it.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.desktopd.validator import validate_trajectory
@@ -17,99 +17,148 @@ from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files
 from demo_pipeline.importers.import_recordings import ImportOutcome, ImportState
 from demo_pipeline.importers.source_recording import FoundRecording, UnreadableSourceError
 from demo_pipeline.importers.upload_folder import Given, given_for
+from demo_pipeline.osworld.task_matching import TaskMatch
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.meta import Meta
-from demo_pipeline.runs.build import build_if_stale
-from demo_pipeline.runs.failures import DefectError, TransientError
-from demo_pipeline.runs.results import DemonstrationResult, Status
-from demo_pipeline.runs.stage_runs import (
+from demo_pipeline.runs.demonstration_outputs import (
     IMPORTED_FILES,
-    RefusedError,
-    build_stage,
-    imported_trajectory,
+    demonstration_output,
+    has_imported_trajectory,
     stages_after_import,
 )
+from demo_pipeline.runs.failures import DefectError, RefusedError, TransientError
+from demo_pipeline.runs.graph import BuildPlan, Graph, Output
+from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.task_catalog import match_meta
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Check, Inputs, Stage, Summary
 from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.uploads import NAME_RULE
-from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
+from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_FORM = "2"  # of what is written of an imported trajectory; raised when it is other bytes
+
+@dataclass(frozen=True, kw_only=True)
+class _ImportInputs(Inputs):
+    """What an import reads: the folder of the trajectory, its new id, its task and platform."""
+
+    folder: Path
+    key: str
+    match: TaskMatch
+    platform: str
 
 
-def import_trajectory(workspace: Workspace, found: FoundRecording, options: Given) -> ImportOutcome:
+def _copy(inputs: _ImportInputs, out: Path) -> Summary:
+    copy_trajectory(inputs.folder, inputs.key, out)
+    _require_valid(out, inputs.key)
+    return write_origin(out, inputs.match, inputs.platform)
+
+
+_IMPORT_STAGE: Stage[_ImportInputs] = Stage(
+    name=TRAJECTORIES_STAGE.name,
+    folder=TRAJECTORIES_STAGE.folder,
+    description=TRAJECTORIES_STAGE.description,
+    kinds=TRAJECTORIES_STAGE.kinds,
+    code_version="imported-2",  # raised when other bytes are written
+    inputs=(),
+    build=_copy,
+    checks=(
+        Check(
+            "desktopd_trajectory",
+            "The copied trajectory is valid.",
+            lambda inputs, out: validate_trajectory(out, inputs.key),
+        ),
+    ),
+)
+
+
+class _TrajectoryImport(Output[_ImportInputs]):
+    """The version that a trajectory of other origin becomes."""
+
+    def __init__(self, graph: Graph, recording: FoundRecording, options: Given) -> None:
+        super().__init__(graph, _IMPORT_STAGE, recording.name)
+        self._folder = recording.folder
+        self._platform = given_for(recording, options).platform
+
+    def plan(self) -> BuildPlan[_ImportInputs]:
+        """From the files of the folder, and the benchmark's task that it may be of."""
+        workspace = self.graph.workspace
+        names = files_of(self._folder)
+        digests = ((name, file_digest(self._folder / name).sha256) for name in names)
+        match = match_meta(workspace, _as_meta(self._folder))
+        fingerprints = {
+            IMPORTED_FILES: combined_digest(digests),
+            "osworld": match.fingerprint,
+            "given": self._platform,
+        }
+        inputs = _ImportInputs(
+            settings=workspace.settings,
+            folder=self._folder,
+            key=self.key,
+            match=match,
+            platform=self._platform,
+        )
+        return BuildPlan(
+            recipe=Recipe(self.stage.name, self.stage.code_version, "", fingerprints),
+            open_inputs=lambda _: nullcontext(inputs),
+        )
+
+
+def import_trajectory(
+    workspace: Workspace, recording: FoundRecording, options: Given
+) -> ImportOutcome:
     """Publish a trajectory, and build what needs nothing but trajectories: records, annotations.
 
-    What is wrong with it is in the outcome; nothing of it is published then.
+    The outcome says what is wrong with it; nothing of it is published then.
     """
-    key = found.name
+    key = recording.name
     if not is_safe_id(key):
-        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(NAME_RULE,))
+        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(NAME_RULE,))
+    graph = Graph(workspace)
     output = TRAJECTORIES_STAGE.output(key)
-    known = workspace.store.published(output) is not None
-    if known and imported_trajectory(workspace.store, key) is None:
+    if graph.published(output) is not None and not has_imported_trajectory(graph, key):
         sentence = f"the store has a demonstration of the id {key}, made from a recording"
-        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(sentence,))
-    files = ((name, file_digest(found.folder / name).sha256) for name in files_of(found.folder))
+        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(sentence,))
     try:
-        given = given_for(found, options)
-        match = match_meta(workspace, _as_meta(found.folder))
-        inputs = {
-            IMPORTED_FILES: combined_digest(files),
-            "osworld": match.fingerprint,
-            "given": given.platform,
-        }
-        recipe = Recipe(TRAJECTORIES_STAGE.name, f"imported-{_FORM}", "", inputs)
-
-        def build(staging: Staging) -> Mapping[str, Any]:
-            copy_trajectory(found.folder, key, staging.path)
-            _require_valid(staging.path, key)
-            return write_origin(staging.path, match, given.platform)
-
-        def check(out: Path) -> list[CheckOutcome]:
-            problems = tuple(validate_trajectory(out, key))
-            return [CheckOutcome("desktopd_trajectory", not errors(problems), problems)]
-
-        status = build_if_stale(workspace.store, output, recipe, build, check, force=False).status
+        result = graph.build(_TrajectoryImport(graph, recording, options))
         for stage in stages_after_import():
-            build_stage(workspace, stage, key)
+            graph.build(demonstration_output(graph, stage, key))
     except UnreadableSourceError as error:
-        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(str(error),))
-    except DemonstrationError as error:
+        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(str(error),))
+    except RefusedError as error:
         shown = error.problems[:3]
-        more = (f"and {len(error.problems) - 3} more problems",) if error.problems[3:] else ()
-        sentences = (*(str(replace(problem, demonstration="")) for problem in shown), *more)
-        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=sentences)
-    state = ImportState.KNOWN if status is Status.CACHED else ImportState.IMPORTED
-    return ImportOutcome(found.folder, state, key, ("there is no recording of it",))
+        sentences = [str(replace(problem, demonstration="")) for problem in shown]
+        if error.problems[3:]:
+            sentences.append(f"and {len(error.problems) - 3} more problems")
+        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=tuple(sentences))
+    state = ImportState.KNOWN if result.status is Status.CACHED else ImportState.IMPORTED
+    return ImportOutcome(recording.folder, state, key, ("there is no recording of it",))
 
 
 def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
-    """The ids of imported trajectories; `recorded` are those of the uploads, which are none."""
-    store = workspace.store
-    trajectories = (name.rpartition("/")[2] for name in store.outputs(TRAJECTORIES_STAGE.folder))
-    others = (key for key in trajectories if key not in recorded)
-    return [key for key in others if imported_trajectory(store, key) is not None]
+    """The ids of imported trajectories; `recorded` are the ids of the uploads, which are none."""
+    outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
+    others = {name.rpartition("/")[2] for name in outputs}.difference(recorded)
+    return [key for key in sorted(others) if has_imported_trajectory(Graph(workspace), key)]
 
 
 def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> DemonstrationResult:
     """Build the stages after an imported trajectory that are not up to date."""
-    current = imported_trajectory(workspace.store, key)
-    made = current.manifest.summary if current else {}
+    graph = Graph(workspace)
+    version = graph.published(TRAJECTORIES_STAGE.output(key))
+    summary = version.manifest.summary if version is not None else {}
     stage = TRAJECTORIES_STAGE
     try:
         for stage in stages_after_import():
-            build_stage(workspace, stage, key, force=force)
+            graph.build(demonstration_output(graph, stage, key), force=force)
     except RefusedError as error:
         return DemonstrationResult(key, Status.REJECTED, {}, stage.name, error.problems)
     except (TransientError, DefectError) as error:
-        problem = Problem("run_failed", ".", f"{error}", demonstration=key)
+        problem = Problem("run_failed", ".", str(error), demonstration=key)
         return DemonstrationResult(key, Status.FAILED, {}, stage.name, (problem,))
-    outcome = recorded_outcome("completed", success=bool(made.get("success")))
-    return DemonstrationResult(key, Status.BUILT, {**made, "outcome": outcome})
+    outcome = recorded_outcome("completed", success=bool(summary.get("success")))
+    return DemonstrationResult(key, Status.BUILT, {**summary, "outcome": outcome})
 
 
 def _require_valid(folder: Path, key: str) -> None:

@@ -1,6 +1,6 @@
-"""What a run would build and why, and what people see of the datasets; nothing is written.
+"""What a run would build and why, in words, and what people see of the datasets.
 
-Belongs here: looking at what is committed. One dataset is built by datasets.py.
+Writes nothing. The states come from `graph`.
 """
 
 import os
@@ -8,18 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.runs.build import (
+from demo_pipeline.runs.dataset_outputs import DatasetOutput
+from demo_pipeline.runs.demonstration_outputs import demonstration_outputs
+from demo_pipeline.runs.graph import (
     SETTINGS_CHANGED,
-    noted_settings,
-    section_values,
-    setting_changes,
+    Absent,
+    Current,
+    Graph,
+    Output,
+    Refused,
+    Stale,
 )
-from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause
 from demo_pipeline.runs.results import DatasetOutcome, left_out_words
-from demo_pipeline.runs.stage_runs import stale_stages
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, STAGES, is_built, job_of
+from demo_pipeline.runs.setting_notes import noted_settings, section_values, setting_changes
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built, job_of
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -44,67 +48,76 @@ class Plan:
     datasets: Reasons
 
 
-def plan(workspace: Workspace, todo: Sequence[str], *, force: bool) -> Plan:
-    """What a run over these demonstrations would build; nothing is written."""
-    reasons = {key: _reasons(workspace, key, force=force) for key in todo}
-    return Plan(reasons, _dataset_reasons(workspace, forced=force, after=bool(todo)))
+def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
+    """What a run over these demonstrations would build.
+
+    Args:
+        workspace: store, uploads and settings.
+        todo: id → why all its stages would be built; empty: only those that are not current.
+        force: the datasets would be built in any case.
+    """
+    demonstrations = {key: _reasons(workspace, key, why) for key, why in todo.items()}
+    return Plan(demonstrations, _dataset_reasons(workspace, forced=force, after=bool(todo)))
 
 
-def _reasons(workspace: Workspace, demonstration: str, *, force: bool) -> Reasons:
-    if force:
-        return [(stage.name, "--force") for stage in STAGES]
+def _reasons(workspace: Workspace, demonstration: str, why: str) -> Reasons:
+    graph = Graph(workspace)
+    outputs = demonstration_outputs(graph, demonstration)
+    if why:
+        return [(output.stage.name, why) for output in outputs]
     try:
-        found = stale_stages(workspace, demonstration)
-        return [
-            (stage.name, _named(workspace, stage, stage.output(demonstration), why))
-            for stage, why in ((STAGE_BY_NAME[name], why) for name, why in found)
-        ]
+        return list(_stale_outputs(graph, outputs))
     except DemonstrationError as error:
         return [(STAGES[0].name, f"it cannot be read: {error.problems[0].message}")]
     except MissingOutput as error:
         return [(STAGES[0].name, str(error))]
 
 
-def _named(workspace: Workspace, stage: Stage[Any], output: str, why: str) -> str:
-    """A reason, with the settings that changed as far as they were noted."""
-    current = workspace.store.published(output) if why == SETTINGS_CHANGED else None
-    if current is None or stage.section is None:
-        return why
-    before = noted_settings(workspace.store, current.manifest.settings)
-    after = section_values(workspace.settings, stage.section(workspace.settings))
-    return ", ".join(setting_changes(before, after)) if before else why
+def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the stage of each output that is not current, and why."""
+    for output in outputs:
+        state = graph.state(output)
+        if not isinstance(state, Current):
+            yield output.stage.name, _why(graph.workspace, output, state)
+
+
+def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
+    """Why an output would be built, with the settings that changed as far as they were noted."""
+    if isinstance(state, Refused) and isinstance(output, DatasetOutput):
+        return "it failed before"
+    section = output.stage.section
+    if state.why != SETTINGS_CHANGED or state.version is None or section is None:
+        return state.why
+    before = noted_settings(workspace.store, state.version.manifest.settings)
+    after = section_values(workspace.settings, section(workspace.settings))
+    return ", ".join(setting_changes(before, after)) if before else state.why
 
 
 def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reasons:
+    stages = _stages_of_a_run(workspace.settings)
     if forced or after:
         why = "--force" if forced else "after the demonstrations"
-        return [(stage.name, why) for stage in _wanted(workspace.settings)]
-    committed = committed_trajectories(workspace)
-    if not committed.trajectories:
+        return [(stage.name, why) for stage in stages]
+    graph = Graph(workspace)
+    if not graph.trajectories.trajectories:
         return []
-    causes = _causes(workspace, committed)
-    return [(one.name, _named(workspace, one, out, why)) for one, out, why in causes if why]
+    outputs = [DatasetOutput(graph, stage) for stage in stages]
+    return list(_stale_outputs(graph, outputs))
 
 
-def _wanted(settings: Settings) -> list[Stage[DatasetInputs]]:
+def _stages_of_a_run(settings: Settings) -> list[Stage[DatasetInputs]]:
     """The stages that a run builds after the demonstrations."""
     return [
-        one for one in DATASET_STAGES if job_of(one) == DATASETS_JOB and is_built(one, settings)
+        stage
+        for stage in DATASET_STAGES
+        if job_of(stage) == DATASETS_JOB and is_built(stage, settings)
     ]
 
 
-def _causes(
-    workspace: Workspace, committed: CommittedTrajectories
-) -> Iterator[tuple[Stage[DatasetInputs], str, str]]:
-    """Yield each of them, its output, and why it would be built; empty when it would not."""
-    for stage in _wanted(workspace.settings):
-        yield (stage, *rebuild_cause(workspace, stage, committed))
-
-
 def bytes_written(store: Store, output: str) -> int:
-    """Bytes that the current version of an output wrote to the store.
+    """Bytes that the published version of an output wrote to the store.
 
-    In a folder hard links to files of other versions count nothing; a bucket has none, so there
+    In a folder, hard links to files of other versions count nothing; a bucket has none, so there
     every file counts. Links to whole versions never count.
 
     Raises:
@@ -116,17 +129,18 @@ def bytes_written(store: Store, output: str) -> int:
     if is_bucket(store.url):
         return version.manifest.size
     folder = store.open_version(version)
-    found = (os.stat(f"{folder}/{file.path}") for file in version.manifest.files)  # noqa: PTH116
-    return sum(status.st_size for status in found if status.st_nlink == 1)
+    statuses = (os.stat(f"{folder}/{file.path}") for file in version.manifest.files)  # noqa: PTH116
+    return sum(status.st_size for status in statuses if status.st_nlink == 1)
 
 
 def tasks_unchanged(workspace: Workspace) -> bool:
-    """Whether the catalog of OSWorld tasks is the one that would be read now."""
-    return not rebuild_cause(workspace, TASKS_STAGE, CommittedTrajectories())[1]
+    """Whether the catalog of OSWorld tasks is current."""
+    graph = Graph(workspace)
+    return isinstance(graph.state(DatasetOutput(graph, TASKS_STAGE)), Current)
 
 
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
-    """Every dataset when none of them would change; None when one would be built.
+    """Every dataset when all are current; None when one would be built.
 
     None also when a trajectory is damaged: the ordinary run names it. Without a committed
     trajectory no dataset is built.
@@ -136,20 +150,21 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     """
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
         return []
-    committed = committed_trajectories(workspace)
-    if committed.damaged:
+    graph = Graph(workspace)
+    if graph.trajectories.damaged:
         return None
     outcomes = []
-    for stage, output, cause in _causes(workspace, committed):
-        if cause:
+    for stage in _stages_of_a_run(workspace.settings):
+        output = DatasetOutput(graph, stage)
+        if not isinstance(graph.state(output), Current):
             return None
         if stage.counts:
-            outcomes.append(dataset_outcome(workspace.store, stage, output))
+            outcomes.append(dataset_outcome(workspace.store, stage, output.name))
     return outcomes
 
 
 def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> DatasetOutcome:
-    """What people see of a dataset, by the summary of its current version."""
+    """What people see of a dataset, by the summary of its published version."""
     version = store.current(output)
     summary = version.manifest.summary if version else {}
     counts = {key: summary[key] for key in stage.counts if key in summary}

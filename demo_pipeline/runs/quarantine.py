@@ -54,14 +54,6 @@ class QuarantineRecord(BaseModel):
         return [Problem.from_dict(one, demonstration=self.demonstration) for one in self.problems]
 
 
-def is_quarantined(workspace: Workspace, demonstration: str) -> bool:
-    """Whether its current upload is quarantined, by this version of the package."""
-    record = read_quarantine(workspace.store, demonstration)
-    if record is None or record.tool_version != __version__:
-        return False
-    return record.fingerprint == workspace.uploads.identity(demonstration)
-
-
 def quarantine_demonstration(
     store: Store,
     demonstration: str,

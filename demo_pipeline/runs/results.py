@@ -7,11 +7,11 @@ process to another, what they say in words, and counting them.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.store.versions import CheckOutcome, VersionName
+from demo_pipeline.store.versions import CheckOutcome, Version, VersionName
 
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",
@@ -63,11 +63,9 @@ class BuildResult:
     Attributes:
         stage: its name.
         output: its name in the store.
-        status: `BUILT`: built and committed; `CACHED`: the current version has this recipe, and its
-            files the SHA-256 of its manifest; `REJECTED`: a blocking check failed, and readers
-            still see the version before.
-        version: the current version; None when rejected.
-        summary: what the build function returned.
+        status: `BUILT`: built and committed; `CACHED`: the published version has this recipe.
+        version: the published version.
+        summary: the summary of the build.
         checks: the outcome of every check.
         files: their number.
         size: of all files together, bytes.
@@ -76,11 +74,26 @@ class BuildResult:
     stage: str
     output: str
     status: Status
-    version: VersionName | None
+    version: VersionName
     summary: Mapping[str, Any]
     checks: tuple[CheckOutcome, ...]
     files: int = 0
     size: int = 0
+
+    @classmethod
+    def of(cls, version: Version, status: Status) -> Self:
+        """The result of a build that published a version, or left it as it is."""
+        manifest = version.manifest
+        return cls(
+            stage=manifest.stage,
+            output=version.output,
+            status=status,
+            version=version.name,
+            summary=manifest.summary,
+            checks=manifest.checks,
+            files=len(manifest.files),
+            size=manifest.size,
+        )
 
     @property
     def demonstration(self) -> str:
@@ -89,8 +102,8 @@ class BuildResult:
 
     @property
     def content(self) -> str:
-        """Fingerprint of the content; empty when rejected."""
-        return self.version.content if self.version else ""
+        """Fingerprint of the content."""
+        return self.version.content
 
     @property
     def problems(self) -> list[Problem]:

@@ -53,10 +53,11 @@ def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
     Raises:
         MissingOutput: the committed catalog is damaged.
     """
-    if workspace.store.current(CATALOG_OUTPUT) is None:
+    store = workspace.store
+    version = store.published(CATALOG_OUTPUT)
+    if version is None:
         return NO_CATALOG
-    folder, version = workspace.store.open(CATALOG_OUTPUT)
-    return _index(folder, version.content).match(meta)
+    return _index(store.open_version(version), version.content).match(meta)
 
 
 @lru_cache(maxsize=2)

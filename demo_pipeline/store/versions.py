@@ -169,6 +169,15 @@ def is_place(name: str) -> bool:
     return _PLACE.fullmatch(name) is not None
 
 
+def linked_version(link: str) -> str | None:
+    """The id of the version whose content a link leads to; None when it leads to none."""
+    if not os.path.islink(link) or not os.path.isdir(link):  # noqa: PTH112, PTH114 - of thousands
+        return None
+    place, _, content = os.readlink(link).rpartition("/")  # noqa: PTH115
+    name = place.rpartition("/")[2]
+    return name[:VERSION_LENGTH] if content == CONTENT and is_place(name) else None
+
+
 def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
     """The manifest with these bytes; None when they are not those that the folder is named by."""
     if data is None or _version_id(data) != place[:VERSION_LENGTH]:

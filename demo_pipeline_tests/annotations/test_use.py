@@ -16,12 +16,11 @@ from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.shown_text import MARKER
 from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.review.review_store import Reviews, subject_of
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
-from demo_pipeline.runs.stage_runs import build_stage
+from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED
+from demo_pipeline_tests.building import build_stage, run_dataset_stage, run_evaluation
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory, every_file
 from demo_pipeline_tests.exports.forms import validate_step_labels

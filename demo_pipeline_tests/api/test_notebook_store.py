@@ -13,11 +13,11 @@ import pytest
 import demo_pipeline as dp
 from demo_pipeline.api import FRAME_SCHEMAS
 from demo_pipeline.files.json_files import dump_json, load_json
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.s3_server import S3Server
 

@@ -15,13 +15,12 @@ from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.problems import DemonstrationError, errors
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExportName
 from demo_pipeline.stage import Check, Stage
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.golden.outputs import RECORDINGS
 from demo_pipeline_tests.runs.test_hidden_actions import add_hidden_actions
 from demo_pipeline_tests.sample_workspace import open_workspace, write_demos

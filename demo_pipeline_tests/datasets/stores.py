@@ -7,11 +7,11 @@ from pathlib import Path
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.versions import Recipe, Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+from demo_pipeline_tests.building import build_stage
 
 
 def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from demo_pipeline.defs.partitions import FORCE_TAG
 from demo_pipeline_tests.defs.bench import bench
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
@@ -58,8 +59,8 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     with bench(tmp_path, kept=True) as made:
         upload(recording, made.uploads, "one")
         made.process("one")
-        monkeypatch.setattr("demo_pipeline.runs.stage_runs.build_if_stale", build)
-        result = made.run("process_demonstration", "one", ["actions"])
+        monkeypatch.setattr("demo_pipeline.runs.graph.run_checks", build)
+        result = made.run("process_demonstration", "one", ["actions"], **{FORCE_TAG: "true"})
     [event] = result.get_step_failure_events()
     assert isinstance(event, dg.DagsterEvent)
     failure = event.step_failure_data.user_failure_data

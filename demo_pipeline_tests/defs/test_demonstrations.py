@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -13,8 +14,9 @@ from demo_pipeline.defs import demonstrations
 from demo_pipeline.files.recording_files import LOG_FILE as LOG
 from demo_pipeline.files.recording_files import META_FILE as META
 from demo_pipeline.runs.failures import TransientError
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.runs.stage_runs import build_stage
+from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 
@@ -110,16 +112,16 @@ def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
     made, monkeypatch, failing, success
 ):
     attempts = 0
-    real = build_stage
+    build = Graph.build
 
-    def build(*arguments: object, **options: object) -> object:
+    def build_later(*arguments: Any, **options: Any) -> BuildResult:
         nonlocal attempts
         attempts += 1
         if attempts <= failing:
             raise TransientError("No space left on device")
-        return real(*arguments, **options)  # type: ignore[arg-type]
+        return build(*arguments, **options)
 
-    monkeypatch.setattr(demonstrations, "build_stage", build)
+    monkeypatch.setattr(Graph, "build", build_later)
     monkeypatch.setattr("demo_pipeline.defs.reporting.RETRY_SECONDS", (0, 0, 0))
     made.instance.add_dynamic_partitions("demonstrations", ["first"])
     result = made.run("process_demonstration", "first", ["actions"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.evaluation.scoring import ScoreReport
 from demo_pipeline.runs import evaluations
-from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
-from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
@@ -135,14 +135,17 @@ def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made):
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), ZeroDivisionError(TYPED)])
 def test_trouble_with_one_keeps_no_other_from_its_scores(made, monkeypatch, error):
-    def scored(workspace: Workspace, name: str, *, force: bool) -> BuildResult:
-        if name == "first":
-            raise error
-        return run_evaluation(workspace, name, force=force)
+    score = evaluations.score_file
 
-    drop(made, "first")
+    def score_one(workspace: Workspace, predictions: Path, *rest: Any) -> ScoreReport:
+        if predictions.read_bytes() == b"first":
+            raise error
+        return score(workspace, predictions, *rest)
+
+    path = drop(made, "first")
+    path.write_bytes(b"first")
     drop(made, "second")
-    monkeypatch.setattr(evaluations, "run_evaluation", scored)
+    monkeypatch.setattr(evaluations, "score_file", score_one)
     result = launched(made)
     assert not result.success
     assert shown(result)["scores"] == {"second": 1.0}

@@ -6,11 +6,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.store.store import Store
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import imported_trajectory
+from demo_pipeline.runs.demonstration_outputs import has_imported_trajectory
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.importers.conftest import run_command, run_import
 from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import live_in, open_workspace
@@ -41,7 +42,7 @@ def test_it_is_published_and_a_dataset_has_it(foreign, tmp_path):
     assert "1 of 1: there is no recording of it" in result.stderr
     workspace = open_workspace(tmp_path)
     folder, version = workspace.store.open("trajectories/traj_form_001")
-    assert imported_trajectory(workspace.store, "traj_form_001")
+    assert has_imported_trajectory(Graph(workspace), "traj_form_001")
     assert "imported_files" in version.manifest.recipe.inputs
     theirs, ours = read_trajectory(foreign), read_trajectory(folder)
     assert [step.action for step in ours.steps] == [step.action for step in theirs.steps]

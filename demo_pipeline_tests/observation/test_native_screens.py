@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.privacy.redaction_stage import REDACTIONS
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.evaluations import (
     Evaluation,
     score_file,
@@ -19,6 +18,7 @@ from demo_pipeline.runs.evaluations import (
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, PrivacySettings, ScreenshotSettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.observation.test_screens import COLOURS, TINY, Screen, write
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget

@@ -30,14 +30,13 @@ from demo_pipeline.importers.upload_folder import Given
 from demo_pipeline.privacy import picture_texts as pictures
 from demo_pipeline.privacy.private_texts import folded
 from demo_pipeline.review.review_store import subject_of
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.imported_trajectories import import_trajectory
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExportName
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.privacy.canaries import (
     KINDS,
     PRIVATE_EXPRESSION,

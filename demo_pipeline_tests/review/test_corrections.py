@@ -15,11 +15,10 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.exports.sft import validate_sft_folder
 from demo_pipeline.problems import errors
 from demo_pipeline.review.review_store import Reviews, subject_of
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
 from demo_pipeline_tests.sample_workspace import open_workspace

@@ -14,15 +14,14 @@ from demo_pipeline.cli.app import app
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.named_stages import SFT_STAGE

@@ -16,10 +16,10 @@ from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE, is_shown_redacted
 from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline_tests.browser import opened_browser
+from demo_pipeline_tests.building import build_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.review.serving import Served, kill, served, start_command

@@ -12,9 +12,9 @@ from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.runs.failures import UploadChangedError
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import build_stage, is_up_to_date
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.store.uploads import Uploads
+from demo_pipeline_tests.building import build_stage, is_up_to_date
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.store.making_outputs import Counting
 

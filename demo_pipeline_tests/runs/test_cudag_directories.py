@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.named_stages import CUDAG_STAGE
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
@@ -65,9 +66,9 @@ def test_an_older_directory_left_by_a_killed_build_goes_with_the_next_run(root):
 @pytest.mark.parametrize("time", [FIRST, SECOND])
 def test_other_settings_need_another_prefix_and_replace_nothing(root, time):
     before = build(root, FIRST).version
-    refused = build(root, time, seed=7, cudag_scroll_unit="notches")
-    assert refused.status == "rejected"
-    [check] = refused.checks
+    with pytest.raises(RefusedError) as caught:
+        build(root, time, seed=7, cudag_scroll_unit="notches")
+    [check] = caught.value.checks
     [problem] = check.problems
     assert (check.name, problem.code) == ("one_configuration", "other_settings")
     assert "other values of datasets.seed, datasets.cudag_scroll_unit;" in problem.message

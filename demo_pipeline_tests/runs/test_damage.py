@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.runs.damage import damage_problem, verify_outputs
-from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.runs.damage import damage_problem, damaged_demonstrations, verify_outputs
+from demo_pipeline.runs.failures import UnusableInputError
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import SFT_STAGE
@@ -143,6 +144,45 @@ def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_agai
     for stage in (SFT_STAGE, INDEX_STAGE):
         run_dataset_stage(workspace, stage, force=True)
     assert verify_outputs(workspace).damages == ()
+
+
+def test_the_next_run_builds_a_demonstration_again_that_a_dataset_left_out(workspace, tmp_path):
+    """Also when the damaged file has its size, so that only its bytes tell."""
+    if workspace.store.url.startswith("s3"):
+        pytest.skip("a bucket's own checksums notice it")
+    path = workspace.store.open("records/one")[0] / "sft.jsonl"
+    flip(path)
+    assert damaged_demonstrations(workspace) == set()
+    result = run_dataset_stage(workspace, SFT_STAGE)
+    assert result.summary["left_out"]["broken"] == 1
+    assert "`demo-pipeline run --verify` builds it again" in result.summary["damaged"][0]["remedy"]
+    assert damaged_demonstrations(workspace) == {"one"}
+    add(workspace, tmp_path, "one")
+    build_stage(workspace, RECORDS_STAGE, "one", force=True)
+    assert damaged_demonstrations(workspace) == set()
+    assert run_dataset_stage(workspace, SFT_STAGE).summary["left_out"]["broken"] == 0
+
+
+def test_a_damaged_dataset_stops_what_reads_it_and_no_trajectory_is_left_out(workspace):
+    for stage in (SFT_STAGE, DATASET_STAGE_BY_NAME["messages_dataset"], INDEX_STAGE):
+        run_dataset_stage(workspace, stage)
+    if workspace.store.url.startswith("s3"):
+        pytest.skip("a bucket's manifest is trusted")
+    (workspace.store.open(INDEX_STAGE.folder)[0] / "steps.parquet").write_bytes(b"short")
+    with pytest.raises(UnusableInputError, match="--select trajectory_index"):
+        run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["dataset_statistics"])
+
+
+def test_a_dataset_of_a_trajectory_that_is_committed_again_links_the_new_copy(workspace, tmp_path):
+    """From a bucket the cache holds two folders of one version then; both have the same files."""
+    run_dataset_stage(workspace, INDEX_STAGE)
+    before = workspace.store.current("trajectories/one")
+    add(workspace, tmp_path, "one")
+    again = workspace.store.current("trajectories/one")
+    assert before == again
+    assert before.place != again.place
+    result = run_dataset_stage(workspace, INDEX_STAGE, force=True)
+    assert result.status == "made", result.checks
 
 
 def test_the_doctor_names_a_file_of_another_size(made):

@@ -1,16 +1,18 @@
 """Datasets of the committed trajectories: complete, reproducible, and without broken ones."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
 EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
@@ -84,5 +86,6 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root):
 def test_building_without_any_trajectory_does_not_crash(tmp_path):
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
-    for status in run_all(workspace).values():
-        assert status in {"made", "rejected"}
+    for stage in EXPORTERS:
+        with suppress(RefusedError):
+            run_dataset_stage(workspace, stage)

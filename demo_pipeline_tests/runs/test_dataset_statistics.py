@@ -21,14 +21,13 @@ from demo_pipeline.exports.dataset_statistics import (
     engine,
     statistics,
 )
-from demo_pipeline.runs.damage import storage_message
-from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.failures import UnusableInputError
 from demo_pipeline.runs.queries import current_statistics, run_query
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import hide
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
@@ -63,9 +62,9 @@ def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own):
     """It is an error that names the dataset: tables without it would say that there is none."""
     folder = own.store.open("sft")[0]
     (folder / "samples.parquet").unlink()
-    with pytest.raises(MissingOutput, match=r"^sft: .*files is missing") as raised:
+    with pytest.raises(UnusableInputError, match=r"^sft: .*files is missing") as raised:
         run_dataset_stage(own, STATISTICS_STAGE)
-    assert "sft_samples" in storage_message(raised.value)
+    assert "sft_samples" in str(raised.value)
     build(own, "sft_samples", "dataset_statistics")
 
 
@@ -170,9 +169,8 @@ def test_datasets_with_different_splits_fail_the_check(own):
 
 def test_without_an_index_the_error_names_the_command(tmp_path):
     (tmp_path / "uploads").mkdir()
-    with pytest.raises(MissingOutput) as caught:
+    with pytest.raises(UnusableInputError, match="--select trajectory_index`"):
         run_dataset_stage(open_workspace(tmp_path), STATISTICS_STAGE)
-    assert "--select trajectory_index`" in storage_message(caught.value)
 
 
 def stats(workspace: Workspace, *arguments: str) -> Result:

@@ -4,11 +4,11 @@ import pytest
 
 from demo_pipeline.runs.evaluations import (
     Evaluation,
-    EvaluationError,
     list_evaluations,
-    run_evaluation,
     write_right_answers,
 )
+from demo_pipeline.runs.failures import RefusedError
+from demo_pipeline_tests.building import run_evaluation
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.sample_workspace import open_workspace
@@ -19,7 +19,7 @@ def test_predictions_in_a_bucket_become_scores(tmp_path, moto_url):
     actions = [CLICK, ("type", {"text": "hunter2"})]
     commit_trajectories(workspace, [make_trajectory(tmp_path, "demo", actions)])
     assert list_evaluations(workspace)[0] == []
-    with pytest.raises(EvaluationError, match=r"evaluations/right/predictions\.jsonl is not"):
+    with pytest.raises(RefusedError, match=r"evaluations/right/predictions\.jsonl is not"):
         run_evaluation(workspace, "right")
     path = tmp_path / "predictions.jsonl"
     write_right_answers(workspace, path, Evaluation(split="any"))

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file

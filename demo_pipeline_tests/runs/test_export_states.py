@@ -12,11 +12,12 @@ from demo_pipeline.datasets.index import EXPORTS_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.failures import DefectError, RefusedError
 from demo_pipeline.runs.queries import committed_statistics
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import MESSAGES_STAGE, SFT_STAGE
@@ -48,8 +49,8 @@ def build(workspace: Workspace) -> None:
     """The training exports that are not disabled, then the index, as the job does."""
     for stage in (export.stage for export in TRAINING_EXPORTS.values()):
         if is_built(stage, workspace.settings):
-            assert run_dataset_stage(workspace, stage).status != "rejected"
-    assert run_dataset_stage(workspace, INDEX_STAGE).status != "rejected"
+            run_dataset_stage(workspace, stage)
+    run_dataset_stage(workspace, INDEX_STAGE)
 
 
 def states(workspace: Workspace) -> dict[str, dict[str, Any]]:
@@ -189,9 +190,10 @@ def test_a_failed_export_is_recorded_with_its_reason_and_its_last_good_version(r
     assert before is not None
     if how == "rejected":
         check = replace(SFT_STAGE.checks[0], run=lambda *_: [PROBLEM])
-        assert run_dataset_stage(workspace, replace(SFT_STAGE, checks=(check,))).status == how
+        with pytest.raises(RefusedError):
+            run_dataset_stage(workspace, replace(SFT_STAGE, checks=(check,)))
     else:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(DefectError):
             run_dataset_stage(workspace, replace(SFT_STAGE, build=lambda *_: {"x": 1 // 0}))
     assert run_dataset_stage(workspace, INDEX_STAGE).status == "made"
     state = states(workspace)["sft"]

@@ -12,13 +12,12 @@ import pytest
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import read_lines
 from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog

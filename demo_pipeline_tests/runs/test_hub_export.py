@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_hub_layout
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
 from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import TABLE
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories

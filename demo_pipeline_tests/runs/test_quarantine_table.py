@@ -4,7 +4,6 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import QuarantineRecord, quarantine_demonstration, release
 from demo_pipeline.runs.quarantine_table import (
     QUARANTINE_SCHEMA,
@@ -13,6 +12,7 @@ from demo_pipeline.runs.quarantine_table import (
     rows_of,
     write_quarantine_table,
 )
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 TORN = Problem("torn", "input_log.jsonl", "ends early", line=3, byte=7, remedy="send it again")

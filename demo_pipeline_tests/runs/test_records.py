@@ -9,11 +9,10 @@ import pytest
 from demo_pipeline.exports.cudag import dataset
 from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, WITHOUT_FORM
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory, every_file
 from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
@@ -110,6 +109,22 @@ def test_damaged_records_cost_their_demonstration_only(tmp_path):
     assert result.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
     [damage] = result.summary["damaged"]
     assert damage["file"] == "records/demo0/messages.jsonl"
+
+
+def test_records_that_are_forgotten_after_they_were_listed_are_no_damage(tmp_path, monkeypatch):
+    workspace = opened(tmp_path)
+    commit(workspace, tmp_path, 0, 1)
+    list_outputs = workspace.store.outputs
+
+    def list_then_forget(prefix: str = "") -> list[str]:
+        names = list_outputs(prefix)
+        workspace.store.remove("records/demo0")
+        return names
+
+    monkeypatch.setattr(workspace.store, "outputs", list_then_forget)
+    result = run_dataset_stage(workspace, MESSAGES_STAGE)
+    assert result.summary["left_out"] == {"broken": 0, "private": 0, "quarantined": 0}
+    assert "damaged" not in result.summary
 
 
 def test_annotated_screenshots_are_drawn_with_the_records(tmp_path, monkeypatch):

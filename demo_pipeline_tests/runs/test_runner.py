@@ -1,5 +1,6 @@
 """The stages of one demonstration: what is rebuilt when, and what happens to broken uploads."""
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator
@@ -10,17 +11,27 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.runs.failures import UploadChangedError
-from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.runs.stage_runs import build_stage, is_up_to_date
+from demo_pipeline.runs.failures import TransientError, UploadChangedError
+from demo_pipeline.runs.quarantine import (
+    list_quarantine,
+    quarantine_demonstration,
+    read_quarantine,
+)
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
 from demo_pipeline.stage import Stage, Summary
 from demo_pipeline.store.uploads import Uploads, changed_while_read
-from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
+from demo_pipeline_tests.building import build_stage, is_up_to_date
+from demo_pipeline_tests.sample_workspace import (
+    contents,
+    copy_of,
+    open_workspace,
+    run_all_stages,
+    run_catalog,
+)
 
 LOG, META, VIDEO = "input_log.jsonl", "meta.json", "recording.mp4"
 
@@ -177,6 +188,58 @@ def test_a_broken_upload_is_quarantined_and_released_when_corrected(root, kind):
     run_all_stages(workspace, "first")
     assert read_quarantine(workspace.store, "first") is None
     assert is_up_to_date(workspace, "first")
+
+
+def _without_instruction(root: Path) -> Workspace:
+    """A workspace whose first upload the stage `trajectories` refuses."""
+    shutil.rmtree(root / "store")
+    _no_instruction(root / "uploads" / "first")
+    workspace = open_workspace(root)
+    run_catalog(workspace)
+    for stage in STAGES:
+        if stage.name == "trajectories":
+            return workspace
+        build_stage(workspace, stage, "first")
+    raise AssertionError("there is no such stage")
+
+
+def test_a_refusal_that_cannot_be_written_may_pass_and_is_not_lost(root, monkeypatch):
+    """Else the run ends as refused, nothing says so, and the next one refuses it again."""
+    workspace = _without_instruction(root)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(workspace.store, "put_document", full)
+    with pytest.raises(TransientError, match="No space left"):
+        build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    monkeypatch.undo()
+    assert list_quarantine(workspace.store) == []
+    with pytest.raises(DemonstrationError):
+        build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    assert [record.stage for record in list_quarantine(workspace.store)] == ["trajectories"]
+
+
+def test_the_record_of_a_stage_that_has_another_name_now_is_released_by_the_first_stage(root):
+    workspace = open_workspace(root)
+    quarantine_demonstration(workspace.store, "first", "calibration", None, [])
+    for stage in STAGES[1:]:
+        build_stage(workspace, stage, "first")
+    assert read_quarantine(workspace.store, "first") is not None
+    build_stage(workspace, STAGES[0], "first")
+    assert read_quarantine(workspace.store, "first") is None
+
+
+def test_a_record_is_released_only_by_the_stage_that_wrote_it(root):
+    workspace = open_workspace(root)
+    problem = Problem("odd", LOG, "is odd")
+    quarantine_demonstration(workspace.store, "first", "events", None, [problem])
+    build_stage(workspace, STAGES[0], "first")
+    with pytest.raises(DemonstrationError):
+        build_stage(workspace, STAGE_BY_NAME["actions"], "first")
+    assert read_quarantine(workspace.store, "first") is not None
+    build_stage(workspace, STAGE_BY_NAME["events"], "first")
+    assert read_quarantine(workspace.store, "first") is None
 
 
 # --- uploads that change, or seem to

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.failures import UnusableInputError
 from demo_pipeline.runs.queries import current_statistics, run_query, views_script
 from demo_pipeline.runs.stages import DATASET_STAGES, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.bucket import Bucket
-from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import contents, open_workspace, run_all_stages
 
@@ -67,7 +68,7 @@ def test_a_bucket_gets_the_same_versions_as_a_local_store(made_root, moto_url, t
     assert objects.head(lost) is not None
     objects.delete(lost)
     newcomer = machine("another place")
-    with pytest.raises(MissingOutput, match=f"{SFT_STAGE.folder}: .*files is missing"):
+    with pytest.raises(UnusableInputError, match=f"{SFT_STAGE.folder}: .*files is missing"):
         run_dataset_stage(newcomer, STATISTICS_STAGE, force=True)
     assert newcomer.store.current(STATISTICS_STAGE.folder) == local.store.current(
         STATISTICS_STAGE.folder

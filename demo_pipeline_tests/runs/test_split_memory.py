@@ -12,7 +12,7 @@ from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration
-from demo_pipeline.runs.datasets import committed_trajectories, run_dataset_stage
+from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.health import examine_workspace
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
@@ -20,6 +20,7 @@ from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.store.split_memory import read_split_memory
 from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.uploads import made_manifest

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from demo_pipeline.osworld.task_files import read_catalog
-from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import RefusedError, build_stage, is_up_to_date
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
+from demo_pipeline_tests.building import build_stage, is_up_to_date, run_dataset_stage
 from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.sample_workspace import (
     contents,

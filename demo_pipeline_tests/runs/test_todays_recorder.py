@@ -13,11 +13,11 @@ from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.meta import read_meta
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.trajectories.provenance import read_hidden_actions
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.golden.outputs import RECORDINGS
 from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages

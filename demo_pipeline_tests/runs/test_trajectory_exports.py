@@ -7,12 +7,12 @@ import pytest
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.problems import errors
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.validation import recognise, validate
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
+from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import AGENTNET_STAGE, ATIF_STAGE, CUA_LITE_STAGE

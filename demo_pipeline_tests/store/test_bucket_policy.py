@@ -19,16 +19,17 @@ from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.review.material import Material
-from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_stage
-from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation
+from demo_pipeline.runs.dataset_outputs import DatasetOutput, failed_before
+from demo_pipeline.runs.evaluations import list_evaluations
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
-from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline_tests.building import build_stage, run_dataset_stage, run_evaluation
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server
@@ -99,7 +100,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace):
 def test_every_dataset_is_built_with_it(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
     failed, *_ = (export.stage for export in TRAINING_EXPORTS.values())
-    note_error(workspace.store, failed, ValueError())
+    DatasetOutput(Graph(workspace), failed).remember_failure(ValueError())
     assert failed_before(workspace.store, failed) == "ValueError"
     for stage in DATASET_STAGES:
         assert run_dataset_stage(workspace, stage).status == "made", stage.name

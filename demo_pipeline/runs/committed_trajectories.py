@@ -1,0 +1,233 @@
+"""The committed trajectories that datasets and evaluations are built from.
+
+Decides which trajectories take part, what is read of each, and what a recipe says of each. A
+trajectory whose records are damaged takes no part: it is counted as broken, and named.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
+from demo_pipeline.datasets.placement import place, splits_fingerprint
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
+from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
+from demo_pipeline.privacy.redaction_stage import looked_for, told_of_privacy
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import PrivacySettings
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import Version, VersionName
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+SPLITS = "splits"  # among the inputs of a recipe
+
+
+@dataclass(frozen=True, slots=True)
+class _CommittedRecords:
+    """A version of records as datasets need it: thousands are held at once.
+
+    Attributes:
+        folder: its files, as text; a `Path` takes ten times the memory.
+        name: of the version.
+        trajectory: the version that the records were made of.
+        digests: file → SHA-256, of the files that the present code and settings would write too.
+        withheld: why the demonstration must not leave; empty when it may.
+        summary: the summary of the records.
+    """
+
+    folder: str
+    name: VersionName
+    trajectory: VersionName
+    digests: Mapping[str, str]
+    withheld: str
+    summary: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        folder: str,
+        version: Version,
+        fingerprints: Mapping[str, str],
+        privacy: PrivacySettings,
+    ) -> Self:
+        """Of a version.
+
+        Args:
+            folder: its files.
+            version: of records.
+            fingerprints: file of records → the fingerprint that it has to be made with.
+            privacy: what must have been looked for, if something must not leave.
+        """
+        manifest = version.manifest
+        link = manifest.links[TRAJECTORIES_STAGE.name]
+        stage_of_link = link.output.partition("/")[0]  # the original or the redacted trajectory
+        content = manifest.inputs[stage_of_link]
+        usable = _usable_files(version, fingerprints)
+        return cls(
+            folder=folder,
+            name=version.name,
+            trajectory=VersionName(link.output, link.version, content),
+            digests={file.path: file.sha256 for file in manifest.files if file.path in usable},
+            withheld=_why_withheld(manifest.summary, privacy),
+            summary=manifest.summary,
+        )
+
+    @property
+    def demonstration(self) -> str:
+        """The id."""
+        return self.name.output.rpartition("/")[2]
+
+
+def _usable_files(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
+    """The files of records that need not be made again, by name."""
+    usable = {CORRECTIONS_FILE, NOTES_FILE}
+    manifest = version.manifest
+    if manifest.code_version == RECORDS_STAGE.code_version:
+        usable.add(TRAJECTORY_FILE)
+        usable |= {file.path for file in manifest.files if "/" in file.path}
+        usable |= {name for name, text in fingerprints.items() if manifest.inputs.get(name) == text}
+    return usable
+
+
+def _why_withheld(summary: Mapping[str, Any], privacy: PrivacySettings) -> str:
+    if summary.get("withheld"):
+        return str(summary["withheld"])
+    if privacy.reads_pictures and summary.get("privacy") != looked_for(privacy):
+        return "not looked at"
+    return ""
+
+
+def committed_trajectories(
+    workspace: Workspace, damaged: Collection[str] = ()
+) -> CommittedTrajectories:
+    """Every trajectory with records, placed in its split.
+
+    A quarantined demonstration whose last good records are still committed takes part with them.
+    Damaged records that are found meanwhile are left out, too.
+
+    Args:
+        workspace: with the store.
+        damaged: outputs that were found damaged before.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    damaged_outputs = set(damaged)
+    while True:
+        try:
+            return _placed(workspace, damaged_outputs)
+        except ChangedOutput as error:
+            if error.output in damaged_outputs:
+                raise
+            damaged_outputs.add(error.output)
+
+
+def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajectories:
+    store, privacy = workspace.store, workspace.settings.privacy
+    every, broken = _open_records(workspace, damaged)
+    usable = {records.demonstration: records for records in every if not records.withheld}
+    trajectories = _trajectories(workspace, usable)
+    trajectories, memory = place(store, trajectories, workspace.settings.datasets)
+    quarantined = [
+        record for record in list_quarantine(store) if record.demonstration not in usable
+    ]
+    return CommittedTrajectories(
+        trajectories=trajectories,
+        versions={key: records.trajectory for key, records in usable.items()},
+        records={key: records.name for key, records in usable.items()},
+        left_out={
+            "broken": len(broken),
+            "quarantined": len(quarantined),
+            "private": len(every) - len(usable),
+        },
+        damaged=tuple(sorted(broken)),
+        told=(*memory.twins(), *memory.moves()),
+        privacy=told_of_privacy(privacy, [records.summary for records in usable.values()]),
+        memory=memory,
+    )
+
+
+def _open_records(
+    workspace: Workspace, damaged: Collection[str]
+) -> tuple[list[_CommittedRecords], list[str]]:
+    """All records but damaged ones, and the outputs that are damaged."""
+    store, privacy = workspace.store, workspace.settings.privacy
+    fingerprints = record_fingerprints(workspace.settings)
+    damaged_ids = {name.rpartition("/")[2] for name in damaged}
+    every: list[_CommittedRecords] = []
+    broken: list[str] = []
+    for name in store.outputs(RECORDS_STAGE.folder):
+        version = store.current(name)
+        if version is not None and name.rpartition("/")[2] not in damaged_ids:
+            try:
+                store.open_version(version, None)
+            except MissingOutput:
+                broken.append(_damaged_output(store, name))
+            else:
+                folder = store.local.content(version.at)
+                every.append(_CommittedRecords.of(folder, version, fingerprints, privacy))
+        elif not _is_forgotten(store, name):
+            broken.append(_damaged_output(store, name))
+    return every, broken
+
+
+def _is_forgotten(store: Store, output: str) -> bool:
+    """Whether an output was removed after it was listed."""
+    return [damage.code for damage in store.verify(output)] == ["missing_output"]
+
+
+def _damaged_output(store: Store, records: str) -> str:
+    """The output that is damaged when records cannot be read: they, or their trajectory."""
+    trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
+    return trajectory if store.verify(trajectory) else records
+
+
+def _trajectories(
+    workspace: Workspace, usable: Mapping[str, _CommittedRecords]
+) -> tuple[DatasetTrajectory, ...]:
+    """The trajectories with what people decided about them, not placed yet."""
+    versions = {key: records.trajectory for key, records in usable.items()}
+    verdicts = workspace.reviews.verdicts(versions)
+    trajectories = []
+    for key, records in usable.items():
+        trajectory = DatasetTrajectory(
+            key,
+            f"{records.folder}/{TRAJECTORIES_STAGE.name}",
+            records.trajectory.content,
+            records=records.folder,
+            digests=records.digests,
+        )
+        if key in verdicts:
+            verdict = verdicts[key]
+            trajectory = replace(
+                trajectory, review=verdict.status, rejected_for=verdict.rejected_for
+            )
+        trajectories.append(trajectory)
+    return tuple(trajectories)
+
+
+def trajectory_fingerprints(
+    committed: CommittedTrajectories, files: Sequence[str], required_review: str
+) -> dict[str, str]:
+    """What a recipe says of the trajectories when these files of their records are read."""
+    fingerprints = {
+        trajectory.id: trajectory_fingerprint(trajectory, files, required_review)
+        for trajectory in committed.trajectories
+    }
+    fingerprints[SPLITS] = splits_fingerprint(committed.trajectories)
+    return fingerprints
+
+
+def trajectory_fingerprint(
+    trajectory: DatasetTrajectory, files: Sequence[str], required_review: str
+) -> str:
+    """Of a trajectory, of these files of its records, and of a review that counts."""
+    parts = [trajectory.content, *(trajectory.digests.get(name, "") for name in files)]
+    is_rejected = required_review == "not_rejected" and trajectory.rejected_for
+    if required_review == "approved" or is_rejected:
+        parts += [trajectory.review, trajectory.rejected_for]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()

@@ -1,0 +1,309 @@
+"""The outputs over all committed trajectories: training exports, index, statistics and catalogs.
+
+Says how a dataset finds and opens its inputs, what happens when one of thousands of records is
+damaged, and how the index shows the training exports. Whether a dataset is up to date, and building
+it, is in `graph`.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
+from demo_pipeline.datasets.index import ExportState, ExportStatus
+from demo_pipeline.datasets.selection import (
+    CORRECTIONS_FILE,
+    NOTES_FILE,
+    TRAJECTORY_FILE,
+    judged_success,
+)
+from demo_pipeline.exports.assemble import BY_TRAJECTORY
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.privacy.redaction_stage import looked_for
+from demo_pipeline.runs.committed_trajectories import trajectory_fingerprints
+from demo_pipeline.runs.damage import trajectory_damage
+from demo_pipeline.runs.failures import RefusedError
+from demo_pipeline.runs.graph import BuildPlan, Cause, Current, Graph, Output, Refused, Stale
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.stages import (
+    DATASET_STAGE_BY_NAME,
+    TRAINING_EXPORTS,
+    is_built,
+    store_views,
+)
+from demo_pipeline.settings import PrivacySettings
+from demo_pipeline.stage import Need, SourceInput, Stage, Summary, TrainingExport
+from demo_pipeline.store.split_memory import keep_split_memory
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import Recipe, Staging, Version
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+LOOKED_FOR = "looked_for"  # in a recipe and a summary
+_FAILED_EXPORTS = "failed_exports"
+_LOG = logging.getLogger(__package__)
+
+
+class DatasetOutput(Output[DatasetInputs]):
+    """An output of a dataset stage."""
+
+    @property
+    def name(self) -> str:
+        """The folder of the stage, or a folder in it whose name follows from the content."""
+        export = TRAINING_EXPORTS.get(self.stage.name)
+        if export is None or export.subfolder is None:
+            return self.stage.folder
+        return f"{self.stage.folder}/{export.subfolder(self._inputs_to_ask())}"
+
+    def inputs(self) -> list[Output[Any]]:
+        """The datasets that it reads, unless the settings switch them off."""
+        stages = [
+            DATASET_STAGE_BY_NAME[name]
+            for name in self.stage.inputs
+            if name in DATASET_STAGE_BY_NAME
+        ]
+        settings = self.graph.workspace.settings
+        return [DatasetOutput(self.graph, stage) for stage in stages if is_built(stage, settings)]
+
+    def names_of_inputs(self) -> list[str]:
+        """Also every trajectory with its records."""
+        names = super().names_of_inputs()
+        if self.stage.reads_trajectories:
+            committed = self.graph.trajectories
+            for versions in (committed.versions, committed.records):
+                names += [version.output for version in versions.values()]
+        return names
+
+    def plan(self) -> BuildPlan[DatasetInputs]:
+        """From the committed trajectories, the datasets that were built, and its source."""
+        stage, workspace = self.stage, self.graph.workspace
+        versions: dict[str, Version] = {}
+        for needed in self.inputs():
+            if self.graph.published(needed.name) is not None:
+                versions[needed.name] = self.graph.required_version(needed.name)
+        source = stage.source(workspace) if stage.source else SourceInput(None, {})
+        inputs = replace(self._inputs_to_ask(), source=source.value)
+        if Need.EXPORTS in stage.needs:
+            inputs = replace(inputs, exports=export_states(self.graph))
+
+        fingerprints = {name: version.content for name, version in versions.items()}
+        fingerprints |= source.fingerprints
+        fingerprints |= {f"export: {state.name}": state.fingerprint for state in inputs.exports}
+        if stage.reads_trajectories:
+            fingerprints |= self._fingerprints_of_trajectories()
+        settings = self.graph.fingerprint_of_settings(stage)
+        recipe = Recipe(stage.name, stage.code_version, settings, fingerprints)
+        return BuildPlan(
+            recipe=recipe,
+            open_inputs=partial(self._open_inputs, inputs, versions, recipe),
+            complete_summary=self._complete_summary,
+        )
+
+    def _inputs_to_ask(self) -> DatasetInputs:
+        """The inputs without those that only a build opens."""
+        reads_trajectories = self.stage.reads_trajectories
+        return DatasetInputs(
+            settings=self.graph.workspace.settings,
+            committed=self.graph.trajectories if reads_trajectories else CommittedTrajectories(),
+            views=store_views(),
+            published=self._published_outputs(),
+            code_version=self.stage.code_version,
+        )
+
+    def _published_outputs(self) -> dict[str, Version]:
+        """Name → version of each published output, for a stage with several."""
+        export = TRAINING_EXPORTS.get(self.stage.name)
+        if export is None or export.subfolder is None:
+            return {}
+        store = self.graph.workspace.store
+        versions = {name: store.published(name) for name in store.outputs(self.stage.folder)}
+        return {name: version for name, version in versions.items() if version is not None}
+
+    def _fingerprints_of_trajectories(self) -> dict[str, str]:
+        committed, settings = self.graph.trajectories, self.graph.workspace.settings
+        required_review = settings.datasets.require_review
+        files = files_of_records(self.stage)
+        fingerprints = trajectory_fingerprints(committed, files, required_review)
+        for reason, number in committed.left_out.items():
+            fingerprints[f"left out: {reason}"] = str(number)
+        if committed.privacy:
+            fingerprints["privacy"] = committed.privacy
+        return fingerprints | _looked_for(settings.privacy)
+
+    @contextmanager
+    def _open_inputs(
+        self,
+        inputs: DatasetInputs,
+        versions: Mapping[str, Version],
+        recipe: Recipe,
+        staging: Staging,
+    ) -> Iterator[DatasetInputs]:
+        store = self.graph.workspace.store
+        if self.stage.name in TRAINING_EXPORTS:
+            _share_files(staging, inputs.committed, recipe)
+        if Need.LINKS in self.stage.needs:
+            _link_trajectories(self.graph, staging, inputs.committed)
+        folders = {name: store.open_version(version, None) for name, version in versions.items()}
+        yield replace(inputs, folders=folders)
+
+    def _complete_summary(self, summary: Summary) -> Summary:
+        """Adds who is left out and what was looked for, to the summary of trajectories."""
+        if not self.stage.reads_trajectories:
+            return summary
+        committed = self.graph.trajectories
+        unreadable = tuple(summary.get("problems", ()))
+        damage = list(trajectory_damage(self.graph.workspace.store, committed.damaged, unreadable))
+        more: dict[str, Any] = _looked_for(self.graph.workspace.settings.privacy)
+        if committed.privacy:
+            more["privacy"] = committed.privacy
+        if committed.told:
+            more["told"] = list(committed.told)
+        if damage:
+            more["damaged"] = [problem.as_dict() for problem in damage]
+        more["problems"] = [str(problem) for problem in unreadable]
+        more["left_out"] = dict(committed.left_out)
+        return {**summary, **more}
+
+    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        """Build, and build again without each record that turns out to be damaged.
+
+        Its trajectory is counted as broken, and the summary names it with the command that rebuilds
+        it. Splits are remembered before anything is built from them.
+        """
+        if not self.stage.reads_trajectories:
+            return build_once()
+
+        def remember_splits_and_build() -> BuildResult:
+            memory = self.graph.trajectories.memory
+            keep_split_memory(self.graph.workspace.store, memory)
+            return build_once()
+
+        return self.graph.attempt_without_damaged(remember_splits_and_build)
+
+    # Failures
+
+    def refusal(self) -> str:
+        """Why the last build of a training export failed."""
+        return failed_before(self.graph.workspace.store, self.stage)
+
+    def remember_refusal(self, error: RefusedError) -> None:
+        """Note which check rejected a training export."""
+        failed_checks = [outcome.name for outcome in error.checks if not outcome.passed]
+        self._note(failed_checks[-1] if failed_checks else "rejected")
+
+    def remember_failure(self, error: Exception) -> None:
+        """Note which kind of error ended the build of a training export."""
+        self._note(type(error).__name__)
+
+    def _note(self, reason: str) -> None:
+        if self.stage.name in TRAINING_EXPORTS:
+            document = json_bytes({"reason": reason})
+            self.graph.workspace.store.put_document(_key_of_note(self.stage), document)
+
+    def remember_success(self, result: BuildResult) -> None:
+        """Forget earlier failures, and unpublish the outputs that this one replaces."""
+        store, export = self.graph.workspace.store, TRAINING_EXPORTS.get(self.stage.name)
+        if export is None:
+            return
+        store.delete_document(_key_of_note(self.stage))
+        if export.replaces is not None:
+            inputs = self._inputs_to_ask()
+            for name in export.replaces(inputs, result.output, inputs.published):
+                _LOG.info("%s: %s replaces %s", self.stage.name, result.output, name)
+                store.remove(name)
+
+
+def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
+    """Name the versions whose files a training export may hard-link, the likeliest first."""
+    fingerprints_before: Mapping[str, str] = {}
+    if staging.before is not None:
+        staging.hardlink_sources.append(staging.before)
+        fingerprints_before = staging.before.manifest.inputs
+    records_with_pictures = {
+        trajectory.id: committed.records[trajectory.id]
+        for trajectory in committed.trajectories
+        if any("/" in name for name in trajectory.digests)
+    }
+    for versions in (committed.versions, records_with_pictures):
+        changed_first = sorted(
+            versions, key=lambda key: fingerprints_before.get(key) == recipe.inputs[key]
+        )
+        staging.hardlink_sources.extend(versions[key] for key in changed_first)
+
+
+def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
+    """Link every trajectory; share the files of those whose result a reviewer has changed."""
+    judged_ids = {
+        trajectory.id
+        for trajectory in committed.trajectories
+        if judged_success(trajectory) is not None
+    }
+    for key, version in committed.versions.items():
+        output = TRAJECTORIES_STAGE.output(key)
+        graph.required_version(output)
+        if key in judged_ids:
+            staging.hardlink_sources.append(version)
+        else:
+            staging.link(output, version)
+
+
+def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
+    """What was looked for in pictures, also when nothing was redacted; empty without that."""
+    return {LOOKED_FOR: looked_for(privacy)} if privacy.reads_pictures else {}
+
+
+def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
+    """The files of records that a dataset reads; the file of its form, if any, is the last."""
+    export = TRAINING_EXPORTS.get(stage.name)
+    form = (export.kept,) if export and export.kept else ()
+    return (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, *form)
+
+
+# Training exports as the index shows them
+
+
+def export_states(graph: Graph) -> tuple[ExportState, ...]:
+    """The state of every training export."""
+    return tuple(_export_state(graph, export) for export in TRAINING_EXPORTS.values())
+
+
+def _export_state(graph: Graph, export: TrainingExport[DatasetInputs]) -> ExportState:
+    name, stage = export.name, export.stage
+    if not is_built(stage, graph.workspace.settings):
+        return ExportState(name, stage.name, "disabled")
+    state = graph.state(DatasetOutput(graph, stage))
+    reason = state.why if isinstance(state, Refused) else ""
+    version = state.version
+    if isinstance(state, Stale) and Cause.FILES in state.causes:
+        version = None
+    if version is None:
+        return ExportState(name, stage.name, "failed" if reason else "missing", reason=reason)
+    status: ExportStatus = "failed" if reason else "outdated"
+    if isinstance(state, Current):
+        status = "built"
+    records: Any = version.manifest.summary.get(BY_TRAJECTORY, {})
+    return ExportState(
+        name=name,
+        asset=stage.name,
+        status=status,
+        output=version.output,
+        version=version.id,
+        size=version.manifest.size,
+        records=records,
+        reason=reason,
+    )
+
+
+def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
+    """Why the last build of a training export failed; empty when it did not fail."""
+    if stage.name not in TRAINING_EXPORTS:
+        return ""
+    data = store.get_document(_key_of_note(stage))
+    return str(json.loads(data)["reason"]) if data else ""
+
+
+def _key_of_note(stage: Stage[DatasetInputs]) -> str:
+    return f"{_FAILED_EXPORTS}/{stage.name}.json"

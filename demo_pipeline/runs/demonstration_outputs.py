@@ -1,0 +1,394 @@
+"""The outputs of one demonstration: its uploaded recording, and what the stages make of it.
+
+Says how such an output finds and opens its inputs, what happens when an upload changes while it is
+read, and who is quarantined. Whether an output is up to date, and building it, is in `graph`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline import __version__
+from demo_pipeline.files.processes import return_free_memory, return_large_blocks
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.osworld.task_matching import NO_CATALOG
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, is_redacted
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
+from demo_pipeline.runs.failures import (
+    UPLOAD_CHANGED,
+    DefectError,
+    RefusedError,
+    UnusableInputError,
+    UploadChangedError,
+)
+from demo_pipeline.runs.graph import (
+    Absent,
+    BuildPlan,
+    Cause,
+    Current,
+    Graph,
+    Output,
+    Refused,
+    Stale,
+    State,
+)
+from demo_pipeline.runs.quarantine import (
+    quarantine_demonstration,
+    read_quarantine,
+    record_crash,
+    release,
+)
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Need, SourceInput, Stage
+from demo_pipeline.store.names import is_bucket, is_safe_id
+from demo_pipeline.store.uploads import changed_while_read
+from demo_pipeline.store.versions import Recipe, Staging, Version
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+IMPORTED_FILES = "imported_files"  # in the recipe of a trajectory without a recording
+UPLOAD = "upload"  # in the recipe of a recording
+_CHANGED = "upload_changed"  # code of the problem of an upload that differs from its listing
+_RECORDING = RAW_RECORDINGS_STAGE.name
+_TRAJECTORY = TRAJECTORIES_STAGE.name
+
+
+def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]:
+    """Every output of a demonstration, each after those that it reads."""
+    stages: Sequence[Stage[RecordingInputs]] = STAGES
+    if has_imported_trajectory(graph, demonstration):
+        stages = stages_after_import()
+    return [demonstration_output(graph, stage, demonstration) for stage in stages]
+
+
+def demonstration_output(
+    graph: Graph, stage: Stage[RecordingInputs], demonstration: str
+) -> Output[Any]:
+    """The output that a stage makes of a demonstration."""
+    if not stage.inputs:
+        return RecordingOutput(graph, stage, demonstration)
+    if stage.name == _TRAJECTORY and has_imported_trajectory(graph, demonstration):
+        return ImportedTrajectory(graph, stage, demonstration)
+    return DemonstrationOutput(graph, stage, demonstration)
+
+
+def demonstration_states(graph: Graph, demonstration: str) -> Iterator[State]:
+    """Yield the state of each of its outputs, which is asked for only then."""
+    for output in demonstration_outputs(graph, demonstration):
+        yield graph.state(output)
+
+
+def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
+    """Whether a run would build nothing of a demonstration."""
+    states = demonstration_states(Graph(workspace), demonstration)
+    return all(isinstance(state, Current) for state in states)
+
+
+def is_refused(workspace: Workspace, demonstration: str) -> bool:
+    """Whether this version of the package refused the demonstration in its present state."""
+    states = demonstration_states(Graph(workspace), demonstration)
+    return any(isinstance(state, Refused) for state in states)
+
+
+def is_outdated(workspace: Workspace, demonstration: str) -> bool:
+    """Whether other code or settings would build other outputs of the upload that was built.
+
+    False for an upload that was never built, was changed since, or is refused as it is.
+    """
+    graph = Graph(workspace)
+    recording = graph.state(demonstration_output(graph, STAGES[0], demonstration))
+    if isinstance(recording, Absent | Refused):
+        return False
+    if isinstance(recording, Stale) and Cause.INPUTS in recording.causes:
+        return False
+    states = list(demonstration_states(graph, demonstration))
+    if any(isinstance(state, Refused) for state in states):
+        return False
+    return not all(isinstance(state, Current) for state in states)
+
+
+def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
+    """Whether the trajectory of this id was imported, so that it has no recording."""
+    version = graph.published(TRAJECTORIES_STAGE.output(demonstration))
+    if version is None or IMPORTED_FILES not in version.manifest.inputs:
+        return False
+    return graph.published(RAW_RECORDINGS_STAGE.output(demonstration)) is None
+
+
+def stages_after_import() -> list[Stage[RecordingInputs]]:
+    """The stages after `trajectories` that need nothing of a recording, in order."""
+    available = {_TRAJECTORY}
+    stages: list[Stage[RecordingInputs]] = []
+    for stage in STAGES:
+        if stage.inputs and available.issuperset(stage.inputs):
+            stages.append(stage)
+            available.add(stage.name)
+    return stages
+
+
+class DemonstrationOutput(Output[RecordingInputs]):
+    """An output that a stage makes of earlier outputs of the same demonstration."""
+
+    def inputs(self) -> list[Output[Any]]:
+        """The outputs of the stages that the stage names."""
+        return [
+            demonstration_output(self.graph, STAGE_BY_NAME[name], self.key)
+            for name in self.stage.inputs
+        ]
+
+    def plan(self) -> BuildPlan[RecordingInputs]:
+        """From the committed versions of its inputs, and from its source."""
+        versions = {
+            name: self.graph.required_version(STAGE_BY_NAME[name].output(self.key))
+            for name in self.stage.inputs
+        }
+        source = self._source(versions)
+        inputs = {name: version.content for name, version in versions.items()}
+        inputs |= source.fingerprints
+        settings = self.graph.fingerprint_of_settings(self.stage)
+        return BuildPlan(
+            recipe=Recipe(self.stage.name, self.stage.code_version, settings, inputs),
+            open_inputs=partial(self._open_inputs, versions, source),
+        )
+
+    def _source(self, versions: Mapping[str, Version]) -> SourceInput:
+        """What the stage reads that no stage wrote."""
+        workspace = self.graph.workspace
+        if self.stage.source is not None:
+            return self.stage.source(workspace, self.key, versions)
+        if Need.TASK not in self.stage.needs:
+            return SourceInput(NO_CATALOG, {})
+        folder = workspace.store.open_version(versions[_RECORDING], MANIFEST_FILE)
+        match = match_task(workspace, read_manifest(folder))
+        # Only its own match, so that another task in the catalog rebuilds no trajectory.
+        return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
+
+    @contextmanager
+    def _open_inputs(
+        self, versions: Mapping[str, Version], source: SourceInput, staging: Staging
+    ) -> Iterator[RecordingInputs]:
+        store, uploads = self.graph.workspace.store, self.graph.workspace.uploads
+        folders = {name: store.open_version(version, None) for name, version in versions.items()}
+        trajectory = versions.get(_TRAJECTORY)
+        if REDACTIONS in versions and is_redacted(versions[REDACTIONS]):
+            trajectory = versions[REDACTIONS]
+            folders[_TRAJECTORY] = folders[REDACTIONS]
+        staging.hardlink_sources.extend(versions.values())
+        if Need.LINKS in self.stage.needs and trajectory is not None:
+            staging.link(_TRAJECTORY, trajectory)
+        upload: AbstractContextManager[Path] = nullcontext(Path())
+        if uploads.copies:  # the first stage has kept the downloaded files
+            upload = nullcontext(folders.get(_RECORDING, Path()))
+        elif Need.UPLOADS in self.stage.needs:
+            upload = uploads.open(self.key)
+        return_free_memory()  # of the stage before
+        with upload as upload_folder:
+            yield RecordingInputs(
+                demonstration=self.key,
+                upload=upload_folder,
+                manifest=read_manifest(folders[_RECORDING]) if _RECORDING in folders else None,
+                folders=folders,
+                settings=self.graph.workspace.settings,
+                source=source.value,
+                downloaded=uploads.copies,
+            )
+
+    # Attempts
+
+    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        """Build, unless an earlier stage refuses the demonstration."""
+        require_safe_id(self.key)
+        record = read_quarantine(self.graph.workspace.store, self.key)
+        if record is not None and record.stage in self._earlier_stages():
+            problems = record.known_problems() or [Problem("quarantined", ".", "was refused")]
+            raise UnusableInputError(problems)
+        return_large_blocks()
+        try:
+            return build_once()
+        except DemonstrationError as error:
+            if _is_change(error):
+                raise UploadChangedError(UPLOAD_CHANGED) from None
+            raise
+
+    def _earlier_stages(self) -> list[str]:
+        names = [stage.name for stage in STAGES]
+        return names[: names.index(self.stage.name)]
+
+    # Quarantine
+
+    def refusal(self) -> str:
+        """Why this stage or an earlier one refuses the demonstration in its present state.
+
+        Records of other versions of the package do not count: a new version may accept it.
+        """
+        workspace = self.graph.workspace
+        record = read_quarantine(workspace.store, self.key)
+        if record is None or record.tool_version != __version__:
+            return ""
+        if not self._owns(record.stage) and record.stage not in self._earlier_stages():
+            return ""
+        if record.fingerprint != workspace.uploads.identity(self.key):
+            return ""
+        return str(record.known_problems()[0]) if record.problems else "no reason was given"
+
+    def _owns(self, stage_of_record: str) -> bool:
+        """Whether a success of this stage releases from a record of a stage."""
+        return stage_of_record == self.stage.name
+
+    def remember_refusal(self, error: RefusedError) -> None:
+        """Quarantine the demonstration."""
+        store, uploads = self.graph.workspace.store, self.graph.workspace.uploads
+        identity = uploads.identity(self.key)
+        quarantine_demonstration(store, self.key, self.stage.name, identity, error.problems)
+
+    def remember_failure(self, error: Exception) -> None:
+        """Quarantine it for a defect, too: the next run would end in the same way."""
+        if isinstance(error, DefectError):
+            record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
+
+    def remember_success(self, result: BuildResult) -> None:
+        """Release it from the quarantine of this stage."""
+        del result
+        store = self.graph.workspace.store
+        record = read_quarantine(store, self.key)
+        if record is not None and self._owns(record.stage):
+            release(store, self.key)
+
+
+class RecordingOutput(DemonstrationOutput):
+    """The output of the first stage, which reads the upload."""
+
+    _listing: str | None = None  # of the upload when the attempt began; None: it cannot be opened
+
+    def plan(self) -> BuildPlan[RecordingInputs]:
+        """From the uploaded files."""
+        uploads = self.graph.workspace.uploads
+        identity = self._identity_by_times() or uploads.identity(self.key)
+        if identity is None:
+            with uploads.open(self.key):  # raises what is wrong with it
+                raise DemonstrationError(changed_while_read(self.key, "."))
+        settings = self.graph.fingerprint_of_settings(self.stage)
+        return BuildPlan(
+            recipe=Recipe(self.stage.name, self.stage.code_version, settings, {UPLOAD: identity}),
+            open_inputs=partial(self._open_upload, identity),
+            before_commit=self._require_same_listing,
+        )
+
+    def _identity_by_times(self) -> str | None:
+        """The identity of the last build, if the graph trusts times and nothing was touched since.
+
+        The identity is a hash of the files, which takes minutes for thousands of videos. The time
+        of the last change of an entry (ctime) is the system's own: copying an old file renews it,
+        and moving an old folder renews that of the folder. The store has to be a folder: the time
+        of a cached copy says nothing about a build.
+        """
+        store, uploads = self.graph.workspace.store, self.graph.workspace.uploads
+        if not self.graph.trusts_times or uploads.copies or is_bucket(store.url):
+            return None
+        version = self.graph.published(self.name)
+        if version is None:
+            return None
+        with suppress(DemonstrationError, OSError), uploads.open(self.key) as folder:
+            built = store.open_version(version).stat().st_mtime
+            entries = [folder, *(folder / name for name in RECORDING_FILES)]
+            if all(entry.stat().st_ctime < built for entry in entries):
+                return version.manifest.inputs[UPLOAD]
+        return None
+
+    @contextmanager
+    def _open_upload(self, identity: str, _staging: Staging) -> Iterator[RecordingInputs]:
+        uploads = self.graph.workspace.uploads
+        with uploads.open(self.key, identity if uploads.copies else None) as upload_folder:
+            yield RecordingInputs(
+                demonstration=self.key,
+                upload=upload_folder,
+                manifest=None,
+                settings=self.graph.workspace.settings,
+                source=NO_CATALOG,
+                downloaded=uploads.copies,
+            )
+
+    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        """Build, and read the upload a second time when it differed from its listing.
+
+        An upload that was replaced meanwhile is left to the next run. An upload that differs from
+        its listing twice, while the listing stays the same, can never be read: it is refused.
+        """
+        require_safe_id(self.key)
+        return_large_blocks()
+        self._listing = self.graph.workspace.uploads.listed(self.key)
+        try:
+            result = build_once()
+        except DemonstrationError as error:
+            self._require_same_listing()
+            if not _is_change(error):
+                raise
+            result = self._build_again(build_once)
+        self._require_same_listing()
+        return result
+
+    def _build_again(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        try:
+            return build_once()
+        except DemonstrationError as error:
+            self._require_same_listing()
+            if not _is_change(error):
+                raise
+            raise DemonstrationError(list(map(_as_unreadable, error.problems))) from None
+
+    def _require_same_listing(self) -> None:
+        """Raise `UploadChangedError` when the upload was replaced since the attempt began."""
+        if self.graph.workspace.uploads.listed(self.key) != self._listing:
+            raise UploadChangedError(UPLOAD_CHANGED)
+
+    def _owns(self, stage_of_record: str) -> bool:
+        """Also a record of a stage that no longer exists under its name."""
+        return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
+
+
+class ImportedTrajectory(DemonstrationOutput):
+    """A trajectory that was imported without a recording: the store cannot build it again."""
+
+    def inputs(self) -> list[Output[Any]]:
+        """None in the store."""
+        return []
+
+    def plan(self) -> BuildPlan[RecordingInputs]:
+        """The recipe of the published version."""
+        version = self.graph.required_version(self.name)
+        return BuildPlan(recipe=version.manifest.recipe, open_inputs=self._refuse_to_build)
+
+    def _refuse_to_build(self, _staging: Staging) -> AbstractContextManager[RecordingInputs]:
+        message = "was imported without a recording; import it again"
+        raise UnusableInputError(Problem("imported", ".", message, demonstration=self.key))
+
+
+def require_safe_id(demonstration: str) -> None:
+    """Raise `UnusableInputError` for a key that is no id of a demonstration."""
+    if not is_safe_id(demonstration):
+        remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
+        message = f"{demonstration!r} is not a demonstration id"
+        raise UnusableInputError(Problem("unsafe_id", ".", message, remedy=remedy))
+
+
+def _is_change(error: DemonstrationError) -> bool:
+    return any(problem.code == _CHANGED for problem in error.problems)
+
+
+def _as_unreadable(problem: Problem) -> Problem:
+    """The problem of a file that differs from its listing, which did not change."""
+    if problem.code != _CHANGED:
+        return problem
+    return replace(
+        problem,
+        code="unreadable_file",
+        message="was read twice and differed from its listing, which did not change",
+        remedy="upload it again; if that does not help, check the storage",
+    )

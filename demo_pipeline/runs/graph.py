@@ -1,0 +1,477 @@
+"""The graph of outputs: whether an output is up to date, and the only way to build it.
+
+An output is a folder in the store that a stage makes: of one demonstration, of all committed
+trajectories, or of predictions. `Graph.state` says what a build would change; `Graph.build` builds
+one output from the inputs that are committed now. The command line, the sensors, the assets of
+Dagster and `exports.json` ask these two and nothing else.
+
+Kinds of outputs differ in how they find and open their inputs, and in what they remember of a
+failure: see `demonstration_outputs`, `dataset_outputs`, `evaluations` and `imported_trajectories`.
+"""
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic
+
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
+from demo_pipeline.files.processes import reduced_python_gc
+from demo_pipeline.files.system_errors import best_effort
+from demo_pipeline.problems import DemonstrationError, Problem, errors
+from demo_pipeline.runs.committed_trajectories import committed_trajectories
+from demo_pipeline.runs.damage import unusable_output
+from demo_pipeline.runs.failures import (
+    DefectError,
+    RefusedError,
+    TransientError,
+    UnusableInputError,
+    redacted_errors,
+    transient_reason,
+)
+from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.setting_notes import note_settings
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import AnyInputs, Stage, Summary
+from demo_pipeline.store.errors import MissingOutput, OutputError
+from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version, VersionKey
+
+AFTER_INPUTS = "perhaps, when what it reads has changed"
+SETTINGS_CHANGED = "its settings changed"
+_LOG = logging.getLogger(__package__)
+
+
+class Cause(StrEnum):
+    """What has changed since an output was built."""
+
+    CODE = "code"
+    SETTINGS = "settings"
+    INPUTS = "inputs"
+    FILES = "files"
+
+
+@dataclass(frozen=True)
+class Current:
+    """A build would give the published version again."""
+
+    version: Version
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A build would give, or may give, something else than the published version.
+
+    Attributes:
+        version: the version that readers see.
+        causes: every change since it was built, of it or of an output that it is built from.
+        why: the first change, for people.
+    """
+
+    version: Version
+    causes: frozenset[Cause]
+    why: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The last build failed on the same inputs. Readers see the version before it, if any."""
+
+    version: Version | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No version is published."""
+
+    version: None = None
+    why: str = "there is no version"
+
+
+State = Current | Stale | Refused | Absent
+
+
+def is_of_present_inputs(state: State) -> bool:
+    """Whether an output was built from the inputs of today, by whatever code and settings."""
+    if isinstance(state, Stale):
+        return state.causes <= {Cause.CODE, Cause.SETTINGS}
+    return isinstance(state, Current)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan(Generic[AnyInputs]):
+    """How an output would be built now. Making a plan opens and downloads nothing.
+
+    Attributes:
+        recipe: everything that the output depends on.
+        open_inputs: opens the inputs of the build function, and adds to the staged folder the
+            versions that it links to or shares files with.
+        complete_summary: adds to the summary of the build function.
+        before_commit: raises an error when the inputs have changed since they were opened.
+    """
+
+    recipe: Recipe
+    open_inputs: Callable[[Staging], AbstractContextManager[AnyInputs]]
+    complete_summary: Callable[[Summary], Summary] = dict
+    before_commit: Callable[[], None] = lambda: None
+
+
+class Output(ABC, Generic[AnyInputs]):
+    """One output of the graph: a stage, and the subject that the stage is applied to.
+
+    Attributes:
+        graph: the graph that it belongs to.
+        stage: the stage that makes it.
+        key: id of the demonstration, or name of the evaluation; empty for a dataset.
+    """
+
+    def __init__(self, graph: "Graph", stage: Stage[AnyInputs], key: str = "") -> None:
+        self.graph = graph
+        self.stage = stage
+        self.key = key
+
+    @property
+    def name(self) -> str:
+        """Its name in the store."""
+        return self.stage.output(self.key)
+
+    def inputs(self) -> Sequence["Output[Any]"]:
+        """The outputs that have to be current before this output can be."""
+        return ()
+
+    def names_of_inputs(self) -> list[str]:
+        """The names of all outputs that a build reads."""
+        return [needed.name for needed in self.inputs()]
+
+    @abstractmethod
+    def plan(self) -> BuildPlan[AnyInputs]:
+        """How it would be built now.
+
+        Raises:
+            MissingOutput: a required input has not been built, or has lost a file.
+            DemonstrationError: the upload cannot be read.
+        """
+
+    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        """Call `build_once`, and call it again where a second attempt can help."""
+        return build_once()
+
+    def refusal(self) -> str:
+        """Why the last build of the same inputs failed; empty when it did not fail."""
+        return ""
+
+    def remember_refusal(self, error: RefusedError) -> None:
+        """Keep why the inputs are refused, so that they are not tried again unchanged."""
+
+    def remember_failure(self, error: Exception) -> None:
+        """Keep that a build ended by something else than a refusal."""
+
+    def remember_success(self, result: BuildResult) -> None:
+        """Forget earlier failures."""
+
+
+class Graph:
+    """The outputs of a workspace as one run sees them.
+
+    Expensive answers are computed once: all datasets of a run share the committed trajectories.
+    Make a new graph for the next run.
+
+    Attributes:
+        workspace: store, uploads and settings.
+        trusts_times: an upload counts as unchanged, without reading it, when none of its files was
+            touched since it was built. For sensors, which ask about thousands of uploads.
+        damaged: outputs that were found damaged while datasets were built; datasets leave the
+            trajectories out that they belong to.
+    """
+
+    def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:
+        self.workspace = workspace
+        self.trusts_times = trusts_times
+        self.damaged = set[str]()
+        self._trajectories: CommittedTrajectories | None = None
+        self._states: dict[tuple[str, str], State] = {}
+        self._versions: dict[str, Version | None] = {}
+        self._complete: set[VersionKey] = set()
+        self._fingerprints: dict[str, str] = {}
+
+    @property
+    def trajectories(self) -> CommittedTrajectories:
+        """Every committed trajectory that is not damaged, placed in its split.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        if self._trajectories is None:
+            self._trajectories = committed_trajectories(self.workspace, self.damaged)
+        return self._trajectories
+
+    def leave_out(self, damaged: str) -> bool:
+        """Leave out the trajectory that a damaged output belongs to.
+
+        Returns whether that changes the committed trajectories: a damaged dataset belongs to none,
+        and an output that is left out already cannot be left out again.
+        """
+        key = damaged.rpartition("/")[2]
+        if damaged in self.damaged or key not in self.trajectories.versions:
+            return False
+        self.damaged.add(damaged)
+        self._trajectories = None
+        return True
+
+    def attempt_without_damaged(self, build_once: Callable[[], BuildResult]) -> BuildResult:
+        """Call `build_once`, and again without each trajectory that turns out to be damaged.
+
+        One rotten record of thousands must not stop what is built from all of them.
+        """
+        while True:
+            try:
+                return build_once()
+            except OutputError as error:
+                if not self.leave_out(error.output):
+                    raise
+                _LOG.warning("%s; its demonstration is left out", error)
+
+    def published(self, name: str) -> Version | None:
+        """The published version of an output; None without one."""
+        if name not in self._versions:
+            self._versions[name] = self.workspace.store.published(name)
+        return self._versions[name]
+
+    def required_version(self, name: str) -> Version:
+        """The published version. Raises `MissingOutput` without one, or when it lost a file."""
+        version = self.published(name)
+        if version is None or not self._is_complete(version):
+            raise MissingOutput(name)
+        return version
+
+    def _is_complete(self, version: Version) -> bool:
+        """Whether no file is missing; looks at the files of a version once."""
+        if version.key not in self._complete and self.workspace.store.is_complete(version):
+            self._complete.add(version.key)
+        return version.key in self._complete
+
+    def fingerprint_of_settings(self, stage: Stage[Any]) -> str:
+        """The fingerprint of the settings that the outputs of a stage depend on."""
+        if stage.name not in self._fingerprints:
+            self._fingerprints[stage.name] = stage.fingerprint(self.workspace.settings)
+        return self._fingerprints[stage.name]
+
+    # Asking
+
+    def state(self, output: Output[Any]) -> State:
+        """What a build of the output would change. Writes nothing.
+
+        Raises:
+            StorageError: the store or a source cannot be read.
+        """
+        key = (output.stage.name, output.key)
+        if key not in self._states:
+            self._states[key] = self._find_state(output)
+        return self._states[key]
+
+    def _find_state(self, output: Output[Any]) -> State:
+        published = self.published(output.name)
+        if published is None:
+            state: State = Absent()
+        else:
+            state = self._compare(output, published)
+        if isinstance(state, Current):
+            return state
+        reason = output.refusal()
+        return Refused(state.version, reason) if reason else state
+
+    def _compare(self, output: Output[Any], published: Version) -> Current | Stale:
+        """What changed of an output, or of an output that it is built from."""
+        inherited = set[Cause]()
+        for needed in output.inputs():
+            inherited |= _inherited_causes(self.state(needed))
+        try:
+            differences = self._differences(published, output.plan().recipe)
+        except DemonstrationError as error:
+            differences = {Cause.INPUTS: f"it cannot be read: {error.problems[0].message}"}
+        except MissingOutput as error:
+            differences = {Cause.INPUTS: str(error)}
+        if not differences and not inherited:
+            return Current(published)
+        why = next(iter(differences.values()), AFTER_INPUTS)
+        return Stale(published, frozenset(inherited | differences.keys()), why)
+
+    def _differences(self, published: Version, recipe: Recipe) -> dict[Cause, str]:
+        """In what a build would differ from the published version, in words for people."""
+        differences = recipe_differences(published.manifest.recipe, recipe)
+        if not self._is_complete(published):
+            differences[Cause.FILES] = "a file is missing"
+        return differences
+
+    # Building
+
+    @reduced_python_gc()
+    def build(self, output: Output[Any], *, force: bool = False) -> BuildResult:
+        """Build an output from its committed inputs, unless it is current.
+
+        Errors are told apart here, in the same way for every output.
+
+        Raises:
+            RefusedError: the inputs are at fault, which is remembered.
+            UnusableInputError: an input is missing or damaged; the message names the output and the
+                command that builds it again.
+            TransientError: a passing trouble, such as a full disk.
+            DefectError: no input should be able to cause it.
+        """
+        self.forget_states()
+        try:
+            with redacted_errors(output.stage.name, output.key):
+                return self._build_or_refuse(output, force=force)
+        except OutputError as error:
+            self._remember_failure(output, error)
+            raise UnusableInputError(unusable_output(error, output.key)) from None
+        except (TransientError, DefectError) as error:
+            self._remember_failure(output, error)
+            raise
+        finally:
+            self.forget_states()
+
+    def forget_states(self) -> None:
+        """Forget the answers that a build changes. Thousands of demonstrations need much memory."""
+        self._states.clear()
+        self._versions.clear()
+
+    def _remember_failure(self, output: Output[Any], error: Exception) -> None:
+        with best_effort(_LOG, "noting a failure"):
+            output.remember_failure(error)
+
+    def _build_or_refuse(self, output: Output[Any], *, force: bool) -> BuildResult:
+        try:
+            result = output.attempt(lambda: self._blame_damage_first(output, force=force))
+        except UnusableInputError:
+            raise
+        except DemonstrationError as error:
+            checks = error.checks if isinstance(error, RefusedError) else ()
+            refused = RefusedError(_with_demonstration(error.problems, output.key), checks)
+            output.remember_refusal(refused)
+            raise refused from None
+        output.remember_success(result)
+        return result
+
+    def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
+        """Build once. After an error, damaged inputs are blamed before recordings and code.
+
+        Raises:
+            ChangedOutput: an input is damaged.
+        """
+        try:
+            return self._build_once(output, force=force)
+        except OutputError:
+            raise
+        except Exception as error:
+            if transient_reason(error) is None:
+                self._require_undamaged_inputs(output)
+            raise
+
+    def _require_undamaged_inputs(self, output: Output[Any]) -> None:
+        for name in output.names_of_inputs():
+            for damage in self.workspace.store.verify(name):
+                raise damage.as_error()
+
+    def _build_once(self, output: Output[Any], *, force: bool) -> BuildResult:
+        """Open the inputs, build, check and commit. Publishes nothing when a step fails."""
+        store = self.workspace.store
+        stage = output.stage
+        plan = output.plan()
+        name = output.name
+        published = self.published(name)
+        reason = Absent.why
+        if published is not None:
+            differences = self._differences(published, plan.recipe)
+            if not differences and not force:
+                _LOG.info("%s: %s is unchanged", stage.name, name)
+                return BuildResult.of(published, Status.CACHED)
+            reason = next(iter(differences.values()), "it was forced")
+        _LOG.debug("%s: building %s, because %s", stage.name, name, reason)
+        started = time.monotonic()
+        with store.stage(name) as staging:
+            with plan.open_inputs(staging) as inputs:
+                note_settings(self.workspace, stage)
+                summary = plan.complete_summary(stage.build(inputs, staging.path))
+                checks = run_checks(stage, inputs, staging.path, output.key)
+            require_passed(checks)
+            plan.before_commit()
+            version = store.commit(staging, plan.recipe, summary, checks)
+        self._complete.add(version.key)
+        seconds = time.monotonic() - started
+        message = "%s: %s made in %.1f s: %s; because %s"  # each line is an event of Dagster
+        _LOG.info(message, stage.name, name, seconds, _counts(summary), reason)
+        return BuildResult.of(version, Status.BUILT)
+
+
+def _inherited_causes(state: State) -> frozenset[Cause]:
+    """The causes that an output inherits from the state of an input."""
+    if isinstance(state, Current):
+        return frozenset()
+    return state.causes if isinstance(state, Stale) else frozenset({Cause.INPUTS})
+
+
+def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
+    """In what two recipes differ, in words for people; empty when they are equal."""
+    differences: dict[Cause, str] = {}
+    if before.code_version != now.code_version:
+        why = f"the code version was {before.code_version} and is {now.code_version}"
+        differences[Cause.CODE] = why
+    if before.settings != now.settings:
+        differences[Cause.SETTINGS] = SETTINGS_CHANGED
+    for name in sorted({*before.inputs, *now.inputs}):
+        if before.inputs.get(name) == now.inputs.get(name):
+            continue
+        if name.endswith(".jsonl"):  # a form of `records`, with its settings and its code
+            why = f"the settings or the code version of {name} changed"
+            differences.setdefault(Cause.SETTINGS, why)
+        else:
+            differences.setdefault(Cause.INPUTS, f"{name} changed")
+    return differences
+
+
+def run_checks(
+    stage: Stage[AnyInputs], inputs: AnyInputs, folder: Path, demonstration: str
+) -> list[CheckOutcome]:
+    """The outcomes of the checks of a staged folder, up to the first failed blocking check."""
+    outcomes: list[CheckOutcome] = []
+    for check in stage.checks:
+        try:
+            problems = check.run(inputs, folder)
+        except DemonstrationError as error:
+            problems = error.problems
+        passed = not errors(problems)
+        named_problems = _with_demonstration(problems, demonstration)
+        outcomes.append(CheckOutcome(check.name, passed, named_problems, blocking=check.blocking))
+        _LOG.debug("%s: %d problems", check.name, len(problems))
+        if check.blocking and not passed:
+            break
+    return outcomes
+
+
+def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
+    """Raise `RefusedError` with the outcomes of all checks when a blocking check failed."""
+    for outcome in outcomes:
+        if outcome.blocking and not outcome.passed:
+            raise RefusedError(outcome.problems, outcomes)
+
+
+def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tuple[Problem, ...]:
+    """The problems, each with the demonstration that it belongs to."""
+    return tuple(
+        replace(problem, demonstration=problem.demonstration or demonstration)
+        for problem in problems
+    )
+
+
+def _counts(summary: Mapping[str, Any]) -> str:
+    """The whole numbers of a summary, `15 actions, 2 pauses`, and the sum of its records."""
+    numbers = {name: value for name, value in summary.items() if type(value) is int}
+    records = summary.get("records")
+    if isinstance(records, Mapping):
+        numbers["records"] = sum(value for value in records.values() if isinstance(value, int))
+    return ", ".join(f"{value} {name}" for name, value in numbers.items()) or "no counts"

@@ -1,0 +1,59 @@
+"""The values of settings, noted once for each fingerprint.
+
+Manifests hold only fingerprints of settings. `settings/<fingerprint>.json` keeps their values, so
+that `run --dry-run` and `diff` can name the settings that changed.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.system_errors import best_effort
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Section, Settings
+from demo_pipeline.stage import Stage
+from demo_pipeline.store.store import Store
+
+_FOLDER = "settings"
+_LOG = logging.getLogger(__package__)
+_noted: set[tuple[str, str]] = set()  # (store, fingerprint) that this process has written
+Values = Mapping[str, Any]
+"""`section.name` → value."""
+
+
+def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
+    """Keep the values that an output depends on that is about to be built."""
+    if stage.section is None:
+        return
+    section = stage.section(workspace.settings)
+    noted = (workspace.store.url, section.fingerprint())
+    if noted in _noted:
+        return
+    data = json_bytes(dict(section_values(workspace.settings, section)))
+    with best_effort(_LOG, "noting settings"):  # a bucket may allow older names only
+        workspace.store.add_document(f"{_FOLDER}/{section.fingerprint()}.json", data)
+    _noted.add(noted)
+
+
+def section_values(settings: Settings, section: Section) -> Values:
+    """The values that a section's fingerprint covers."""
+    name = next((name for name, value in settings if value is section), "")
+    values = section.model_dump(mode="json", exclude=set(section.UNHASHED))
+    return {f"{name}.{key}": value for key, value in values.items()}
+
+
+def noted_settings(store: Store, fingerprint: str) -> Values | None:
+    """The values with this fingerprint; None when no build has noted them."""
+    data = store.get_document(f"{_FOLDER}/{fingerprint}.json")
+    return json.loads(data) if data else None
+
+
+def setting_changes(before: Values, after: Values) -> Iterator[str]:
+    """Yield a sentence for each setting that differs."""
+    for name in sorted({*before, *after}):
+        old = json.dumps(before.get(name), ensure_ascii=False)
+        new = json.dumps(after.get(name), ensure_ascii=False)
+        if old != new:
+            yield f"setting {name}: {old} → {new}"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from benchmarks.truth.figures import Figures, as_json
 from benchmarks.truth.scores import Score, score_recording
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import build_stage
+from demo_pipeline.runs.dataset_outputs import DatasetOutput
+from demo_pipeline.runs.demonstration_outputs import demonstration_output
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -28,7 +29,8 @@ def measure(recordings: Path, root: Path) -> dict[str, Score]:
     `recordings` has a folder for each recording, with its truth list beside it as `<id>.json`.
     """
     demonstrations = sorted(folder.name for folder in recordings.iterdir() if folder.is_dir())
-    run_dataset_stage(_workspace(recordings, root), TASKS_STAGE)
+    graph = Graph(_workspace(recordings, root))
+    graph.build(DatasetOutput(graph, TASKS_STAGE))
     with ProcessPoolExecutor(_PROCESSES, mp_context=get_context("spawn")) as pool:
         jobs = {
             name: pool.submit(measure_recording, recordings, root, name) for name in demonstrations
@@ -37,13 +39,14 @@ def measure(recordings: Path, root: Path) -> dict[str, Score]:
 
 
 def measure_recording(recordings: Path, root: Path, demonstration: str) -> Score:
-    """Builds a demonstration up to its trajectory, and scores that."""
-    workspace = _workspace(recordings, root)
+    """Builds a demonstration up to its trajectory, and scores that.
+
+    Raises:
+        RefusedError: a stage refuses the recording.
+    """
+    graph = Graph(_workspace(recordings, root))
     for stage in STAGES[: STAGES.index(TRAJECTORIES_STAGE) + 1]:
-        result = build_stage(workspace, stage, demonstration)
-        if result.version is None:
-            problems = "; ".join(str(problem) for problem in result.problems)
-            raise RuntimeError(f"{demonstration}: {stage.name} was rejected: {problems}")
+        graph.build(demonstration_output(graph, stage, demonstration))
     truth = recordings / f"{demonstration}.json"
     return score_recording(root / "store", recordings / demonstration, truth)
 

@@ -38,7 +38,7 @@ MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs", "reports"}
 MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
 THREE_LEVELS = {"exports", "observation"}
 FORMATS = {"desktopd", "cudag"}  # packages with the same parts
-LONGEST_MODULE, LONGEST_FUNCTION = 700, 50
+LONGEST_MODULE, LONGEST_FUNCTION = 700, 60
 
 
 @cache

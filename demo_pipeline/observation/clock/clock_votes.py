@@ -39,7 +39,7 @@ _PLATEAU_NATS = 3.0  # below the best; twenty times less likely
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
 _LAGS_AT_ONCE = 2000  # bounds the memory of a search in hours of video
 
-Indexes = np.ndarray[Any, np.dtype[np.int64]]
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def answered_inputs(inputs: Sequence[Input]) -> Floats:
@@ -184,7 +184,7 @@ class _Votes:
         )
 
 
-def _parts(numbers: Indexes) -> Iterator[Indexes]:
+def _parts(numbers: _Numbers) -> Iterator[_Numbers]:
     """Yield the numbers of lags some at a time."""
     for first in range(0, len(numbers), _LAGS_AT_ONCE):
         yield numbers[first : first + _LAGS_AT_ONCE]

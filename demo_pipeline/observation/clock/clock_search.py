@@ -110,6 +110,8 @@ class ClockSearch:
         the first movement on. With a logged start one stretch is enough.
         """
         batches = self._stretches(documented, self.track.times, MIN_MOVES)
+        if logged is None and np.count_nonzero(self._moving(documented)) < MIN_MOVES:
+            batches = self._keyboard_work(documented)
         for tried in (self._busiest(documented), batches):
             changes = ChangeMap()
             for _ in self._look(changes, tried):
@@ -118,6 +120,18 @@ class ClockSearch:
                 if found is not None or logged is not None:
                     return found, changes
         return None, changes
+
+    def _keyboard_work(self, documented: Clock) -> Iterator[list[Span]]:
+        """One stretch from the first movement on, longer than usual: all inputs have to vote.
+
+        It is read on here, because some videos have a single key frame.
+        """
+        times = self.video.times
+        begin = self._begin(documented, self.track.times)
+        more_s = min(STRETCH_S, MORE_SHARE * float(times[-1] - times[0]))
+        second = float(times[min(int(np.searchsorted(times, begin)) + 1, len(times) - 1)])
+        end = max(begin + STRETCH_S + more_s, second)
+        yield [Span(begin, min(float(times[-1]), end))]
 
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
         """The stretch near the first movement in which the pointer moves most, if that is much.

@@ -22,7 +22,7 @@ _TO_BT709 = np.array(
 )
 
 _Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-Levels = np.ndarray[Any, np.dtype[np.float32]]
+_Levels = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def is_hdr(picture: Any) -> bool:
@@ -44,7 +44,7 @@ def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], picture: Any) -> _P
     return np.asarray(_DISPLAYED[(shown + 0.5).astype(np.uint16)], np.uint8)
 
 
-def _pq_light() -> Levels:
+def _pq_light() -> _Levels:
     """(codes,) linear light of PQ (SMPTE ST 2084), 1 for the desktop's white."""
     m1, m2 = 2610 / 16384, 2523 / 4096 * 128
     c1, c2, c3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
@@ -53,7 +53,7 @@ def _pq_light() -> Levels:
     return np.asarray(nits / _WHITE_NITS, np.float32)
 
 
-def _hlg_light() -> Levels:
+def _hlg_light() -> _Levels:
     """(codes,) linear light of HLG (ARIB STD-B67), 1 for the desktop's white at three quarters."""
     a, b, c = 0.17883277, 0.28466892, 0.55991073
     code = np.linspace(0.0, 1.0, _CODES)

@@ -123,7 +123,7 @@ def _parts_at(near: Cells, cells: Cells) -> Cells:
 def box_share(cells: Cells) -> float:
     """The share of all cells that the box around some of them covers."""
     _, _, width, height = cv2.boundingRect(cells.view(np.uint8))
-    return float(width * height / max(1, cells.size))
+    return float(width * height) / max(1, cells.size)
 
 
 def cells_of(box: PixelBox) -> tuple[slice, slice]:

@@ -31,7 +31,7 @@ from demo_pipeline.observation.frames.frame_requests import (
     ScannedTarget,
     merge_spans,
 )
-from demo_pipeline.observation.frames.hovers import HoverObserver
+from demo_pipeline.observation.frames.hovers import HoverObserver, waits_without_hovers
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
 from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.observation.frames.pointer_path import PointerPath
@@ -174,12 +174,12 @@ class _ActionFrames:
                 self.large_changes.append(time)
 
     def result(
-        self, misplaced: Collection[int], hovered: Collection[int]
+        self, misplaced: Collection[int], hovers: Sequence[Hover], clock: Clock
     ) -> tuple[list[Screenshot], list[Wait]]:
         """A screenshot for each request, in their order, and the waits; after the last frame.
 
         What was seen at the wrong place, before `misplaced` actions, is not evidence of a wait. Nor
-        is what the pointer itself opened before `hovered` actions.
+        is what the pointer itself opened, by `hovers`.
         """
         while self._unanswered:
             self._answer(self._unanswered.popleft())
@@ -188,8 +188,8 @@ class _ActionFrames:
             wait
             for wait in self._waits.result()
             if not {wait.action_index, wait.action_index + 1}.intersection(misplaced)
-            and wait.action_index + 1 not in hovered
         ]
+        waits = waits_without_hovers(waits, hovers, clock)
         for index in list(self._pauses):
             self._settle_pause(index)
         waited = {wait.action_index for wait in waits}
@@ -381,7 +381,7 @@ def run_decode_pass(
         watch.finish()
         planned = _misplaced(actions, requests, screen)  # waits and scrolls were planned before
         opened = hovers.result(planned)
-        shots, waited = answers.result(planned, {hover.action_index for hover in opened})
+        shots, waited = answers.result(planned, opened, clock)
         private_actions, stretches = private.result()
         shots = [_without_picture(shot, writer, private_actions) for shot in shots]
         waited = [wait for wait in waited if wait.action_index not in private_actions]

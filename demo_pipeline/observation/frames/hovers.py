@@ -13,6 +13,7 @@ from math import dist
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.changes import (
     BLOCK,
@@ -26,7 +27,7 @@ from demo_pipeline.observation.frames.changes import (
     connected,
     with_neighbours,
 )
-from demo_pipeline.observation.frames.evidence import Hover, HoverPlace
+from demo_pipeline.observation.frames.evidence import Hover, HoverPlace, Wait
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
@@ -169,6 +170,18 @@ class HoverObserver:
         `misplaced`: indexes of actions that were looked at in the wrong place.
         """
         return tuple(hover for hover in self._hovers if hover.action_index not in misplaced)
+
+
+def waits_without_hovers(
+    waits: Sequence[Wait], hovers: Sequence[Hover], clock: Clock
+) -> list[Wait]:
+    """The waits but those for what the pointer opened itself before the next action.
+
+    A wait that was over when the pointer came to rest, as for a page with a menu, stays.
+    """
+    opened_s = {hover.action_index: clock.video_time(hover.places[0].since_ms) for hover in hovers}
+    never = float("inf")
+    return [wait for wait in waits if wait.settled_s < opened_s.get(wait.action_index + 1, never)]
 
 
 def _press_after_rest(

@@ -10,9 +10,9 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.evidence import Hover
+from demo_pipeline.observation.frames.evidence import Hover, HoverPlace, Wait
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.hovers import HoverObserver
+from demo_pipeline.observation.frames.hovers import HoverObserver, waits_without_hovers
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span
@@ -120,3 +120,14 @@ def test_what_the_resting_pointer_did_not_open_is_no_hover(shown: Callable[[floa
 def test_a_pointer_that_does_not_rest_opens_nothing() -> None:
     passing: list[Move] = [(0.0, START), (3.5, (200.0, 150.0)), (3.55, TITLE), (3.6, ITEM)]
     assert hovers(passing, opened_at(3.57, MENU)) == ()
+
+
+@pytest.mark.parametrize(("settled_s", "is_kept"), [(2.9, True), (3.4, False)])
+def test_a_menu_is_not_waited_for_but_the_page_that_has_it_is(
+    settled_s: float, is_kept: bool
+) -> None:
+    wait = Wait(action_index=4, seconds=2.0, settled_s=settled_s)
+    hover = Hover(action_index=5, places=(HoverPlace(60, 20, 3000.0),))
+    clock = Clock(0.0, "pixels", 5.0)
+    assert waits_without_hovers([wait], [hover], clock) == [wait] * is_kept
+    assert waits_without_hovers([wait], [], clock) == [wait]

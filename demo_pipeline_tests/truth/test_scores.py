@@ -159,8 +159,12 @@ def unfair_click(known):
         (
             hidden_click,
             {
-                **{"actions_right": 2, "actions_hidden": 1, "targets": 0, "targets_right": 0},
-                **{"changes": 1, "changes_right": 0},
+                "actions_right": 2,
+                "actions_hidden": 1,
+                "targets": 0,
+                "targets_right": 0,
+                "changes": 1,
+                "changes_right": 0,
             },
         ),
         (invented_click, {"actions_invented": 1}),

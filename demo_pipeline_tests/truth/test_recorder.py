@@ -58,10 +58,12 @@ def test_a_scenario_becomes_an_upload_with_its_truth(tmp_path):
     recording = Path(output.stdout.strip())
     assert output.stderr == ""
     click, typing, select, _ = read_truth(recording / "truth.json").entries
+    assert click.kind == "click"
     assert click.target is not None
+    assert click.target.role == "text"
+    assert typing.text == "Grß@Zoé"
     assert typing.focus is not None
-    assert (click.kind, click.target.role) == ("click", "text")
-    assert (typing.text, typing.focus.role) == ("Grß@Zoé", "text")
+    assert typing.focus.role == "text"
     assert select.keys == ("Control_L", "a")
     lines = (recording / "input_log.jsonl").read_text("utf-8").splitlines()
     events = [json.loads(line) for line in lines]

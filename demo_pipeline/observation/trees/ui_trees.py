@@ -152,7 +152,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         last = (tree, out / name)
         agreement, target, method = targets.step(number, tree, current, known)
         row = _row(action, name, current, tree, target=target, method=method)
-        title = _window_title(targets, action, tree, target) if agreement == "agrees" else None
+        title = _window_title(targets, number, action, tree, target)
         more = {"tree_agreement": str(agreement), "window_title": title}
         secret = types_a_secret(action, tree, target.position if target else None)
         secret |= action.action_index in evidence.dotted
@@ -167,11 +167,13 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 
 
 def _window_title(
-    targets: StepTargets, action: Action, tree: StepTree, target: Element | None
+    targets: StepTargets, number: int, action: Action, tree: StepTree, target: Element | None
 ) -> str | None:
-    """The title of the window that an action is in; None: not known."""
+    """The title of the window that an action is in; None: not known for certain."""
     window = None if action.action_type == "pause" else targets.window(action, tree, target)
-    return None if window is None else tree.name_at(window) or None
+    if window is None or not targets.is_window_certain(number, tree, window, target):
+        return None
+    return tree.name_at(window) or None
 
 
 def _without_passwords(

@@ -15,6 +15,12 @@ import numpy as np
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.frames.changes import ChangedBox
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
+from demo_pipeline.observation.trees.departures import (
+    Departure,
+    departure_by_keys,
+    departure_by_press,
+    window_boxes,
+)
 from demo_pipeline.observation.trees.focus_look import (
     Grey,
     are_unlit,
@@ -31,7 +37,6 @@ from demo_pipeline.observation.trees.hit_test import (
     focused_node,
     positions_of,
     text_node_around,
-    windows_at,
 )
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
@@ -51,13 +56,6 @@ _EDITING = frozenset(
     }
 )
 _IN_TEXT = frozenset("abciuvxyz")  # with ctrl or command: clipboard, undo, letters' style
-_SWITCHING = frozenset({"tab", "esc", "`", "f6"})  # with alt or command: to another window
-_CLOSING = frozenset(
-    {
-        *(frozenset({"alt", "f4"}), frozenset({"ctrl", "f4"})),
-        *(frozenset({held, key}) for held in ("ctrl", "command") for key in "wq"),
-    }
-)
 _MENUS = frozenset({"menu", "menuitem"})
 _EDITED = TEXT_ROLES | {"slider", "panel"}  # a panel as a sheet, which draws its own content
 _KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
@@ -96,44 +94,6 @@ class Sight:
     is_undisturbed: bool = False
 
 
-@dataclass(frozen=True)
-class _Departure:
-    """A press, or keys, with which the keyboard may have left what scans call focused.
-
-    AT-SPI calls an element focused as long as its own window would give it the keyboard, also while
-    the keyboard is in a terminal or a launcher that has no tree.
-
-    Attributes:
-        end_ms: when that was over.
-        focused: what the scan called focused then; None: nothing.
-        windows: boxes of the windows that were on the screen.
-        place: of the press, event space; None: keys did it.
-        holders: boxes of the windows under the press.
-        window: box of the window that surely has the keyboard, while it is on the screen.
-    """
-
-    end_ms: int
-    focused: Element | None
-    windows: frozenset[PixelBox | None]
-    place: Point | None = None
-    holders: frozenset[PixelBox | None] = frozenset()
-    window: PixelBox | None = None
-
-    def allows(self, tree: StepTree, focused: Element) -> bool:
-        """Whether the keyboard may be in an element that a later scan calls focused."""
-        window = _window_box(tree, focused)
-        now = _window_boxes(tree)
-        if window is None or window not in self.windows or window == self.window:
-            return True
-        if self.place is None:
-            return False
-        if not window.contains(*self.place):
-            return bool(self.holders) and not self.holders & now  # the window pressed was closed
-        is_pressed = focused.box is not None and focused.box.contains(*self.place)
-        is_other = self.focused is None or focused.box != self.focused.box
-        return is_pressed or is_other
-
-
 class KeyboardFocus:
     """Follows the actions of a demonstration in order."""
 
@@ -141,7 +101,7 @@ class KeyboardFocus:
         self._since_ms = float("-inf")  # when the focus may have moved last
         self._stop: Stop = ()  # that has it since; several: one radio button of a group
         self._method = "last_click"  # how that is known
-        self._departure: _Departure | None = None  # the last
+        self._departure: Departure | None = None  # the last
         self._menu_opened = False
         self._menu_keys = False  # whether keys may have opened it, as Alt and a letter do
         self._menu: PixelBox | None = None  # whose title opened it
@@ -243,7 +203,7 @@ class KeyboardFocus:
             self._written, self._method = written, "typed"
             claimed = focused_node(tree)
             if claimed is not None and _is_elsewhere(tree, claimed, written):
-                self._departure = _Departure(end_ms, claimed, _window_boxes(tree))
+                self._departure = Departure(end_ms, claimed, window_boxes(tree))
         return field, "typed"
 
     def _in_what_opened(
@@ -307,7 +267,7 @@ class KeyboardFocus:
         if sight.later is None or later is None or not self._allows(sight.later, later, scanned):
             return None
         if now and (now.role, now.box) == (later.role, later.box):
-            opened = _window_boxes(sight.later) - _window_boxes(tree)
+            opened = window_boxes(sight.later) - window_boxes(tree)
             return None if opened else now
         may_close = "enter" in action.keys  # a dialog, so that what is behind it has the focus
         if not sight.is_undisturbed or may_close or _moves_focus(action, later):
@@ -463,13 +423,13 @@ class KeyboardFocus:
     def record(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Note an action and its target."""
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            self._departure = _departure_by_press(action, tree, target)
+            self._departure = departure_by_press(action, tree, target)
             self._click(action, tree, target)
         elif action.action_type == "hotkey" and "tab" in action.keys:
-            self._departure = _departure_by_keys(action, tree) or self._departure
+            self._departure = departure_by_keys(action, tree) or self._departure
             self._tab(action, tree, target)
         elif action.action_type == "hotkey":
-            self._departure = _departure_by_keys(action, tree) or self._departure
+            self._departure = departure_by_keys(action, tree) or self._departure
             self._press(action, tree, target)
         elif action.action_type == "type":
             self._list = self._menu = None
@@ -536,48 +496,11 @@ def _overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
     return across and top < box.bottom and box.y < top + height
 
 
-def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
-    return frozenset(tree.box(window) for window in tree.windows)
-
-
-def _window_box(tree: StepTree, element: Element) -> PixelBox | None:
-    """The box of the window around an element."""
-    window = tree.windows_around[element.position]
-    return None if window is None else tree.box(window)
-
-
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
     """Whether text appeared outside the window of an element, or the element holds no text."""
     window = tree.windows_around[focused.position]
     is_outside = window is not None and not _holds_any(tree, tree.element(window), places)
     return is_outside or focused.role in _HOLDS_NO_TEXT
-
-
-def _departure_by_press(action: Action, tree: StepTree, target: Element | None) -> _Departure:
-    """What a press says of the window that has the keyboard."""
-    place = None if action.x is None or action.y is None else (action.x, action.y)
-    holders = [] if place is None else windows_at(tree, *place)
-    return _Departure(
-        end_ms=action.end_ms,
-        focused=focused_node(tree),
-        windows=_window_boxes(tree),
-        place=place,
-        holders=frozenset(tree.box(window) for window in holders),
-        window=None if target is None else _window_box(tree, target),
-    )
-
-
-def _departure_by_keys(action: Action, tree: StepTree) -> _Departure | None:
-    """What keys that switch or close windows say of the window that has the keyboard."""
-    keys = frozenset(action.keys)
-    focused = focused_node(tree)
-    closes = keys in _CLOSING
-    is_switch = closes or keys >= {"ctrl", "alt"} or bool(keys & {"win", "command"} - _IN_TEXT)
-    is_switch = is_switch or (bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING))
-    if not is_switch:
-        return None
-    stays = _window_box(tree, focused) if focused is not None and closes else None
-    return _Departure(action.end_ms, focused, _window_boxes(tree), window=stays)
 
 
 def _opens_menu(keys: set[str]) -> bool:

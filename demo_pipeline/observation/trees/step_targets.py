@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.observation.frames.changes import PictureChanges
+from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.focus_look import Grey, grey_picture
@@ -30,12 +30,14 @@ from demo_pipeline.observation.trees.tree_agreement import (
     contradictions_of,
     touched_share,
 )
+from demo_pipeline.observation.trees.window_look import is_covered_at
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
 WAITED_SHARE = 0.5  # of what a tree names; pages that loaded changed 0 to 0.45 of it, others 0.56
 STANDS_PX = 96  # units of event space; changes are not looked for as near as 64
 LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
+TITLE_PX = 48  # units of event space; title bars of 20 to 40, a browser's tabs 40
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
 
@@ -185,6 +187,34 @@ class StepTargets:
         found = seen.window if seen else None
         return front_window(tree, action.x, action.y) if found is None else found
 
+    def is_window_certain(
+        self, number: int, tree: StepTree, window: int, target: Element | None
+    ) -> bool:
+        """Whether an action surely was in a window, and the window still has the title of the tree.
+
+        Its title did not change since the scan, and nothing opened over the place of a press. On
+        Linux, programs without a tree have windows too: without a target, the border of the window
+        has to be in the picture.
+        """
+        action, box = self._actions[number], tree.box(window)
+        since = self._since.get(action.action_index)
+        if since is None or since.began is None or box is None:
+            return False
+        title = tree.canvas.box_to_video(box._replace(height=min(box.height, TITLE_PX)))
+        if _are_touched(title, since.began.regions):
+            return False
+        if target is not None or action.x is None or action.y is None:
+            return True
+        x, y = tree.canvas.to_video(action.x, action.y)
+        if any(PixelBox(*panel).contains(x, y) for panel in since.began.panels):
+            return False
+        picture = self._shot(number) if tree.platform == "linux" else None
+        if picture is None:
+            return True
+        others = [other for other in tree.windows if other != window]
+        bounds, *hiding = [list(tree.element(node).bounds.values()) for node in (window, *others)]
+        return not is_covered_at(picture, bounds, hiding, tree.canvas.to_canvas(action.x, action.y))
+
     def _contradictions(
         self, action: Action, tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:
@@ -302,11 +332,14 @@ def _is_changed_at(
     """Whether something changed at an element, or so many pixels beside it, in its line."""
     if changes is None or target.box is None:
         return False
-    x, y, width, height = tree.canvas.box_to_video(target.box)
+    box = tree.canvas.box_to_video(target.box)
+    wide = PixelBox(box.x - beside, box.y, box.width + 2 * beside, box.height)
+    return _are_touched(wide, (*changes.regions, *changes.panels))
+
+
+def _are_touched(box: PixelBox, places: Sequence[ChangedBox]) -> bool:
+    """Whether any of these places reaches into a box, video pixels."""
     return any(
-        left < x + width + beside
-        and x < left + across + beside
-        and top < y + height
-        and y < top + down
-        for left, top, across, down in (*changes.regions, *changes.panels)
+        left < box.right and box.x < left + across and top < box.bottom and box.y < top + down
+        for left, top, across, down in places
     )

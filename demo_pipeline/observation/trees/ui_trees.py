@@ -166,7 +166,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         if is_private:
             target, method = None, "none"
         row = _row(action, name, current, tree, target=target, method=method)
-        title = _window_title(targets, action, tree, target) if agreement == "agrees" else None
+        title = _window_title(targets, number, action, tree, target)
         more = {"tree_agreement": str(agreement), "window_title": title}
         secret = types_a_secret(action, tree, target.position if target else None)
         secret |= action.action_index in evidence.dotted
@@ -189,11 +189,13 @@ def _is_private(scan: LoggedScan, evidence: Evidence) -> bool:
 
 
 def _window_title(
-    targets: StepTargets, action: Action, tree: StepTree, target: Element | None
+    targets: StepTargets, number: int, action: Action, tree: StepTree, target: Element | None
 ) -> str | None:
-    """The title of the window that an action is in; None: not known."""
+    """The title of the window that an action is in; None: not known for certain."""
     window = None if action.action_type == "pause" else targets.window(action, tree, target)
-    return None if window is None else tree.name_at(window) or None
+    if window is None or not targets.is_window_certain(number, tree, window, target):
+        return None
+    return tree.name_at(window) or None
 
 
 def _hover_columns(element: Element | None) -> TreeRow:

@@ -1,8 +1,11 @@
 """What a pointing action was aimed at, by what the pictures show since the scan."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
@@ -103,3 +106,33 @@ def test_a_menu_that_may_have_closed_while_a_slow_scan_ran_is_no_target() -> Non
     assert clicked_after_slow_scan(310, before_began=False, before=True) == "Copy"
     assert clicked_after_slow_scan(310, before_began=True, before=True) is None
     assert clicked_after_slow_scan(310, before_began=True, before=True, acted=False) == "Copy"
+
+
+FOLDER = mapped([node("frame", (100, 100, 800, 600), name="coast")], platform="linux")
+IN_TITLE, IN_WINDOW = (300, 110, 90, 16), (300, 400, 90, 16)
+
+
+def window_is_certain(x: float, y: float, changes: PictureChanges, shot: Path) -> bool:
+    """Whether a click on nothing that the tree knows was surely in its window."""
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=changes, ended=changes)
+    evidence: Any = SimpleNamespace(targets=[], since_scan=[since], typed=[])
+    reader: Any = SimpleNamespace(scale=lambda _: 1.0)
+    click = Action("click", 10_000, 10_100, [1], x=x, y=y)
+    return StepTargets(reader, evidence, (), [click], [shot]).is_window_certain(0, FOLDER, 0, None)
+
+
+def test_a_window_whose_title_changed_or_that_something_covers_is_not_certain(
+    tmp_path: Path,
+) -> None:
+    """A terminal without a tree lies over the right half of the window."""
+    picture = np.zeros((1080, 1920), np.uint8)
+    picture[100:700, 100:900] = 250
+    picture[300:900, 600:1100] = 120
+    shot = tmp_path / "000.png"
+    cv2.imwrite(str(shot), picture)
+    assert window_is_certain(300, 250, PictureChanges(), shot)
+    assert window_is_certain(300, 250, PictureChanges(regions=(IN_WINDOW,)), shot)
+    assert not window_is_certain(300, 250, PictureChanges(regions=(IN_TITLE,)), shot)
+    opened = PictureChanges(regions=(IN_WINDOW,), panels=((200, 200, 300, 300),))
+    assert not window_is_certain(300, 250, opened, shot)
+    assert not window_is_certain(700, 500, PictureChanges(), shot)

@@ -1,11 +1,10 @@
 """What a stage is: its inputs, its build function, its checks, and how people see it.
 
-Belongs here: types, and how a build notes what it wrote. Each stage is declared once, in the
-package of its subject, and listed in `runs/stages.py`. Stages of a demonstration and of a dataset
-differ in what their inputs are.
+Belongs here: types. Each stage is declared once, in the package of its subject, and listed in
+`runs/stages.py`. Stages of a demonstration and of a dataset differ in their inputs.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from demo_pipeline.files.atomic_write import FileDigest, read_digest
-from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
@@ -22,36 +19,6 @@ Summary = Mapping[str, Any]
 RECORDS = "records"  # the demonstration stage that datasets are built from
 DATASETS_JOB, DEMONSTRATION_JOB = "build_datasets", "process_demonstration"
 PROCESS_MANY = "process_many"
-
-
-@dataclass(slots=True)
-class WrittenFiles:
-    """The files that a build has written, for the checks of it.
-
-    Attributes:
-        files: path below the output → its digest, or the file that it is a link to; an empty text
-            until all files are written.
-        folders: below the output, whose files are all among these, and the output itself.
-    """
-
-    files: dict[str, FileDigest | str] = field(default_factory=dict)
-    folders: set[str] = field(default_factory=lambda: {""})
-
-    def note_files(self, out: Path, inputs: Iterable[Path]) -> None:
-        """Note every file that is not known yet; called when all are written.
-
-        `inputs`: the folders that its links may lead to.
-        """
-        others = (name for name, _ in files_below(out, self.folders))
-        unread = [name for name in {*others, *self.files} if not self.files.get(name)]
-        found, known = [(out / name).stat() for name in unread], dict[int, FileDigest | str]()
-        for folder in inputs if any(one.st_nlink > 1 for one in found) else ():
-            if folder.stat().st_dev == out.stat().st_dev:
-                known |= {inode: f"{folder}/{name}" for name, inode in files_below(folder)}
-        for name, one in zip(unread, found, strict=True):
-            if one.st_ino not in known:
-                known[one.st_ino] = read_digest(out / name)
-            self.files[name] = known[one.st_ino]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +30,11 @@ class Inputs:
         folders: input → folder with its content: stages of a demonstration by their names, datasets
             by their outputs, as far as they were built.
         source: the value of `SourceInput`, for a stage that reads what no stage wrote.
-        written: what the build has written, which it notes for the checks.
     """
 
     settings: Settings
     folders: Mapping[str, Path] = field(default_factory=dict)
     source: Any = None
-    written: WrittenFiles = field(default_factory=WrittenFiles)
 
 
 @dataclass(frozen=True)
@@ -113,26 +78,6 @@ class Check(Generic[AnyInputs]):
             name: sum(value.values()) if isinstance(value, Mapping) else value
             for name, value in found.items()
         }
-
-
-def noting(
-    build: Callable[[AnyInputs, Path], Summary],
-) -> Callable[[AnyInputs, Path], Summary]:
-    """The same build, which notes at its end what it wrote, for a check `as_written`."""
-
-    def noted(inputs: AnyInputs, out: Path) -> Summary:
-        summary = build(inputs, out)
-        inputs.written.note_files(out, inputs.folders.values())
-        return summary
-
-    return noted
-
-
-def as_written(
-    verify: Callable[[AnyInputs, Path], Sequence[Problem]] = lambda _, _out: (),
-) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """The function of a check: every file is as the build left it, and then `verify`."""
-    return lambda inputs, out: differing_files(out, inputs.written.files) or verify(inputs, out)
 
 
 def joined(

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
 from demo_pipeline.actions import typed_text
-from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
+from demo_pipeline.actions.action_tables import ACCOUNTING_FILE, ACTIONS_FILE, ACTIONS_SCHEMA
 from demo_pipeline.actions.text_evidence import typing_language
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import Check, Need, Stage, Summary, as_written, joined, noting
+from demo_pipeline.stage import Check, Need, Stage, Summary, joined
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
@@ -31,7 +32,11 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """What is wrong with the tables; the accounting is only read of tables that can be read."""
     events = inputs.folders["events"]
-    return actions.check_action_tables(out) or actions.check_event_accounting(out, events)
+    return (
+        differing_files(out, {}, {ACTIONS_FILE, ACCOUNTING_FILE})
+        or actions.check_action_tables(out)
+        or actions.check_event_accounting(out, events)
+    )
 
 
 ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
@@ -43,13 +48,13 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="13",
     inputs=("raw_recordings", "events"),
     section=lambda settings: settings.actions,
-    build=noting(_run_actions),
+    build=_run_actions,
     checks=(
         Check(
             "actions_schema",
-            "The tables have the declared columns and values, and are as they were written; every "
+            "The tables have the declared columns and values; every "
             "input event is in exactly one bucket of the event accounting.",
-            as_written(_check_tables),
+            _check_tables,
             compared=("actions", "pauses", "ledger"),
         ),
         Check(

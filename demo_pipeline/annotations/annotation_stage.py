@@ -18,6 +18,7 @@ from demo_pipeline.annotations.annotation_store import (
     read_documents,
 )
 from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import read_rows, schema_problems, write_rows
 from demo_pipeline.privacy.redaction_stage import REDACTIONS, cleaner
@@ -26,7 +27,7 @@ from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import Decision
 from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import PrivacySettings
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
@@ -89,7 +90,8 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The table has its columns and values, and of what is said about the same one counts."""
-    problems = schema_problems(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
+    problems = differing_files(out, {}, {ANNOTATIONS_FILE})
+    problems = problems or schema_problems(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
     rows = [] if problems else read_rows(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
     used = Counter(
         (row["step_index"], row["kind"], row["variant"]) for row in rows if row["effective"]
@@ -112,13 +114,13 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="3",
     inputs=(_TRAJECTORIES, REDACTIONS),
     source=_said,
-    build=noting(_run),
+    build=_run,
     checks=(
         Check(
             "annotations_table",
             "The table has its declared columns and values, and one annotation of each kind "
             "counts for a step or the whole.",
-            as_written(_check),
+            _check,
             compared=("annotations",),
         ),
     ),

@@ -54,6 +54,7 @@ from demo_pipeline.trajectories.trajectory_loading import (
     sorted_by_id,
 )
 
+INDEX_FILE, METADATA_FILE = "index.json", "metadata.json"
 EXPORTS_FILE, EXPORTS_TABLE = "exports.json", "exports.parquet"
 ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
 EXPORTS_SCHEMA = described_schema(
@@ -319,8 +320,8 @@ def build_index(
         {"total_trajectories": len(tally.entries), "trajectories": [], **tally.outcomes()}
     )
     entries = map(json.loads, tally.entries.values())
-    dump_long_json(out / "index.json", index.model_dump(mode="json"), "trajectories", entries)
-    dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
+    dump_long_json(out / INDEX_FILE, index.model_dump(mode="json"), "trajectories", entries)
+    dump_json(out / METADATA_FILE, _metadata(tally, settings, created_by))
     write_exports(out, exports, [row for row in members if row.trajectory in tally.entries])
     return {
         "trajectories": len(tally.entries),

@@ -5,12 +5,13 @@ OSWorld's tools read, and the check of these files.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.selection import head_of
-from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.json_files import dump_json, json_bytes
 from demo_pipeline.osworld.task import OsworldTask, write_task
 from demo_pipeline.osworld.task_files import EXAMPLES, LIST_FILE, entries, read_task_folder
 from demo_pipeline.osworld.task_text import slug
@@ -43,9 +44,8 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[s
         if task is None:
             without += 1
             continue
-        domain = slug(task.snapshot or _NO_APPLICATION)
-        task_ids[domain].append(task.id)
-        write_task(out / EXAMPLES / domain / f"{task.id}.json", task)
+        task_ids[_domain(task)].append(task.id)
+        write_task(out / _file_of(task), task)
     dump_json(out / LIST_FILE, dict(sorted(task_ids.items())))
     counts = {domain: len(ids) for domain, ids in sorted(task_ids.items())}
     return {
@@ -72,14 +72,51 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
     )
 
 
-def check_quests(folder: Path) -> list[Problem]:
-    """Every file is a valid, listed task whose evaluator is null; there may be none."""
+def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> list[Problem]:
+    """Every file is the listed task of a trajectory, and every quest of a trajectory has a file."""
     tasks = read_task_folder(folder)
     problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
+    expected = {_file_of(task): task for task in _readable_tasks(trajectories)}
     for entry in entries(tasks):
         problems += entry.problems
         if entry.task is not None and entry.task.evaluator is not None:
             message = "evaluator: expected null, because a quest has no evaluator"
-            remedy = "this is a defect of the pipeline: report it"
-            problems.append(Problem("quest_evaluator", entry.source.file, message, remedy=remedy))
-    return problems
+            problems.append(_problem(entry.source.file, message, code="quest_evaluator"))
+        task = expected.pop(entry.source.file, None)
+        if task is None or entry.source.data != json_bytes(task):
+            problems.append(_problem(entry.source.file, "is not the quest of its trajectory"))
+    problems += [_problem(file, "is missing") for file in expected]
+    ids = _ids_by_domain(_readable_tasks(trajectories))
+    is_written = (folder / LIST_FILE).is_file()
+    if not is_written or (folder / LIST_FILE).read_bytes() != json_bytes(ids):
+        problems.append(_problem(LIST_FILE, "does not list the quests of the trajectories"))
+    names = {path.name for path in folder.iterdir()}
+    unexpected = names - {EXAMPLES, LIST_FILE}
+    return problems + [_problem(name, "does not belong here") for name in sorted(unexpected)]
+
+
+def _readable_tasks(trajectories: Sequence[DatasetTrajectory]) -> Iterator[OsworldTask]:
+    for source in sorted_by_id(trajectories):
+        with suppress(DemonstrationError):  # the build has counted it
+            task = _task(source)
+            if task is not None:
+                yield task
+
+
+def _ids_by_domain(tasks: Iterable[OsworldTask]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        ids[_domain(task)].append(task.id)
+    return dict(sorted(ids.items()))
+
+
+def _domain(task: OsworldTask) -> str:
+    return slug(task.snapshot or _NO_APPLICATION)
+
+
+def _file_of(task: OsworldTask) -> str:
+    return f"{EXAMPLES}/{_domain(task)}/{task.id}.json"
+
+
+def _problem(file: str, message: str, code: str = "quest") -> Problem:
+    return Problem(code, file, message, remedy="this is a defect of the pipeline: report it")

@@ -31,6 +31,7 @@ from demo_pipeline.exports.record_checks import (
 )
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import write_rows
 from demo_pipeline.problems import Problem
@@ -41,8 +42,6 @@ from demo_pipeline.stage import (
     Summary,
     TrainingExport,
     ValidatedFormat,
-    as_written,
-    noting,
 )
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
@@ -260,6 +259,7 @@ def _head(record: StepRecord) -> dict[str, Any]:
 def _run(inputs: DatasetInputs, out: Path) -> Summary:
     trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
     summary = build_agentnetbench(trajectories, out, settings)
+    inputs.written.note_files(out, inputs.folders.values())
     return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
 
@@ -271,12 +271,14 @@ _STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json"}),
     code_version="22",
     section=lambda settings: settings.datasets,
-    build=noting(_run),
+    build=_run,
     checks=(
         Check(
             "agentnetbench_files",
             "Every task has its keys, pictures, true actions and boxes.",
-            as_written(lambda _, out: validate_agentnetbench(out)),
+            lambda inputs, out: (
+                differing_files(out, inputs.written.files) or validate_agentnetbench(out)
+            ),
             compared=("records",),
         ),
     ),

@@ -12,6 +12,7 @@ from pathlib import Path
 from demo_pipeline import __version__
 from demo_pipeline.datasets import index, quest_files
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.datasets.index_checks import compare_index
 from demo_pipeline.datasets.selection import judged_success
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import (
@@ -38,8 +39,6 @@ from demo_pipeline.stage import (
     Summary,
     TrainingExport,
     ValidatedFormat,
-    as_written,
-    noting,
 )
 from demo_pipeline.store.versions import linked_version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -56,6 +55,7 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         summary = build_form(form, committed.trajectories, out, settings, written)
         made_of = (written, committed.provenance)
         describe_form(form, out, settings, made_of, summary, privacy=committed.privacy)
+        written.note_files(out, inputs.folders.values())
         return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
@@ -75,7 +75,7 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         kinds=form.kinds,
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
-        build=noting(build),
+        build=build,
         checks=(*form.checks, Check(form.check, _COMPARED, compare, compared=compared)),
     )
     return TrainingExport(
@@ -122,21 +122,23 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 
 
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """Each link that does not lead to the version of the trajectory that the index was made of.
+    """How the files differ from the trajectories and exports, and the links that lead elsewhere.
 
     Folders are not compared: two folders of one version hold the same files.
     """
-    return [
+    committed = inputs.committed
+    settings = inputs.settings.datasets
+    problems = compare_index(out, committed.trajectories, inputs.exports, settings)
+    return problems + [
         Problem(
             "broken_link",
             f"trajectories/{source.id}",
             "does not lead to the trajectory that the index was made of",
             remedy="build the dataset again",
         )
-        for source in inputs.committed.trajectories
+        for source in committed.trajectories
         if judged_success(source) is None
-        and linked_version(f"{out}/trajectories/{source.id}")
-        != inputs.committed.versions[source.id].id
+        and linked_version(f"{out}/trajectories/{source.id}") != committed.versions[source.id].id
     ]
 
 
@@ -153,12 +155,12 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json"}),
     code_version="17",
     section=lambda settings: settings.datasets,
-    build=noting(_run_quests),
+    build=_run_quests,
     checks=(
         Check(
             "quest_files",
             "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            as_written(lambda _, out: quest_files.check_quests(out)),
+            lambda inputs, out: quest_files.check_quests(out, inputs.committed.trajectories),
             compared=("tasks",),
         ),
     ),
@@ -186,12 +188,12 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     source=lambda workspace: SourceInput(
         None, {"limits of trajectories": workspace.settings.trajectories.fingerprint()}
     ),
-    build=noting(_run_index),
+    build=_run_index,
     checks=(
         Check(
             "desktopd_dataset",
             "Index, metadata and tables are what the trajectories give; its links lead to them.",
-            as_written(_verify_index),
+            _verify_index,
             compared=("trajectories", "steps"),
         ),
         Check(

@@ -19,13 +19,14 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import create_views, quoted, views_sql
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import read_schema, rows_table
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
@@ -329,10 +330,16 @@ def count_doubt(store: Store) -> SourceInput:
     return SourceInput(rows, {TRIAGE_STAGE.folder: digest})
 
 
-def verify_agreement(inputs: DatasetInputs, _out: Path) -> list[Problem]:
-    """Where the datasets contradict each other."""
+def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """Where the datasets contradict each other, and files that say something else than they do."""
     with _opened(inputs) as (sql, names):
-        return disagreements(sql, names)
+        problems = disagreements(sql, names)
+        tables = {**statistics(sql, names), "doubt": inputs.source}
+    expected = {
+        STATISTICS_FILE: json_bytes(tables),
+        VIEWS_FILE: views_sql(inputs.views).encode(),
+    }
+    return [*differing_files(out, expected), *problems]
 
 
 def read_statistics(folder: Path) -> Tables:
@@ -366,12 +373,13 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     code_version="20",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     source=lambda workspace: count_doubt(workspace.store),
-    build=noting(run_statistics),
+    build=run_statistics,
     checks=(
         Check(
             "datasets_agree",
-            "The index, the SFT samples and the messages have the same steps and splits.",
-            as_written(verify_agreement),
+            "The index, the SFT samples and the messages have the same steps and splits, and the "
+            "tables count what is in them.",
+            verify_agreement,
             blocking=False,
             compared=("trajectories", "steps"),
         ),

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.files.atomic_write import FileDigest
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
 from demo_pipeline.observation.frames import screenshots
-from demo_pipeline.observation.frames.picture_files import DIGESTS_FILE
+from demo_pipeline.observation.frames.picture_checks import check_picture_digests
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
+from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.stage import (
     Check,
@@ -17,15 +18,13 @@ from demo_pipeline.stage import (
     SourceInput,
     Stage,
     Summary,
-    as_written,
     joined,
-    noting,
 )
 
 
 def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
     """The picture of each action, whose digest is known since it was written."""
-    summary = screenshots.build_screenshots(
+    return screenshots.build_screenshots(
         inputs.file(LOG_FILE),
         inputs.file(VIDEO_FILE),
         inputs.recording,
@@ -35,10 +34,6 @@ def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
         inputs.settings.observation,
         native=bool(inputs.source),
     )
-    for line in (out / DIGESTS_FILE).read_text("utf-8").splitlines():
-        sha256, name = line.split()
-        inputs.written.files[name] = FileDigest((out / name).stat().st_size, sha256)
-    return summary
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
@@ -53,6 +48,15 @@ def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
         out,
         [folder / str(frame["file"]) for frame in screenshots.read_frames(folder)],
     )
+
+
+def _check_trees(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """What is wrong with the trees; other files are looked for once their table can be read."""
+    problems = ui_trees.check_trees(out, inputs.folders["actions"])
+    if problems:
+        return problems
+    names = {row["file"] for row in ui_trees.read_tree_rows(out)}
+    return differing_files(out, {}, {ui_trees.UI_TREES_FILE, *names})
 
 
 def _native(workspace: Any, *_: object) -> SourceInput:
@@ -70,17 +74,18 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="29",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
-    build=noting(_run_screenshots),
+    build=_run_screenshots,
     source=_native,
     checks=(
         Check(
             "pictures_schema",
-            "There is one row per action, and every screenshot is a PNG of the canvas's size; all "
-            "files are as they were written.",
-            as_written(
+            "There is one row per action, and every screenshot is a PNG of the canvas's size with "
+            "the digest that was noted.",
+            joined(
                 lambda inputs, out: screenshots.check_screenshot_files(
                     out, inputs.folders["actions"]
-                )
+                ),
+                lambda _, out: check_picture_digests(out),
             ),
             compared=("pictures",),
         ),
@@ -110,12 +115,12 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     code_version="23",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
-    build=noting(_run_ui_trees),
+    build=_run_ui_trees,
     checks=(
         Check(
             "trees_schema",
-            "There is one tree per action; each fits OSWorld-Desktopd and is as it was written.",
-            as_written(lambda inputs, out: ui_trees.check_trees(out, inputs.folders["actions"])),
+            "There is one tree per action; each fits OSWorld-Desktopd.",
+            _check_trees,
             compared=("trees", "nodes"),
         ),
         Check(

@@ -214,6 +214,18 @@ def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
     return [Problem("lines_unaccounted", LOG_FILE, message, remedy=DEFECT_REMEDY)]
 
 
+def check_order(folder: Path) -> list[Problem]:
+    """Check that events and scans are in the order of the log, each line once."""
+    problems = []
+    for name in (EVENTS_FILE, SCANS_FILE):
+        table = read_table(folder / name, columns=["event_index", "byte_offset"])
+        for column in table.columns:
+            if np.any(np.diff(column.to_numpy()) <= 0):
+                message = "is not in the order of the log"
+                problems.append(Problem("wrong_order", name, message, remedy=DEFECT_REMEDY))
+    return problems
+
+
 def count_lines(log: Path) -> int:
     """Number of lines of a file, including a last line without a line end."""
     count, last = 0, b"\n"

@@ -6,13 +6,14 @@ Belongs here: their declarations. What they write is decided in `manifest` and `
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import RecordingSettings
-from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, as_written, joined, noting
+from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, joined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,12 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """What is wrong with the tables; the lines are only counted in tables that can be read."""
     log = inputs.upload / LOG_FILE
-    return events.check_event_tables(out) or events.check_line_accounting(out, log)
+    return (
+        differing_files(out, {}, events.EVENT_SCHEMAS)
+        or events.check_event_tables(out)
+        or events.check_line_accounting(out, log)
+        or events.check_order(out)
+    )
 
 
 EVENTS_STAGE: Stage[RecordingInputs] = Stage(
@@ -109,13 +115,13 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="8",
     inputs=("raw_recordings",),
     section=lambda _: RecordingSettings(),
-    build=noting(_run_events),
+    build=_run_events,
     checks=(
         Check(
             "events_schema",
             "The tables have exactly the declared columns, types, nulls and values; every "
-            "line of the log is one event or one rejected line; they are as they were written.",
-            as_written(_check_tables),
+            "line of the log is one event or one rejected line, in the order of the log.",
+            _check_tables,
             compared=("lines", "events", "rejected_lines"),
         ),
         Check(

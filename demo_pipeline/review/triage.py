@@ -17,7 +17,14 @@ from demo_pipeline.actions.action_tables import CONTINUED, Action, read_actions
 from demo_pipeline.actions.inputs import Input, inputs_of
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory, read_trajectory
-from demo_pipeline.files.json_files import dump_json, parse_json, read_bytes
+from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.json_files import (
+    JsonFileError,
+    dump_json,
+    load_json,
+    parse_json,
+    read_bytes,
+)
 from demo_pipeline.files.parquet import (
     COUNT,
     TEXT,
@@ -49,7 +56,7 @@ from demo_pipeline.review.signals import (
     doubt,
     step_signals,
 )
-from demo_pipeline.stage import Check, Stage, Summary, as_written, noting
+from demo_pipeline.stage import Check, Stage, Summary
 from demo_pipeline.trajectories.provenance import read_hidden_actions, read_provenance
 from demo_pipeline.trajectories.steps import joined_typing
 
@@ -279,9 +286,27 @@ def read_steps(folder: Path) -> list[dict[str, Any]]:
     return read_rows(folder / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
 
 
-def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
-    problems = schema_problems(out / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
-    return problems + schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
+def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """The tables have their columns, a row for every step, and the same row twice."""
+    problems = differing_files(out, {}, {STEPS_FILE, DEMONSTRATION_FILE, QUEUE_FILE})
+    problems = problems or schema_problems(out / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
+    problems = problems or schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
+    if problems:
+        return problems
+    steps = [f"{row['step_index']:03d}" for row in read_steps(out)]
+    if steps != sorted(path.name for path in (inputs.folders["trajectories"] / "steps").iterdir()):
+        problems.append(_problem(STEPS_FILE, "has not one row for each step"))
+    rows = read_rows(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
+    try:
+        if rows != [load_json(out / QUEUE_FILE)]:
+            problems.append(_problem(QUEUE_FILE, f"is not the row of {DEMONSTRATION_FILE}"))
+    except JsonFileError as error:
+        problems.append(_problem(QUEUE_FILE, error.message))
+    return problems
+
+
+def _problem(file: str, message: str) -> Problem:
+    return Problem("triage", file, message, remedy="build it again")
 
 
 TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
@@ -294,12 +319,12 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     code_version="4",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories", REDACTIONS),
     section=lambda settings: settings.observation,
-    build=noting(build_triage),
+    build=build_triage,
     checks=(
         Check(
             "triage_tables",
             "The tables have their declared columns and values, and a row for every step.",
-            as_written(_check),
+            _check,
             blocking=False,
             compared=("steps",),
         ),

@@ -133,7 +133,16 @@ def damaged_demonstrations(workspace: Workspace) -> set[str]:
             version = store.published(output)
             damage = left_out_damage(version.manifest.summary) if version else []
             named.update(problem.demonstration for problem in damage)
-    return {key for key in named if any(store.verify(stage.output(key)) for stage in STAGES)}
+    return {key for key in named if _is_damaged(store, key)}
+
+
+def _is_damaged(store: Store, demonstration: str) -> bool:
+    """Whether an output of a demonstration is damaged; outputs that do not exist are not."""
+    for stage in STAGES:
+        for damage in store.verify(stage.output(demonstration)):
+            if damage.code != "missing_output":
+                return True
+    return False
 
 
 def _demonstration(output: str) -> str | None:

@@ -293,7 +293,7 @@ class Graph:
             differences = self._differences(published, output.plan().recipe)
         except DemonstrationError as error:
             differences = {Cause.INPUTS: f"it cannot be read: {error.problems[0].message}"}
-        except MissingOutput as error:
+        except OutputError as error:
             differences = {Cause.INPUTS: str(error)}
         if not differences and not inherited:
             return Current(published)

@@ -14,19 +14,21 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.parquet import (
     COUNT,
     TEXT,
     between,
     described_schema,
     one_of,
+    read_table,
     schema_problems,
     write_rows,
 )
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 
 TABLE_FILE = "quarantine.parquet"
 QUARANTINE_SCHEMA = described_schema(
@@ -91,6 +93,19 @@ def _build(inputs: DatasetInputs, out: Path) -> Summary:
     return write_quarantine_table(inputs.source, out)
 
 
+def _check_table(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The table has its columns, and a row for each problem of the records."""
+    problems = schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
+    problems = problems or differing_files(out, {}, {TABLE_FILE})
+    if problems:
+        return problems
+    expected = pa.Table.from_pylist(rows_of(inputs.source), schema=QUARANTINE_SCHEMA)
+    if not read_table(out / TABLE_FILE, QUARANTINE_SCHEMA).equals(expected):
+        message = "differs from the quarantine records"
+        problems.append(Problem("quarantine_table", TABLE_FILE, message, remedy="build it again"))
+    return problems
+
+
 QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
     name="quarantine",
     folder="quarantine_table",
@@ -100,12 +115,13 @@ QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
     code_version="1",
     inputs=(),
     source=read_quarantine_records,
-    build=noting(_build),
+    build=_build,
     checks=(
         Check(
             "quarantine_schema",
-            "The table has exactly the declared columns, types and nulls.",
-            as_written(lambda _, out: schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)),
+            "The table has exactly the declared columns, types and nulls, and a row for every "
+            "problem.",
+            _check_table,
             compared=("quarantined",),
         ),
     ),

@@ -7,10 +7,12 @@ the committed catalog. Not here: what a task file is (osworld/), when an instruc
 
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.osworld import task_files
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
@@ -18,7 +20,7 @@ from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.store.errors import MissingOutput
 
 OSWORLD_TASKS = "osworld_tasks"
@@ -34,6 +36,16 @@ def read_task_files(workspace: Workspace) -> SourceInput:
 def _build(inputs: DatasetInputs, out: Path) -> Summary:
     """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
     return task_files.build_catalog(inputs.source, out)
+
+
+def _verify_catalog(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """How the catalog differs from the task files."""
+    problems = task_files.check_catalog(out)
+    if problems:
+        return problems
+    with TemporaryDirectory(prefix="demo_pipeline-") as again:
+        task_files.build_catalog(inputs.source, Path(again))
+        return differing_files(out, {path.name: path for path in Path(again).iterdir()})
 
 
 def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
@@ -79,12 +91,13 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
     code_version="3",
     inputs=(),
     source=read_task_files,
-    build=noting(_build),
+    build=_build,
     checks=(
         Check(
             "catalog_schema",
-            "Both tables have their columns; every file occurs once, with its id.",
-            as_written(lambda _, out: task_files.check_catalog(out)),
+            "Both tables have their columns and say what the task files say; every file occurs "
+            "once, with its id.",
+            _verify_catalog,
             compared=("tasks",),
         ),
         Check(

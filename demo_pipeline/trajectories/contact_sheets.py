@@ -17,6 +17,7 @@ import numpy as np
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.observation.frames.picture_files import read_thumbnails
+from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.overlay import (
     DARK,
     RED,
@@ -159,6 +160,8 @@ def _picture(tile: Tile) -> Picture | None:
 TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
 FIRST_SHEET = "sheet.jpg"
+_END_OF_JPEG = b"\xff\xd9"
+_CONTRAST = 16  # of 255, of a title, which is white on dark
 
 
 def build_contact_sheets(
@@ -178,8 +181,7 @@ def build_contact_sheets(
     """
     thumbnails = None if screenshots is None else read_thumbnails(screenshots)
     tiles, rows = step_tiles(demonstration, trajectory, thumbnails)
-    sheets = max(1, -(-len(tiles) // TILES))
-    names = [FIRST_SHEET, *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
+    names = _sheet_names(len(tiles))
     for number, name in enumerate(names):
         title = _title(demonstration, rows)
         if len(names) > 1:
@@ -188,6 +190,42 @@ def build_contact_sheets(
         sheet = contact_sheet(shown, COLUMNS, TILE_WIDTH, title)
         (out / name).write_bytes(encode_jpeg(sheet, QUALITY))
     return {"sheets": len(names), "tiles": len(tiles), **_leak_counts(rows)}
+
+
+def _sheet_names(tiles: int) -> list[str]:
+    sheets = max(1, -(-tiles // TILES))
+    return [FIRST_SHEET, *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
+
+
+def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
+    """Whether the sheets have a tile for every step, by their names and their sizes."""
+    steps = sorted((trajectory / "steps").iterdir())
+    names = _sheet_names(len(steps))
+    problems = []
+    for name in sorted({path.name for path in out.iterdir()}.symmetric_difference(names)):
+        message = "is missing" if name in names else "does not belong here"
+        problems.append(_sheet_problem(name, message))
+    for number, name in enumerate(names):
+        data = (out / name).read_bytes() if (out / name).is_file() else b""
+        tiles = min(TILES, len(steps) - number * TILES)
+        wide, high = sheet_size(tiles, COLUMNS, TILE_WIDTH, titled=True)
+        eighth = (-(-high // 8), -(-wide // 8))  # decoding all pixels takes ten times as long
+        picture = None
+        if data.endswith(_END_OF_JPEG):
+            buffer = np.frombuffer(data, np.uint8)
+            picture = cv2.imdecode(buffer, cv2.IMREAD_REDUCED_GRAYSCALE_8)
+        if picture is None:
+            problems.append(_sheet_problem(name, "is not a whole JPEG"))
+        elif picture.shape != eighth:
+            message = f"is not {wide} by {high} pixels, for {tiles} steps"
+            problems.append(_sheet_problem(name, message))
+        elif np.ptp(picture[: TITLE_HEIGHT // 8]) < _CONTRAST:
+            problems.append(_sheet_problem(name, "has no title"))
+    return problems
+
+
+def _sheet_problem(file: str, message: str) -> Problem:
+    return Problem("contact_sheet", file, message, remedy="build it again")
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 from demo_pipeline.osworld import task_matching
+from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import Section
-from demo_pipeline.stage import Check, Need, Stage, Summary, as_written, joined, noting
+from demo_pipeline.stage import Check, Need, Stage, Summary, joined
 from demo_pipeline.trajectories import contact_sheets, trajectories
 from demo_pipeline.trajectories.pointer_leaks import check_leak_rates
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.trajectories.trajectory_checks import check_against_inputs
 
 
 def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
@@ -33,6 +35,15 @@ def _run_trajectories(inputs: RecordingInputs, out: Path) -> Summary:
     )
 
 
+def _check_trajectory(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """What is wrong with the files; they are compared with the inputs once they can be read."""
+    key = inputs.demonstration
+    problems = trajectories.check_trajectory(out, key) + trajectories.check_provenance(out)
+    if errors(problems):
+        return problems
+    return problems + check_against_inputs(out, key, inputs.folders)
+
+
 TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     name="trajectories",
     folder="trajectories",
@@ -43,18 +54,14 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     code_version="18",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
-    build=noting(_run_trajectories),
+    build=_run_trajectories,
     checks=(
         Check(
             "desktopd_trajectory",
             "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets; the "
-            "tables beside it have their columns and values; all is as it was written.",
-            as_written(
-                joined(
-                    lambda inputs, out: trajectories.check_trajectory(out, inputs.demonstration),
-                    lambda _, out: trajectories.check_provenance(out),
-                )
-            ),
+            "tables beside it have their columns and values, a row for each step, at the times of "
+            "the actions.",
+            _check_trajectory,
             compared=("steps", "targets"),
         ),
         Check(
@@ -87,12 +94,14 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="8",
     inputs=("screenshots", "trajectories", "redactions"),
     section=lambda _: Section(),  # no setting changes a contact sheet
-    build=noting(_run_contact_sheets),
+    build=_run_contact_sheets,
     checks=(
         Check(
             "sheets_whole",
-            "The sheets are as they were written.",
-            as_written(),
+            "The sheets are whole pictures with a title and a tile for every step.",
+            lambda inputs, out: contact_sheets.check_contact_sheets(
+                inputs.folders["trajectories"], out
+            ),
             blocking=False,
             compared=("sheets", "tiles"),
         ),

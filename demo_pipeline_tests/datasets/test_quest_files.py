@@ -26,7 +26,7 @@ def made(tmp_path: Path) -> list[DatasetTrajectory]:
 def test_each_quest_is_a_task_file_without_an_evaluator(made, tmp_path):
     out = tmp_path / "out"
     summary = build_quests(made, out)
-    assert check_quests(out) == validate_task_folder(out) == []
+    assert check_quests(out, made) == validate_task_folder(out) == []
     assert (summary["tasks"], summary["without_quest"], summary["unreadable"]) == (3, 1, 0)
     assert json.loads((out / "examples" / "chrome" / "one.json").read_bytes()) == {
         "id": "one",
@@ -65,7 +65,7 @@ def test_an_unreadable_trajectory_is_counted_and_skipped(made, tmp_path):
 
 def test_without_quests_the_list_is_empty(tmp_path):
     assert build_quests([], tmp_path / "out")["tasks"] == 0
-    assert check_quests(tmp_path / "out") == []
+    assert check_quests(tmp_path / "out", []) == []
     assert json.loads((tmp_path / "out" / "test_all.json").read_bytes()) == {}
 
 
@@ -76,4 +76,5 @@ def test_an_evaluator_is_a_problem(made, tmp_path):
     task = json.loads(path.read_bytes())
     path.write_text(json.dumps(task | {"evaluator": {"func": "infeasible"}}))
     (out / "examples" / "unknown" / "three.json").unlink()
-    assert {problem.code for problem in check_quests(out)} == {"quest_evaluator", "missing_task"}
+    codes = {problem.code for problem in check_quests(out, made)}
+    assert codes == {"quest_evaluator", "missing_task", "quest"}

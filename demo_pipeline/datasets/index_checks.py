@@ -1,0 +1,322 @@
+"""What is wrong with a written index: its files against the trajectories and exports that it lists.
+
+Every number is counted once more from the records of the trajectories, or from the tables beside
+it. Values of a step that any other legal value could replace are checked by their domains alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from demo_pipeline.datasets.index import (
+    EXPORTS_FILE,
+    EXPORTS_SCHEMA,
+    EXPORTS_TABLE,
+    INDEX_FILE,
+    INDEX_STEPS_SCHEMA,
+    METADATA_FILE,
+    STEPS_FILE,
+    TRAJECTORIES_FILE,
+    TRAJECTORIES_SCHEMA,
+    ExportState,
+)
+from demo_pipeline.datasets.selection import facts_of, judged_success
+from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.parquet import read_rows, read_schema, read_table, schema_problems
+from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import (
+    HIDDEN_ACTIONS_FILE,
+    HIDDEN_ACTIONS_SCHEMA,
+    PROVENANCE_SCHEMA,
+    hidden_rows,
+    recorded_outcome,
+)
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, sorted_by_id
+
+_TABLES = {
+    HIDDEN_ACTIONS_FILE: HIDDEN_ACTIONS_SCHEMA,
+    TRAJECTORIES_FILE: TRAJECTORIES_SCHEMA,
+    EXPORTS_TABLE: EXPORTS_SCHEMA,
+}
+_NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, "README.md", "plots"}
+_PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
+_COLUMNS_OF_METADATA = {  # count in metadata.json → column of steps.parquet
+    "actions": "action_type",
+    "frame_reasons": "reason_code",
+    "tree_freshness": "freshness",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What the files have to say of a trajectory, from its records.
+
+    Attributes:
+        entry: in index.json.
+        row: some columns of trajectories.parquet.
+        outcome: in steps.parquet.
+        steps: the provenance of its steps.
+        hidden: the rows of its hidden actions.
+    """
+
+    entry: Mapping[str, Any]
+    row: Mapping[str, Any]
+    outcome: str
+    steps: pa.Table
+    hidden: Sequence[Mapping[str, object]]
+
+
+def compare_index(
+    out: Path,
+    trajectories: Sequence[DatasetTrajectory],
+    exports: Sequence[ExportState],
+    settings: DatasetSettings,
+) -> list[Problem]:
+    """How the files of an index differ from the trajectories and exports that it was built from."""
+    problems = _check_columns_of_steps(out / STEPS_FILE)
+    for file, schema in _TABLES.items():
+        problems += schema_problems(out / file, schema)
+    if problems:
+        return problems
+    names = {path.name for path in out.iterdir()}
+    for name in sorted((names ^ _NAMES) - {"trajectories"}):  # which an empty index lacks
+        message = "is missing" if name in _NAMES else "does not belong here"
+        problems.append(_problem(name, message))
+    expected = dict(_expected(trajectories))
+    try:
+        return [
+            *problems,
+            *_check_charts(out),
+            *_check_documents(out, expected, settings),
+            *_check_trajectories(out, expected),
+            *_check_steps(out, expected),
+            *_check_exports(out, expected, exports),
+        ]
+    except JsonFileError as error:
+        return [_problem(error.file, error.message)]
+
+
+def _check_charts(out: Path) -> Iterator[Problem]:
+    """Yield charts that the card shows and that are missing, or that it does not show."""
+    card = out / "README.md"
+    text = card.read_text("utf-8") if card.is_file() else ""
+    shown = set(re.findall(r"plots/(\w+\.png)", text))
+    plots = out / "plots"
+    names = {path.name for path in plots.iterdir()} if plots.is_dir() else set()
+    for name in sorted(shown ^ names):
+        message = "is missing" if name in shown else "is not in the card"
+        yield _problem(f"plots/{name}", message)
+
+
+def _check_columns_of_steps(path: Path) -> list[Problem]:
+    """The values in most columns were checked in the provenance of each trajectory."""
+    try:
+        columns = read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        return [_problem(path.name, f"cannot be read: {type(error).__name__}")]
+    if columns.equals(INDEX_STEPS_SCHEMA, check_metadata=False):
+        return []
+    return [_problem(path.name, "has other columns than it declares")]
+
+
+def _expected(trajectories: Sequence[DatasetTrajectory]) -> Iterator[tuple[str, _Expected]]:
+    """Yield the id of each trajectory that can be read, and what the files have to say of it."""
+    for source in sorted_by_id(trajectories):
+        try:
+            head, rows = facts_of(source)
+            verdict = judged_success(source)
+        except DemonstrationError:
+            continue
+        recorded = recorded_outcome(head.status, success=head.success)
+        success = head.success if verdict is None else verdict
+        entry = {
+            "id": source.id,
+            "task_id": replace_surrogates(head.task_id),
+            "success": success,
+            "steps": head.steps,
+            "application": replace_surrogates(head.application),
+        }
+        row = {
+            "trajectory_id": source.id,
+            "task_id": replace_surrogates(head.task_id),
+            "application": replace_surrogates(head.application),
+            "difficulty": head.difficulty,
+            "success": success,
+            "steps": head.steps,
+            "completion_time_ms": head.completion_time_ms,
+            "complete": not head.hidden,
+            "hidden_actions": len(head.hidden),
+        }
+        steps = pa.Table.from_pylist(rows, schema=_PROVENANCE)
+        hidden = hidden_rows(source.id, head.hidden.actions)
+        yield source.id, _Expected(entry, row, recorded, steps, hidden)
+
+
+def _check_documents(
+    out: Path, expected: Mapping[str, _Expected], settings: DatasetSettings
+) -> Iterator[Problem]:
+    """Yield how index.json and metadata.json differ from the trajectories and the tables."""
+    entries = [trajectory.entry for trajectory in expected.values()]
+    successful = sum(entry["success"] for entry in entries)
+    totals = {
+        "total_trajectories": len(entries),
+        "successful": successful,
+        "failed": len(entries) - successful,
+    }
+    document = load_json(out / INDEX_FILE)
+    listed = document.get("trajectories") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        yield _problem(INDEX_FILE, "has no list of trajectories")
+        return
+    yield from _differences(INDEX_FILE, totals, document)
+    if document.get("version") != "1.0":
+        yield _problem(INDEX_FILE, "has no version of the format")
+    for number, (entry, listed_entry) in enumerate(zip(entries, listed, strict=False)):
+        if entry != _without_surrogates(listed_entry) or type(listed_entry["success"]) is not bool:
+            yield _problem(INDEX_FILE, f"entry {number} differs from the trajectory {entry['id']}")
+    if len(listed) != len(entries):
+        yield _problem(INDEX_FILE, f"lists {len(listed)} of {len(entries)} trajectories")
+
+    metadata = load_json(out / METADATA_FILE)
+    described = {
+        "name": settings.name_prefix,
+        "configuration": settings.model_dump(mode="json"),
+    }
+    yield from _differences(METADATA_FILE, described, metadata)
+    counts = metadata.get("counts")
+    if not isinstance(counts, dict):
+        yield _problem(METADATA_FILE, "has no counts")
+        return
+    yield from _differences(METADATA_FILE, _counts(out, expected), counts)
+
+
+def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
+    """Counts of metadata.json, from the tables."""
+    rows = [trajectory.row for trajectory in expected.values()]
+    steps = read_table(out / STEPS_FILE, columns=[*_COLUMNS_OF_METADATA.values()])
+    complete = sum(row["complete"] for row in rows)
+    successful = sum(row["success"] for row in rows)
+    counts: dict[str, Any] = {
+        "trajectories": len(rows),
+        "successful": successful,
+        "failed": len(rows) - successful,
+        "complete": complete,
+        "incomplete": len(rows) - complete,
+        "steps": steps.num_rows,
+        "applications": Counter(row["application"] for row in rows),
+    }
+    for name, column in _COLUMNS_OF_METADATA.items():
+        counts[name] = Counter(steps[column].to_pylist())
+    return counts
+
+
+def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
+    """Yield how trajectories.parquet and hidden_actions.parquet differ from the trajectories."""
+    rows = [trajectory.row for trajectory in expected.values()]
+    columns = list(rows[0]) if rows else ["trajectory_id"]
+    written = read_rows(out / TRAJECTORIES_FILE, columns=columns)
+    if len(written) != len(rows):
+        message = f"has {len(written)} rows for {len(rows)} trajectories"
+        yield _problem(TRAJECTORIES_FILE, message)
+    for row, written_row in zip(rows, written, strict=False):
+        if row != written_row:
+            message = f"differs from the trajectory {row['trajectory_id']}"
+            yield _problem(TRAJECTORIES_FILE, message)
+    hidden = [action for trajectory in expected.values() for action in trajectory.hidden]
+    expected_table = pa.Table.from_pylist(hidden, schema=HIDDEN_ACTIONS_SCHEMA)
+    if not read_table(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA).equals(expected_table):
+        yield _problem(HIDDEN_ACTIONS_FILE, "differs from the hidden actions of the trajectories")
+
+
+def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
+    """Yield how steps.parquet differs from the trajectories and from exports.json."""
+    own_columns = ("outcome", "split", "screenshot")
+    table = read_table(out / STEPS_FILE, INDEX_STEPS_SCHEMA)
+    first = 0
+    for key, trajectory in expected.items():
+        number_of_steps = trajectory.steps.num_rows
+        written = table.slice(first, number_of_steps).select(_PROVENANCE.names)
+        if not written.cast(_PROVENANCE).equals(trajectory.steps):
+            yield _problem(STEPS_FILE, f"differs from the provenance of {key}")
+        first += number_of_steps
+    if table.num_rows != first:
+        yield _problem(STEPS_FILE, f"has {table.num_rows} rows for {first} steps")
+    members = load_json(out / EXPORTS_FILE)["trajectories"]
+    columns = (table[name].to_pylist() for name in ("trajectory_id", "step_index", *own_columns))
+    for key, step_index, outcome, split, screenshot in zip(*columns, strict=True):
+        path = f"trajectories/{key}/steps/{step_index:03d}/screenshot.png"
+        if screenshot != path:
+            yield _problem(STEPS_FILE, f"names another screenshot than {path}")
+        if key not in expected or outcome != expected[key].outcome:
+            yield _problem(STEPS_FILE, f"has another outcome than the trajectory {key}")
+        if split != members.get(key, {}).get("split"):
+            yield _problem(STEPS_FILE, f"has another split of {key} than {EXPORTS_FILE}")
+
+
+def _check_exports(
+    out: Path, expected: Mapping[str, _Expected], exports: Sequence[ExportState]
+) -> Iterator[Problem]:
+    """Yield how exports.json and exports.parquet differ from the states of the exports."""
+    document = load_json(out / EXPORTS_FILE)
+    states = {state.name: state.as_dict() for state in exports}
+    if document["exports"] != states:
+        yield _problem(EXPORTS_FILE, "differs from the states of the training exports")
+    members = document["trajectories"]
+    if list(members) != list(expected):
+        yield _problem(EXPORTS_FILE, "does not list the trajectories of the index")
+    expected_rows = []
+    for key, member in members.items():
+        counts = {state.name: state.records.get(key, 0) for state in exports if state.version}
+        if member.get("records") != counts:
+            yield _problem(EXPORTS_FILE, f"has other records of {key} than the exports")
+        for state in exports:
+            row = {
+                "trajectory_id": key,
+                "split": member.get("split"),
+                "split_group": member.get("split_group"),
+                "left_out": member.get("left_out"),
+                "export": state.name,
+                "status": state.status,
+                "output": state.output or None,
+                "version": state.version or None,
+                "bytes": state.size if state.version else None,
+                "records": state.records.get(key, 0),
+            }
+            expected_rows.append(row)
+    if read_rows(out / EXPORTS_TABLE) != expected_rows:
+        yield _problem(EXPORTS_TABLE, f"differs from {EXPORTS_FILE}")
+
+
+def _without_surrogates(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as tables have them: lone surrogates cannot be encoded there."""
+    plain = dict(values)
+    for name, value in values.items():
+        if isinstance(value, str):
+            plain[name] = replace_surrogates(value)
+    return plain
+
+
+def _differences(
+    file: str, wanted: Mapping[str, Any], written: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Yield a problem for each key with another value."""
+    for key, value in wanted.items():
+        written_value = written.get(key)
+        if isinstance(value, Counter) and isinstance(written_value, dict):
+            written_value = {replace_surrogates(name): n for name, n in written_value.items()}
+        if written_value != value:
+            yield _problem(file, f"{key} differs from the trajectories")
+
+
+def _problem(file: str, message: str) -> Problem:
+    remedy = "build it again; if that does not help, this is a defect of the pipeline: report it"
+    return Problem("index", file, message, remedy=remedy)

@@ -1,0 +1,113 @@
+"""What is wrong with a written trajectory: its files against each other and against its inputs."""
+
+from collections.abc import Iterator, Mapping
+from filecmp import cmp
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.desktopd.trajectory_reader import native_of
+from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.observation.frames.last_action import FINAL_FILE
+from demo_pipeline.problems import Problem
+from demo_pipeline.trajectories.provenance import (
+    HIDDEN_ACTIONS_FILE,
+    HIDDEN_ACTIONS_SCHEMA,
+    PROVENANCE_SCHEMA,
+)
+from demo_pipeline.trajectories.trajectories import DIFFERING_TREES_FILE, PROVENANCE_FILE
+
+_FINAL_SCREENSHOT = "final_screenshot.png"
+_FILES = {"task.json", "result.json", "steps", _FINAL_SCREENSHOT}
+_TABLES = {PROVENANCE_FILE, HIDDEN_ACTIONS_FILE}
+
+
+def check_against_inputs(
+    out: Path, demonstration: str, folders: Mapping[str, Path]
+) -> list[Problem]:
+    """How a trajectory differs from the actions and pictures that it was built from.
+
+    Args:
+        out: the trajectory; its own files are valid already.
+        demonstration: its id.
+        folders: stage → folder with its output.
+    """
+    rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
+    hidden = read_rows(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA)
+    try:
+        return [
+            *_check_rows(out, demonstration, rows),
+            *_check_actions(rows, hidden, demonstration, folders["actions"]),
+            *_check_files(out, rows, folders["screenshots"]),
+        ]
+    except JsonFileError as error:
+        return [_problem(error.file, error.message)]
+
+
+def _check_rows(out: Path, demonstration: str, rows: list[dict[str, Any]]) -> Iterator[Problem]:
+    """Yield how provenance.parquet differs from the folders of the steps."""
+    steps = sorted(path.name for path in (out / "steps").iterdir())
+    if [f"{row['step_index']:03d}" for row in rows] != steps:
+        yield _problem(PROVENANCE_FILE, f"has not one row for each of {len(steps)} steps")
+        return
+    for row, step in zip(rows, steps, strict=True):
+        file = f"steps/{step}/action.json"
+        if row["trajectory_id"] != demonstration:
+            yield _problem(PROVENANCE_FILE, f"step {step} is of another trajectory")
+        if load_json(out / file, file).get("action_type") != row["action_type"]:
+            yield _problem(file, "is another action than its row in the provenance")
+    expected_steps = load_json(out / "task.json").get("expected_steps")
+    if expected_steps != len(steps):
+        yield _problem("task.json", f"expects {expected_steps} steps, not {len(steps)}")
+
+
+def _check_actions(
+    rows: list[dict[str, Any]], hidden: list[dict[str, Any]], demonstration: str, actions: Path
+) -> Iterator[Problem]:
+    """Yield steps and hidden actions that differ from the actions."""
+    times = {action.action_index: action.press_ms for action in read_actions(actions)}
+    for row in rows:
+        if times.get(row["action_index"]) != row["press_ms"]:  # typing may be joined: it ends later
+            message = f"step {row['step_index']} is not at the time of its action"
+            yield _problem(PROVENANCE_FILE, message)
+    for action in hidden:
+        if action["trajectory_id"] != demonstration:
+            yield _problem(HIDDEN_ACTIONS_FILE, "has an action of another trajectory")
+        if times.get(action["action_index"]) != action["press_ms"]:
+            yield _problem(HIDDEN_ACTIONS_FILE, "has an action at another time than the actions")
+    order = [action["action_index"] for action in hidden]
+    if order != sorted(set(order)):
+        yield _problem(HIDDEN_ACTIONS_FILE, "is not in the order of the actions")
+
+
+def _check_files(out: Path, rows: list[dict[str, Any]], screenshots: Path) -> Iterator[Problem]:
+    """Yield unexpected files, and pictures that are not those of the screenshots."""
+    differing = [row["step_index"] for row in rows if row["tree_agreement"] == "differs"]
+    expected = _FILES | _TABLES
+    if differing:
+        expected |= {DIFFERING_TREES_FILE}
+        is_written = (out / DIFFERING_TREES_FILE).is_file()
+        if is_written and load_json(out / DIFFERING_TREES_FILE) != {"steps": differing}:
+            yield _problem(DIFFERING_TREES_FILE, "names other steps than the provenance")
+    native = native_of(out / _FINAL_SCREENSHOT).name
+    names = {path.name for path in out.iterdir()} - {native}
+    for name in sorted(names ^ expected):
+        message = "is missing" if name in expected else "does not belong here"
+        yield _problem(name, message)
+    for row in rows:
+        file = f"steps/{row['step_index']:03d}/screenshot.png"
+        picture = screenshots / f"{row['action_index']:03d}.png"
+        if picture.is_file() and not _is_same(out / file, picture):
+            yield _problem(file, f"is not the screenshot of action {row['action_index']}")
+    if not _is_same(out / _FINAL_SCREENSHOT, screenshots / FINAL_FILE):
+        yield _problem(_FINAL_SCREENSHOT, "is not the last picture of the screenshots")
+
+
+def _is_same(picture: Path, other: Path) -> bool:
+    return picture.samefile(other) or cmp(picture, other, shallow=False)
+
+
+def _problem(file: str, message: str) -> Problem:
+    remedy = "build it again; if that does not help, this is a defect of the pipeline: report it"
+    return Problem("trajectory", file, message, remedy=remedy)

@@ -54,6 +54,7 @@ def _corrections(
     Its value writes it; with it goes what the records depend on.
     """
     workspace.reviews.refresh(demonstration)
+    workspace.reviews.require_whole(demonstration)
     decisions = workspace.reviews.of(demonstration)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     data = json_bytes(judge(decisions, subject).corrections, compact=True)

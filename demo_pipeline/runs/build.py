@@ -14,13 +14,13 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Section, Settings
 from demo_pipeline.stage import Stage
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version
 
@@ -123,7 +123,7 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
         section = stage.section(workspace.settings)
         known = (workspace.store.url, section.fingerprint())
         if known not in _noted:
-            data = json_bytes(dict(section_values(workspace.settings, section)))
+            data = sealed(section_values(workspace.settings, section))
             with best_effort(_LOG, "noting settings"):  # a bucket may allow older names only
                 workspace.store.add_document(f"{_FOLDER}/{known[1]}.json", data)
             _noted.add(known)
@@ -139,7 +139,10 @@ def section_values(settings: Settings, section: Section) -> Values:
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
     """The values with this fingerprint; None when no build has noted them."""
     data = store.get_document(f"{_FOLDER}/{fingerprint}.json")
-    return json.loads(data) if data else None
+    try:
+        return unsealed(data, f"{_FOLDER}/{fingerprint}.json") if data else None
+    except DamagedDocument:  # `revalidate` names it
+        return None
 
 
 def setting_changes(before: Values, after: Values) -> Iterator[str]:

@@ -5,7 +5,6 @@ committed trajectories, and the state of every training export.
 """
 
 import hashlib
-import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +24,6 @@ from demo_pipeline.datasets.selection import (
 )
 from demo_pipeline.exports.assemble import BY_TRAJECTORY
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
-from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.privacy.redaction_stage import looked_for, told_of_privacy
 from demo_pipeline.problems import errors
@@ -42,6 +40,7 @@ from demo_pipeline.runs.stages import (
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.stage import Need, Stage, Summary, TrainingExport
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
@@ -285,13 +284,16 @@ def note_error(store: Store, stage: Stage[DatasetInputs], error: Exception) -> N
 
 
 def _note(store: Store, stage: Stage[DatasetInputs], reason: str) -> None:
-    store.put_document(_document(stage), json_bytes({"reason": reason}))
+    store.put_document(_document(stage), sealed({"reason": reason}))
 
 
 def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
     """Why the last build of a training export failed; empty when it did not."""
     data = store.get_document(_document(stage))
-    return str(json.loads(data)["reason"]) if data else ""
+    try:
+        return str(unsealed(data, _document(stage)).get("reason")) if data else ""
+    except DamagedDocument:  # something failed, and the next build tells what
+        return "its note is damaged"
 
 
 def _document(stage: Stage[DatasetInputs]) -> str:

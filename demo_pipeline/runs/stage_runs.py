@@ -47,6 +47,7 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 AFTER_INPUTS = "perhaps, when what it reads has changed"
 IMPORTED_FILES = "imported_files"  # in the recipe of a trajectory without a recording
+IMPORTED_ID = "imported_id"
 _CHANGED = "upload_changed"
 _LOG = logging.getLogger(__package__)
 
@@ -101,7 +102,7 @@ def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str
     stages: Sequence[AStage] = STAGES
     if store.current(RAW_RECORDINGS_STAGE.output(demonstration)) is None:
         imported = imported_trajectory(store, demonstration)
-        if imported is not None:
+        if imported is not None and workspace.uploads.find(demonstration) is None:
             versions, stages = {TRAJECTORIES_STAGE.name: imported}, stages_after_import()
     for stage in stages:
         current = store.current(stage.output(demonstration))
@@ -193,6 +194,10 @@ def build_stage(
     try:
         with redacted_errors(stage.name, demonstration):
             if problems := _cannot_start(workspace, stage, demonstration):
+                if not stage.inputs and problems[0].code == IMPORTED_ID:
+                    uploaded = workspace.uploads.identity(demonstration)
+                    key, name = demonstration, stage.name
+                    quarantine_demonstration(workspace.store, key, name, uploaded, problems)
                 raise RefusedError(problems)
             return _StageRun(workspace, stage, demonstration, force).run()
     except OutputError as error:
@@ -213,11 +218,22 @@ def _cannot_start(workspace: Workspace, stage: AStage, demonstration: str) -> li
         remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
         message = f"{demonstration!r} is not a demonstration id"
         return [Problem("unsafe_id", ".", message, remedy=remedy)]
+    if not stage.inputs and imported_trajectory(workspace.store, demonstration):
+        return [_imported_id(demonstration)]
     record = read_quarantine(workspace.store, demonstration) if stage.inputs else None
     names = [known.name for known in STAGES]
     if record is None or record.stage not in names[: names.index(stage.name)]:
         return []
-    return record.known_problems()
+    problems = record.known_problems()
+    is_of_upload = any(problem.code == IMPORTED_ID for problem in problems)
+    return [] if is_of_upload else problems  # the imported trajectory is not at fault
+
+
+def _imported_id(demonstration: str) -> Problem:
+    """The problem of an upload whose id is that of an imported trajectory, which it would end."""
+    message = "an imported trajectory has this id, so the recording is not processed"
+    remedy = "rename the folder, or first remove the trajectory with `demo-pipeline forget`"
+    return Problem(IMPORTED_ID, ".", message, remedy=remedy, demonstration=demonstration)
 
 
 @dataclass

@@ -61,7 +61,7 @@ help-dev:
 	@echo '  make replay         four recordings, exported and replayed on a fresh desktop (minutes)'
 	@echo '  make canaries       300 made secrets, looked for in all that is exported (an hour)'
 	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
-	@echo '  make kills          run and its workers killed 15 times (minutes)'
+	@echo '  make kills          run, its workers, the daemon and new homes killed (half an hour)'
 	@echo '  make backfill       1,000 partitions, cancelled half-way and launched again (minutes)'
 	@echo '  make ray            a backfill on Ray, Postgres and S3, workers killed (minutes)'
 	@echo '  make setup-dev      install, with the packages for tests and lint'
@@ -205,6 +205,8 @@ faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults.races
 
 kills: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.faults.killed_homes
+	@$(BIN)/python -m demo_pipeline_tests.faults.dead_hosts
 	@$(BIN)/python -m demo_pipeline_tests.faults.killed_runs $(KILLED)
 
 backfill: setup-dev

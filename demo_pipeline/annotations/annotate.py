@@ -12,12 +12,12 @@ from itertools import product
 
 from demo_pipeline.annotations.annotation_sources import ModelProvider, Provider
 from demo_pipeline.annotations.annotation_store import open_judged
-from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
 from demo_pipeline.settings import PrivacySettings
+from demo_pipeline.store.documents import sealed
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import read_provenance
@@ -101,7 +101,7 @@ def annotate_all(
             continue
         for document in provider(judged):
             new = document.key not in judged.documents and store.add_document(
-                document.key, json_bytes(document)
+                document.key, sealed(document)
             )
             counts.written += new and bool(document.values)
             counts.known += not new

@@ -47,6 +47,7 @@ class _Said:
 
 def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
     workspace.reviews.refresh(demonstration)
+    workspace.reviews.require_whole(demonstration)
     decisions = tuple(workspace.reviews.of(demonstration))
     documents = tuple(document_keys(workspace.store, demonstration))
     read = {"stored_annotations": documents, REVIEWS: sorted(one.id for one in decisions)}

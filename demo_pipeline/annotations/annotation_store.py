@@ -31,11 +31,12 @@ from demo_pipeline.annotations.annotations import (
 from demo_pipeline.desktopd.models import Count, Text
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
+from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.privacy.redaction_stage import cleaner, open_shown
 from demo_pipeline.review.decisions import Decision, Subject, corrected, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.settings import PrivacySettings
+from demo_pipeline.store.documents import DamagedDocument, unsealed
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 
@@ -189,9 +190,9 @@ def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocume
     found = []
     for key in keys:
         try:
-            value = parse_json(store.get_document(key) or b"", key)
+            value = unsealed(store.get_document(key) or b"", key)
             document = AnnotationDocument.model_validate(value)
-        except (JsonFileError, ValidationError):  # its text is private
+        except (DamagedDocument, ValidationError):  # its text is private
             document = None
         if document is not None and document.key == key:
             found.append(document)

@@ -5,6 +5,7 @@ what it needs when it runs, so that `--help` is quick.
 """
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +48,11 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line; what it cannot go on after is one sentence, and a usage error."""
     save_memory()
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        print_error("demo-pipeline: the working directory was removed; change to another one")
+        sys.exit(USAGE)
     try:
         with reduced_python_gc(), interruptible():
             app()

@@ -135,14 +135,20 @@ def _print_diff(one: "DatasetDiff") -> None:
 
 
 def revalidate() -> None:
-    """Read every committed output and compare each file with its manifest."""
+    """Read every output and document, and compare each with its manifest or its digest."""
     from demo_pipeline.runs.damage import damage_problem, verify_outputs
+    from demo_pipeline.store.documents import damaged_documents
 
-    found = verify_outputs(open_workspace())
+    workspace = open_workspace()
+    found = verify_outputs(workspace)
+    documents = damaged_documents(workspace.store)
     for damage in found.damages:
         print_line(str(damage_problem(damage)))
-    print_line(f"{found.outputs} outputs, {len(found.damages)} problems")
-    raise typer.Exit(INVALID if found.damages else OK)
+    for document in documents:
+        print_line(str(document))
+    count = len(found.damages) + len(documents)
+    print_line(f"{found.outputs} outputs, {count} problems")
+    raise typer.Exit(INVALID if count else OK)
 
 
 def prune(

@@ -7,6 +7,7 @@ whether a project can work.
 import os
 import shlex
 import shutil
+import socket
 import sys
 from contextlib import suppress
 from dataclasses import asdict
@@ -25,9 +26,12 @@ from demo_pipeline.cli.environment import (
     open_workspace,
     refuse,
     set_dagster_home,
+    usable_settings,
 )
 from demo_pipeline.files.processes import reduced_python_gc, spare_existing_objects
 from demo_pipeline.settings import project_home, project_root
+
+_TOKEN_FILE = "ui-token"  # noqa: S105 - a file's name
 
 
 def init(
@@ -58,16 +62,35 @@ def init(
 def ui(
     *, port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000
 ) -> None:
-    """Open Dagster's UI over the project, with its sensors: new recordings are processed."""
+    """Open Dagster's UI over the project, with its sensors: new recordings are processed.
+
+    It answers its own pages on this machine. Under another name, for example through a forwarded
+    port, it needs the long address that it prints.
+    """
+    from demo_pipeline.cli.ui_guard import private_address, start_guard
+    from demo_pipeline.files.web_requests import kept_token
+
     home = set_dagster_home()
+    settings = usable_settings(anywhere=True)
     own = project_root() / "workspace.yaml"
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        refuse(f"port {port} is taken; end what uses it, or give --port")
     with dagster_instance(home):
         pass  # made once: daemon and webserver would both make the databases of a new home
+    token = kept_token(Path(settings.cache).expanduser(), _TOKEN_FILE)
+    upstream = private_address()
+    _guard = start_guard(listening, upstream, token)  # it ends with the handle in this
+    listening.close()
+    print_line(f"http://127.0.0.1:{port} (under another name: …:{port}/{token}/)")
     with as_file(files("demo_pipeline") / "project" / "workspace.yaml") as shipped:
         workspace = own if own.is_file() else shipped
     os.chdir(project_home())  # Dagster leaves folders where it starts
+    os.environ["DAGSTER_WEBSERVER_PATH_PREFIX"] = f"/{token}"
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace)]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
+    command += ["--host", upstream[0], "--port", str(upstream[1])]
+    sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 - Ctrl-C has to reach Dagster itself
 
 

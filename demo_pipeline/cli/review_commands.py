@@ -41,11 +41,12 @@ def review(
     """
     import uvicorn
 
+    from demo_pipeline.files.web_requests import kept_token
     from demo_pipeline.review.material import Material
-    from demo_pipeline.review.server import build_app, kept_token
+    from demo_pipeline.review.server import TOKEN_FILE, build_app
 
     workspace = open_workspace()
-    token = kept_token(Path(workspace.settings.cache).expanduser())
+    token = kept_token(Path(workspace.settings.cache).expanduser(), TOKEN_FILE)
     try:
         connection = socket.create_server(("127.0.0.1", port))
     except OSError:
@@ -123,6 +124,7 @@ def import_reviews(
 def _uploaded(workspace: "Workspace", demonstration: str, *, delete_upload: bool) -> bool:
     """Whether a demonstration that may be forgotten is in the uploads."""
     from demo_pipeline.review.review_store import require_idle
+    from demo_pipeline.runs.health import HealthLevel, store_finding
     from demo_pipeline.store.errors import StorageError
     from demo_pipeline.store.names import is_safe_id
 
@@ -132,6 +134,8 @@ def _uploaded(workspace: "Workspace", demonstration: str, *, delete_upload: bool
         require_idle(workspace.store, demonstration)
     except StorageError as error:
         refuse(str(error))
+    if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
+        refuse(f"nothing was removed: the store {finding.message}")
     uploaded = workspace.uploads.find(demonstration) is not None
     if uploaded and not delete_upload:
         refuse(
@@ -169,8 +173,6 @@ def forget(
     if not yes:
         what = "its upload, its outputs" if uploaded else "its outputs"
         typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)
-    if uploaded:
-        workspace.uploads.remove(demonstration)
     own, datasets, documents = forget_demonstration(
         workspace.store, demonstration, [stage.name for stage in STAGES]
     )
@@ -178,6 +180,8 @@ def forget(
     if has_history:
         with dagster_instance(home) as instance:
             runs = forget_partition(instance, demonstration)
+    if uploaded:  # last: after an error before it, the demonstration can be built again
+        workspace.uploads.remove(demonstration)
     if not (uploaded or own or datasets or documents or runs):
         print_error(f"{demonstration}: not found")
         raise typer.Exit(INVALID)

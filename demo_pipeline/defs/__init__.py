@@ -45,10 +45,10 @@ def build_defs(
     from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
     from demo_pipeline.defs.evaluation import evaluation_job, evaluation_scores
     from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
-    from demo_pipeline.defs.resources import Roots
+    from demo_pipeline.defs.resources import roots_resource
     from demo_pipeline.defs.upload_sensor import process_many
 
-    jobs, roots = dataset_jobs(settings), Roots.of(settings)
+    jobs, roots = dataset_jobs(settings), roots_resource(settings)
     many = process_many(roots)
     return dg.Definitions(
         assets=[

@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from demo_pipeline.defs.dead_runs import dead_run_ids
 from demo_pipeline.defs.local_instance import ask_instance, instance_fault
 from demo_pipeline.runs.health import Finding, HealthLevel, healthy
 from demo_pipeline.runs.workspace import Workspace
@@ -80,16 +81,26 @@ def sensor_intervals(settings: Settings) -> dict[str, int]:
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
-    """Runs that count as running but say nothing: their processes died."""
+    """Runs that count as running although their processes died, or that say nothing."""
     found = instance.get_run_records(dg.RunsFilter(statuses=list(_UNFINISHED)))
-    stale = []
+    dead_ids = dead_run_ids(instance)
+    stale, dead = [], []
     for record in found:
         run_id = record.dagster_run.run_id
+        if run_id in dead_ids:
+            dead.append(run_id)
+            continue
         events = instance.get_records_for_run(run_id, limit=1, ascending=False).records
         last = events[0].timestamp if events else record.create_timestamp.timestamp()
         if now - last > STALE_RUN_SECONDS:
             stale.append(run_id)
     count = len(found)
+    if dead and not stale:
+        message = (
+            f"{len(dead)} of {count} runs are of processes that were killed; the daemon, or the "
+            f"next `demo-pipeline run`, closes them: {', '.join(run[:8] for run in dead)}"
+        )
+        return Finding("runs", HealthLevel.WARNING, message, {"running": count, "dead": [*dead]})
     if not stale:
         return healthy("runs", f"{count} running, none of them hangs", running=count)
     message = (

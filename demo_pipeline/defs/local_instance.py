@@ -1,12 +1,15 @@
 """The Dagster instance of a command: opened once, and tried before anything is built.
 
-Belongs here: saying in plain words what is wrong with DAGSTER_HOME.
+Belongs here: making a new DAGSTER_HOME, and saying in plain words what is wrong with one.
 """
 
+import fcntl
 import os
+import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,13 @@ from typing import Any
 import dagster as dg
 
 from demo_pipeline.defs.partitions import PARTITIONS_NAME
+from demo_pipeline.files.atomic_write import replace_synced, sync
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import InstanceError, error_words
 
 _FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody
+_DATABASES = ("history/runs/index.db", "history/runs.db", "schedules/schedules.db")
+_DRAFT = ".new-databases"  # where Dagster makes them
 _PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
 
 
@@ -49,12 +55,60 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
         ) from None
     with ExitStack() as stack:
         try:
+            make_databases(home)
             instance = stack.enter_context(dg.DagsterInstance.get())
             ask_instance(instance)
         except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
             raise InstanceError(instance_fault(home, error)) from None
         spare_existing_objects()  # here, and in the workers
         yield instance
+
+
+def make_databases(home: Path) -> None:
+    """Let a home have whole databases: those that are missing, or were never finished, are made.
+
+    Dagster makes a database by many transactions, and cannot use one that a killed process left
+    half-made. So it makes them in a folder aside, and each takes its place when it is whole. A
+    database that has recorded anything is never replaced.
+    """
+    if not any(_is_unfinished(home / name) for name in _DATABASES):
+        return
+    handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    draft = home / _DRAFT
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # of two commands, the second finds them made
+        unfinished = [name for name in _DATABASES if _is_unfinished(home / name)]
+        if not unfinished:
+            return
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(0o700)
+        (draft / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+        with dg.DagsterInstance.local_temp(str(draft)) as instance:
+            ask_instance(instance)
+        for name in unfinished:
+            place = home / name
+            place.parent.mkdir(0o700, parents=True, exist_ok=True)
+            for journal in ("-wal", "-shm", "-journal"):
+                place.with_name(f"{place.name}{journal}").unlink(missing_ok=True)
+            sync(draft / name)
+            replace_synced(draft / name, place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        os.close(handle)
+
+
+def _is_unfinished(database: Path) -> bool:
+    """Whether a database is missing, or has neither Dagster's mark of a whole one nor any row."""
+    if not database.exists():
+        return True
+    try:
+        with closing(sqlite3.connect(database, timeout=10)) as connection:
+            query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+            tables = [name for (name,) in connection.execute(query)]
+            counts = [connection.execute(f'SELECT 1 FROM "{t}" LIMIT 1') for t in tables]  # noqa: S608 - its own names
+            return not any(rows.fetchone() for rows in counts)
+    except sqlite3.Error:  # Dagster says what is wrong with it
+        return False
 
 
 def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:

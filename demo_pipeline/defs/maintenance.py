@@ -15,12 +15,12 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from demo_pipeline.defs.dead_runs import dead_run_ids
 from demo_pipeline.defs.partitions import PARTITION_TAG, PARTITIONS_NAME
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.defs.upload_sensor import process_ids
 from demo_pipeline.runs.demonstration_outputs import is_outdated
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 
 _PAGE = 500
@@ -76,7 +76,7 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
 def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool:
     """Whether a run of the partition is going, whoever started it; one that was killed is not."""
     filters = dg.RunsFilter(tags={PARTITION_TAG: demonstration}, statuses=_GOING)
-    dead = dead_runs(lock_folder(Path(instance.root_directory)))
+    dead = dead_run_ids(instance)
     return any(run.run_id not in dead for run in instance.get_runs(filters))
 
 

@@ -1,44 +1,68 @@
 """The resource that every asset, job and sensor gets: where everything is, and the settings.
 
-Belongs here: `Roots`, whose values the UI shows and a run's config may change.
+Belongs here: opening the roots, which no run can change, and holding the lock of a run while a
+process executes it.
 """
 
-import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
 
 import dagster as dg
-from pydantic import Field
 
+from demo_pipeline.defs.partitions import PARTITION_TAG
+from demo_pipeline.runs.run_locks import held, lock_folder
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
-_PLACES = {"uploads", "store", "osworld_tasks", "cache"}
 
+@dataclass(frozen=True)
+class OpenRoots:
+    """The roots and all thresholds of the settings."""
 
-class Roots(dg.ConfigurableResource):
-    """The roots and all thresholds, as `Settings` has them."""
-
-    uploads: str = Field(description="a path or an s3:// URL; the recordings")
-    store: str = Field(description="a path or an s3:// URL; everything built")
-    osworld_tasks: str = Field(description="a folder of task files; may be missing")
-    cache: str = Field(description="a folder for downloads")
-    sections: dict[str, Any] = Field(description="all other settings, by section")
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Roots":
-        """The resource with these settings."""
-        values = settings.model_dump(mode="json")
-        places = {name: values.pop(name) for name in _PLACES}
-        return cls(**places, sections=values)
+    settings: Settings
 
     @property
     def workspace(self) -> Workspace:
         """Everything that a stage may access; opened once in a process."""
-        places = {name: getattr(self, name) for name in _PLACES}
-        return _opened(json.dumps(places | self.sections, sort_keys=True))
+        return _opened(self.settings.model_dump_json())
+
+
+Roots = dg.ResourceParam[OpenRoots]
+"""What an asset, op or sensor declares its argument `roots` as."""
+
+
+def roots_resource(settings: Settings) -> dg.ResourceDefinition:
+    """The resource `roots` with these settings; it has no config that a run could set."""
+
+    @dg.resource(
+        config_schema={},
+        description=f"uploads: {settings.uploads}; store: {settings.store}; the settings of the "
+        "environment. A run cannot change them.",
+    )
+    def roots(context: dg.InitResourceContext) -> Iterator[OpenRoots]:
+        with _run_lock(context):
+            yield OpenRoots(settings)
+
+    return roots
+
+
+def _run_lock(context: dg.InitResourceContext) -> AbstractContextManager[None]:
+    """Holds the lock of a run that a process of this machine executes, whoever launched it.
+
+    Other launchers than Dagster's default know by themselves which of their runs have died.
+    """
+    run, instance = context.run, context.instance
+    if run is None or instance is None:  # a sensor
+        return nullcontext()
+    if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+        return nullcontext()
+    folder = lock_folder(Path(instance.root_directory))
+    return held(folder, run.run_id, run.tags.get(PARTITION_TAG, ""))
 
 
 @lru_cache(maxsize=8)
 def _opened(values: str) -> Workspace:
-    return Workspace.open(Settings(**json.loads(values)))
+    return Workspace.open(Settings.model_validate_json(values))

@@ -16,6 +16,7 @@ import dagster as dg
 from pydantic import Field
 
 from demo_pipeline.defs.dataset_assets import watching
+from demo_pipeline.defs.dead_runs import close_dead_runs
 from demo_pipeline.defs.demonstrations import process_demonstration
 from demo_pipeline.defs.partitions import (
     DEMONSTRATIONS,
@@ -25,7 +26,6 @@ from demo_pipeline.defs.partitions import (
     unregistered,
 )
 from demo_pipeline.defs.resources import Roots
-from demo_pipeline.defs.worker import close_dead_runs
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.runs.discovery import (
     NO_END,
@@ -99,7 +99,7 @@ def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Seque
     )
 
 
-def process_many(roots: Roots) -> dg.JobDefinition:
+def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
     """The job `process_many`; it has its resource already, as jobs of sensors have to."""
 
     @dg.job(

@@ -1,4 +1,4 @@
-"""The runs that a worker process executes itself, and closing those of processes that were killed.
+"""The runs that a worker process executes itself.
 
 Belongs here: one in-process run for each task of runs/local_runs.py.
 """
@@ -12,17 +12,18 @@ import dagster as dg
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.dataset_assets import build_dataset_assets, dataset_jobs
+from demo_pipeline.defs.dead_runs import close_dead_runs
 from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
 from demo_pipeline.defs.local_instance import opened_instance
 from demo_pipeline.defs.partitions import FORCE_TAG, register_partitions
-from demo_pipeline.defs.resources import Roots
+from demo_pipeline.defs.resources import roots_resource
 from demo_pipeline.files.logs import show_log
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.runs.failures import DefectError, redacted_errors
-from demo_pipeline.runs.local_runs import KILLED, Failure, WorkerAnswer, WorkerTask
+from demo_pipeline.runs.local_runs import Failure, WorkerAnswer, WorkerTask
 from demo_pipeline.runs.results import DEFECT
-from demo_pipeline.runs.run_locks import dead_runs, forget_run, held, lock_folder
+from demo_pipeline.runs.run_locks import held, lock_folder
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DEMONSTRATION_JOB
 
@@ -69,7 +70,7 @@ def _definitions(settings: Settings) -> dg.Definitions:
     return dg.Definitions(
         assets=[*DEMONSTRATION_ASSETS, *build_dataset_assets(settings)],
         jobs=[process_demonstration, *dataset_jobs(settings).values()],
-        resources={"roots": Roots.of(settings)},
+        resources={"roots": roots_resource(settings)},
         executor=dg.in_process_executor,
     )
 
@@ -112,23 +113,3 @@ def _built(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
     for event in result.get_asset_materialization_events():
         said = event.step_materialization_data.materialization
         yield said.asset_key.path[-1], str(said.metadata["path"].value)
-
-
-def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[str]:
-    """Close the runs of this machine's processes that are gone; returns their demonstrations.
-
-    Args:
-        instance: where the runs are recorded.
-        died: the processes were killed; else their command was ended.
-    """
-    locks, found = lock_folder(Path(instance.root_directory)), dict[str, None]()
-    for run_id, key in dead_runs(locks).items():
-        run = instance.get_run_by_id(run_id)
-        if run is not None and not run.is_finished:
-            if died:  # works, though Dagster does not list it as public
-                instance.report_run_failed(run, f"{KILLED}; it is processed again")
-            else:
-                instance.report_run_canceled(run, "the command was ended; the next one goes on")
-        forget_run(locks, run_id)
-        found |= {key: None} if key else {}
-    return list(found)

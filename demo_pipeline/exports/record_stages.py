@@ -61,6 +61,7 @@ def _corrections(
     Its value writes it; with it goes what the records depend on.
     """
     workspace.reviews.refresh(demonstration)
+    workspace.reviews.require_whole(demonstration)
     decisions = workspace.reviews.of(demonstration)
     known = record_fingerprints(workspace.settings)
     if not decisions:  # asked of thousands; the subject takes a while

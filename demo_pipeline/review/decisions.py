@@ -313,6 +313,22 @@ class Judgement:
         return value.reason if isinstance(value, Rejection) else ""
 
 
+@dataclass(frozen=True)
+class _UnreadableJudgement(Judgement):
+    """What holds while a decision is damaged: the demonstration is kept out of training."""
+
+    @property
+    def status(self) -> Literal["approved", "rejected", "open"]:
+        return "rejected"
+
+    @property
+    def rejected_for(self) -> str:
+        return "other"
+
+
+UNREADABLE_JUDGEMENT = _UnreadableJudgement()
+
+
 def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
     """What holds now. The order and repetition of `decisions` do not matter."""
     known = sorted({one.id: one for one in decisions}.values(), key=lambda one: one.order)

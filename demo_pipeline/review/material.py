@@ -5,6 +5,7 @@ since versions never change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from demo_pipeline.review.pictures import groups
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import STEPS_FILE, TRIAGE_STAGE, read_demonstration
+from demo_pipeline.store.documents import DamagedDocument
 from demo_pipeline.store.errors import MissingOutput
-from demo_pipeline.store.split_memory import read_split_memory
+from demo_pipeline.store.split_memory import KnownDemonstration, read_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import Uploads
 from demo_pipeline.trajectories.provenance import read_hidden_actions, read_provenance
@@ -87,7 +89,9 @@ class Material:
         names = [name.partition("/")[2] for name in self._store.outputs(TRAJECTORIES_STAGE.folder)]
         rows = list(filter(None, map(self._row, names)))
         near = {name: sorted(group) for group in groups(rows) for name in group}
-        known = read_split_memory(self._store).demonstrations
+        known: Mapping[str, KnownDemonstration] = {}
+        with suppress(DamagedDocument):  # the page has no use for it but this hint
+            known = read_split_memory(self._store).demonstrations
         twins = {name: one.duplicate_of for name, one in known.items() if one.duplicate_of}
         shown = [self._queue_row(row, of.get(row["trajectory_id"], ()), near) for row in rows]
         for row in shown:

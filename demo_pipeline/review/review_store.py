@@ -23,6 +23,7 @@ from demo_pipeline.desktopd.validator import check_tree_bytes
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json, read_bytes
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import (
+    UNREADABLE_JUDGEMENT,
     VALUES,
     ActionValue,
     Decision,
@@ -39,8 +40,9 @@ from demo_pipeline.review.decisions import (
     steps_of,
 )
 from demo_pipeline.store.bucket import in_parallel
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.split_memory import forget_split
+from demo_pipeline.store.split_memory import forget_split, read_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version, VersionName
 
@@ -96,10 +98,19 @@ class Reviews:
         known = (pair for of in list(self._read.values()) for pair in list(of.items()))
         return sorted(key for key, one in known if one is None)
 
+    def require_whole(self, demonstration: str) -> None:
+        """Let nobody use the decisions about a demonstration without one that is damaged.
+
+        It may be a part of a picture that is private. Raises `DamagedDocument`.
+        """
+        for key, decision in sorted(self._read[demonstration].items()):
+            if decision is None:
+                raise DamagedDocument(key)
+
     def add(self, decision: Decision) -> bool:
         """Write a decision, unless its id is taken; returns whether it was written."""
         key = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json"
-        written = self._store.add_document(key, json_bytes(decision))
+        written = self._store.add_document(key, sealed(decision))
         self._read[decision.demonstration][key] = decision if written else self._load(key)
         return written
 
@@ -156,7 +167,8 @@ class Reviews:
     def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
         """Demonstration → what holds, of those that somebody approved or rejected.
 
-        Only decisions about other versions than these need the manifests.
+        While a decision is damaged, its demonstration counts as rejected, which it may be. Only
+        decisions about other versions than these need the manifests.
 
         Args:
             versions: demonstration → the version of its trajectory.
@@ -172,13 +184,14 @@ class Reviews:
                 subject = subject_of(current, name)
             if (judgement := judge(decisions, subject)).verdict:
                 found[name] = judgement
-        return found
+        return found | {_demonstration_of(key): UNREADABLE_JUDGEMENT for key in self.damaged()}
 
     def private_boxes(
         self, demonstration: str, version: Version
     ) -> dict[int, list[tuple[tuple[int, int, int, int], bool]]]:
         """Step → each box that people judged in this version of the trajectory, and how."""
         self.refresh(demonstration)
+        self.require_whole(demonstration)
         decisions = self.of(demonstration)
         if not decisions:  # asked of thousands; the subject takes a while
             return {}
@@ -192,8 +205,8 @@ class Reviews:
     def _load(self, key: str) -> Decision | None:
         data = self._store.get_document(key)
         try:
-            decision = Decision.model_validate(parse_json(data or b"", key))
-        except (JsonFileError, ValidationError):
+            decision = Decision.model_validate(unsealed(data or b"", key))
+        except (DamagedDocument, ValidationError):
             return None
         is_here = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json" == key
         return decision if is_here else None
@@ -356,7 +369,8 @@ def forget_demonstration(
         stages: names of the stages of a demonstration, whose outputs hold no other one.
 
     Raises:
-        StorageError: it is being built; what a build had read would come back.
+        StorageError: it is being built; what a build had read would come back. Or the document of
+            splits is damaged.
 
     Returns:
         Its outputs; the datasets that held it, or were made of one that did, which the next run
@@ -365,6 +379,7 @@ def forget_demonstration(
     versions = list(store.versions())
     names = {name for name, _ in versions} | set(store.outputs())
     own = {name for name in names if name.partition("/")[2] == demonstration}
+    read_split_memory(store)  # a damaged one stops this before anything is removed
     require_idle(store, demonstration)
     others = [(name, version) for name, version in versions if name not in own]
     datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]

@@ -5,7 +5,6 @@ nor write: the token is part of every address, the Host has to be this machine's
 to be the page's own. What is read is in `material`, the page itself is `page.html`, `.js`, `.css`.
 """
 
-import secrets
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.web_requests import OTHER_ADDRESS, is_token, own_hosts, page_refusal
 from demo_pipeline.review.decisions import REJECT_REASONS, DecisionError, DecisionId, faults
 from demo_pipeline.review.material import Material
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
@@ -71,16 +71,14 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get("host", "")
         if host not in self._hosts:
-            return "this server answers to its own address only"
+            return OTHER_ADDRESS
         site = headers.get("sec-fetch-site", "none")
-        is_own = origin == f"http://{host}"
-        reads = scope["method"] in {"GET", "HEAD"}
-        if not (is_own or (reads and origin is None)) or site not in {"same-origin", "none"}:
-            return "this server answers to its own page only"
-        token = scope["path"].removeprefix("/").partition("/")[0]
-        if not secrets.compare_digest(token.encode(), self._token.encode()):
+        origins = {f"http://{host}"}
+        if refusal := page_refusal(scope["method"], origins, headers.get("origin"), site):
+            return refusal
+        if not is_token(scope["path"], self._token):
             return "open the address that `demo-pipeline review` printed"
         return ""
 
@@ -122,8 +120,7 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
         Route(f"{api}/decisions", partial(_decide, material, author), methods=["POST"]),
         Route("/files/{name}/{version}/{step:int}/{kind}", partial(_file, material)),
     ]
-    hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
-    return Guard(Starlette(routes=[Mount(f"/{token}", routes=routes)]), token, hosts)
+    return Guard(Starlette(routes=[Mount(f"/{token}", routes=routes)]), token, own_hosts(port))
 
 
 def _name(request: Request) -> str:
@@ -181,19 +178,3 @@ def _decided(material: Material, author: str, name: str, sent: Sent) -> Response
         return _json({"faults": error.args}, 422)
     current = material.opened(name) or opened
     return _json({"decision": sent.id, **(material.judged(current[1]) if current else {})}, 201)
-
-
-def kept_token(folder: Path) -> str:
-    """The token of this machine's reviewer, which pages that are open keep using.
-
-    It is made once, at random, in a file that only its owner can read.
-    """
-    path = folder / TOKEN_FILE
-    folder.mkdir(parents=True, exist_ok=True)
-    token = path.read_text().strip() if path.is_file() else ""
-    if len(token) < 32:  # a power cut can leave an empty file
-        token, draft = secrets.token_urlsafe(32), folder / f".{secrets.token_hex(8)}"
-        draft.touch(0o600)
-        draft.write_text(token)
-        draft.replace(path)
-    return token

@@ -14,6 +14,7 @@ from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, job_of
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
+from demo_pipeline.store.documents import DamagedDocument
 from demo_pipeline.store.errors import MissingOutput, OutputError, StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import OutputDamage
@@ -62,6 +63,8 @@ def storage_message(error: StorageError) -> str:
     """The message of a storage error, with the command that corrects it when there is one."""
     if isinstance(error, MissingOutput):
         return f"{error}; build it with `{rebuild_command(error.output)}`"
+    if isinstance(error, DamagedDocument):
+        return str(error)
     return f"{error}; {_remedy(error.output)}" if isinstance(error, OutputError) else str(error)
 
 

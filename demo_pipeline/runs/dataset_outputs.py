@@ -5,7 +5,6 @@ damaged, and how the index shows the training exports. Whether a dataset is up t
 it, is in `graph`.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from demo_pipeline.datasets.selection import (
     judged_success,
 )
 from demo_pipeline.exports.assemble import BY_TRAJECTORY
-from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.privacy.redaction_stage import looked_for
 from demo_pipeline.runs.committed_trajectories import trajectory_fingerprints
 from demo_pipeline.runs.damage import trajectory_damage
@@ -37,6 +35,7 @@ from demo_pipeline.runs.stages import (
 )
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.stage import Need, SourceInput, Stage, Summary, TrainingExport
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe, Staging, Version
@@ -200,7 +199,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
     def _note(self, reason: str) -> None:
         if self.stage.name in TRAINING_EXPORTS:
-            document = json_bytes({"reason": reason})
+            document = sealed({"reason": reason})
             self.graph.workspace.store.put_document(_key_of_note(self.stage), document)
 
     def remember_success(self, result: BuildResult) -> None:
@@ -302,7 +301,12 @@ def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
     if stage.name not in TRAINING_EXPORTS:
         return ""
     data = store.get_document(_key_of_note(stage))
-    return str(json.loads(data)["reason"]) if data else ""
+    if not data:
+        return ""
+    try:
+        return str(unsealed(data, _key_of_note(stage)).get("reason"))
+    except DamagedDocument:  # something failed, and the next build says what
+        return "its note is damaged"
 
 
 def _key_of_note(stage: Stage[DatasetInputs]) -> str:

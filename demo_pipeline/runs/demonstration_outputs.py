@@ -38,6 +38,7 @@ from demo_pipeline.runs.graph import (
     State,
 )
 from demo_pipeline.runs.quarantine import (
+    QuarantineRecord,
     quarantine_demonstration,
     read_quarantine,
     record_crash,
@@ -54,6 +55,7 @@ from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 IMPORTED_FILES = "imported_files"  # in the recipe of a trajectory without a recording
+IMPORTED_ID = "imported_id"  # code of the problem of an upload with an imported trajectory's id
 UPLOAD = "upload"  # in the recipe of a recording
 _CHANGED = "upload_changed"  # code of the problem of an upload that differs from its listing
 _RECORDING = RAW_RECORDINGS_STAGE.name
@@ -63,7 +65,8 @@ _TRAJECTORY = TRAJECTORIES_STAGE.name
 def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]:
     """Every output of a demonstration, each after those that it reads."""
     stages: Sequence[Stage[RecordingInputs]] = STAGES
-    if has_imported_trajectory(graph, demonstration):
+    uploaded = graph.workspace.uploads.find(demonstration) is not None
+    if not uploaded and has_imported_trajectory(graph, demonstration):
         stages = stages_after_import()
     return [demonstration_output(graph, stage, demonstration) for stage in stages]
 
@@ -206,7 +209,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         """Build, unless an earlier stage refuses the demonstration."""
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
-        if record is not None and record.stage in self._earlier_stages():
+        if record is not None and self._is_held_up_by(record):
             problems = record.known_problems() or [Problem("quarantined", ".", "was refused")]
             raise UnusableInputError(problems)
         return_large_blocks()
@@ -216,6 +219,15 @@ class DemonstrationOutput(Output[RecordingInputs]):
             if _is_change(error):
                 raise UploadChangedError(UPLOAD_CHANGED) from None
             raise
+
+    def _is_held_up_by(self, record: QuarantineRecord) -> bool:
+        """Whether a record of an earlier stage stops this one.
+
+        An upload with the id of an imported trajectory is refused; the trajectory is not at fault.
+        """
+        if record.stage not in self._earlier_stages():
+            return False
+        return all(problem.code != IMPORTED_ID for problem in record.known_problems())
 
     def _earlier_stages(self) -> list[str]:
         names = [stage.name for stage in STAGES]
@@ -232,7 +244,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         record = read_quarantine(workspace.store, self.key)
         if record is None or record.tool_version != __version__:
             return ""
-        if not self._owns(record.stage) and record.stage not in self._earlier_stages():
+        if not self._owns(record.stage) and not self._is_held_up_by(record):
             return ""
         if record.fingerprint != workspace.uploads.identity(self.key):
             return ""
@@ -322,6 +334,8 @@ class RecordingOutput(DemonstrationOutput):
         its listing twice, while the listing stays the same, can never be read: it is refused.
         """
         require_safe_id(self.key)
+        if has_imported_trajectory(self.graph, self.key):
+            raise DemonstrationError(_imported_id(self.key))
         return_large_blocks()
         self._listing = self.graph.workspace.uploads.listed(self.key)
         try:
@@ -368,6 +382,13 @@ class ImportedTrajectory(DemonstrationOutput):
     def _refuse_to_build(self, _staging: Staging) -> AbstractContextManager[RecordingInputs]:
         message = "was imported without a recording; import it again"
         raise UnusableInputError(Problem("imported", ".", message, demonstration=self.key))
+
+
+def _imported_id(demonstration: str) -> Problem:
+    """The problem of an upload whose id is that of an imported trajectory, which it would end."""
+    message = "an imported trajectory has this id, so the recording is not processed"
+    remedy = "rename the folder, or first remove the trajectory with `demo-pipeline forget`"
+    return Problem(IMPORTED_ID, ".", message, remedy=remedy, demonstration=demonstration)
 
 
 def require_safe_id(demonstration: str) -> None:

@@ -25,6 +25,7 @@ from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import QUARANTINE_FOLDER, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.documents import DamagedDocument, damaged_documents
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.split_memory import read_split_memory
@@ -80,14 +81,32 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
     yield from _free_space(workspace.settings)
     if store.level is HealthLevel.OK:
         yield _outputs(workspace)
+        yield _documents(workspace)
         yield _quarantine(workspace)
         yield _leftovers(workspace)
         yield from _twins(workspace)
 
 
+def _documents(workspace: Workspace) -> Finding:
+    """Whether documents that decide something are as they were written."""
+    if is_bucket(workspace.store.url):
+        return healthy("documents", "not read in a bucket; `demo-pipeline revalidate` does")
+    damaged = damaged_documents(workspace.store)
+    if not damaged:
+        return healthy("documents", "decisions, records and splits can be read", damaged=0)
+    more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+    return Finding("documents", HealthLevel.ERROR, f"{damaged[0]}{more}", {"damaged": len(damaged)})
+
+
 def _twins(workspace: Workspace) -> Iterator[Finding]:
     """Yield which ids are one upload, as the last build of the datasets saw it."""
-    for sentence in read_split_memory(workspace.store).twins():
+    try:
+        memory = read_split_memory(workspace.store)
+    except DamagedDocument as error:
+        if is_bucket(workspace.store.url):  # else `documents` says so
+            yield Finding("documents", HealthLevel.ERROR, str(error))
+        return
+    for sentence in memory.twins():
         yield Finding("duplicates", HealthLevel.WARNING, sentence)
 
 

@@ -19,13 +19,12 @@ from demo_pipeline.runs.plan import dataset_outcome
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash
 from demo_pipeline.runs.results import DEFECT, REFUSED, DatasetOutcome, DemonstrationResult, Status
-from demo_pipeline.runs.run_locks import dead_runs, lock_folder
+from demo_pipeline.runs.run_locks import KILLED, dead_runs, lock_folder
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.trajectories.provenance import recorded_outcome
 
-KILLED = "its process ended without an error: killed, or out of memory"
 _LOG = logging.getLogger(__package__)
 
 

@@ -4,7 +4,6 @@ Belongs here: writing, reading and deleting the records, also for what no stage 
 runs. The stages decide which demonstrations are quarantined.
 """
 
-import json
 import logging
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from demo_pipeline import __version__
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
@@ -91,10 +91,9 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
         StorageError: the id is not safe.
     """
     values = record.model_dump(mode="json")
-    text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
     name = (record.fingerprint or _NO_FINGERPRINT)[:_SHORT]
     key = f"{_folder(record.demonstration)}/{name}.json"
-    store.put_document(key, f"{text}\n".encode())
+    store.put_document(key, sealed(dict(sorted(values.items()))))
     for other in _keys(store, record.demonstration):
         if other != key:
             store.delete_document(other)
@@ -114,8 +113,8 @@ def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None
         if (data := store.get_document(key)) is None:
             continue
         try:
-            record = QuarantineRecord.model_validate_json(data)
-        except ValidationError:
+            record = QuarantineRecord.model_validate(unsealed(data, key))
+        except (DamagedDocument, ValidationError):
             record = None
         is_its = record is not None and record.demonstration == demonstration
         records.append(record if record and is_its else _unreadable(demonstration, key))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import duckdb
@@ -29,6 +30,9 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.store import Store
+
+# Queries of the pages take seconds; one that joins everything with everything never ends.
+QUERY_SECONDS = 300.0
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
@@ -53,9 +57,34 @@ def current_statistics(workspace: Workspace) -> Tables:
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
-    """The answer to a query over the views, an object a row; errors as of `answering`."""
-    with answering(workspace.store, query) as sql:
+    """The answer to a query over the views, an object a row; errors as of `answering`.
+
+    Raises:
+        QueryTimeoutError: it takes too long.
+    """
+    with answering(workspace.store, query) as sql, _time_limit(sql):
         return rows(sql, query)
+
+
+class QueryTimeoutError(duckdb.Error):  # type: ignore[misc]
+    """A person's query took too long; the message says what to do."""
+
+
+@contextmanager
+def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt what DuckDB does in the block after `QUERY_SECONDS`."""
+    timer = Timer(QUERY_SECONDS, sql.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise QueryTimeoutError(
+            f"the query was stopped after {QUERY_SECONDS:.0f} s; let it read fewer rows, or run it "
+            "in your own DuckDB over the views of `demo-pipeline stats --views`"
+        ) from None
+    finally:
+        timer.cancel()
 
 
 @contextmanager

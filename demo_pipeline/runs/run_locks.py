@@ -1,16 +1,22 @@
 """Which runs a process of this machine executes, told by locks that end with the process.
 
-Belongs here: one small file for each such run, held while it is executed. One that nobody holds is
-of a run whose process was killed: it is closed in Dagster and its demonstration processed again.
+Belongs here: one small file for each such run, held while it is executed. A file that nobody holds
+belongs to a run whose process was killed: the run is closed in Dagster and its demonstration
+processed again.
 """
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
+_DRAFT_SUFFIX = ".new"
+_DRAFT_SECONDS = 60.0  # a draft is held, and has its final name, a moment after it was made
+_held_here: set[str] = set()  # runs that this process holds
 
 
 def lock_folder(home: Path) -> Path:
@@ -20,33 +26,69 @@ def lock_folder(home: Path) -> Path:
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Hold the file of a run, and remove it at the end."""
+    """Hold the file of a run, and remove it at the end; within another `held` it does nothing."""
+    if run_id in _held_here:
+        yield
+        return
     folder.mkdir(parents=True, exist_ok=True)
-    file, draft = folder / f"{run_id}{_SUFFIX}", folder / f"{run_id}.new"
+    file = folder / f"{run_id}{_SUFFIX}"
+    draft = folder / f"{run_id}{_DRAFT_SUFFIX}"
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
+    _held_here.add(run_id)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # of steps in several processes, each holds it
         os.write(descriptor, demonstration.encode())
-        draft.rename(file)  # so nobody finds it before it is held
+        draft.rename(file)  # so that nobody sees it before it is held
         yield
         file.unlink(missing_ok=True)
+    finally:
+        _held_here.discard(run_id)
+        os.close(descriptor)
+
+
+def has_lock(folder: Path, run_id: str) -> bool:
+    """Whether the file of a run exists, held or not."""
+    return any((folder / f"{run_id}{suffix}").exists() for suffix in (_SUFFIX, _DRAFT_SUFFIX))
+
+
+def dead_runs(folder: Path) -> dict[str, str]:
+    """Run → demonstration, for each file that nobody holds.
+
+    Files that a process did not finish writing before it was killed are removed.
+    """
+    demonstrations = dict[str, str]()
+    for file in sorted(folder.glob(f"*{_SUFFIX}")):
+        with _free(file) as descriptor:
+            if descriptor is not None:
+                demonstrations[file.stem] = os.read(descriptor, 4096).decode()
+    for draft in folder.glob(f"*{_DRAFT_SUFFIX}"):
+        with _free(draft) as descriptor:
+            if descriptor is not None and _age(descriptor) > _DRAFT_SECONDS:
+                draft.unlink(missing_ok=True)
+    return demonstrations
+
+
+@contextmanager
+def _free(file: Path) -> Iterator[int | None]:
+    """An open handle of a file that nobody holds; None when it is held, or has just gone."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    try:
+        is_free = False
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = file.exists()
+        yield descriptor if is_free else None
     finally:
         os.close(descriptor)
 
 
-def dead_runs(folder: Path) -> dict[str, str]:
-    """Run → demonstration, for each file that nobody holds."""
-    found = {}
-    for file in sorted(folder.glob(f"*{_SUFFIX}")):
-        with suppress(OSError):  # it has just ended, or is held
-            descriptor = os.open(file, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if file.exists():
-                    found[file.stem] = os.read(descriptor, 4096).decode()
-            finally:
-                os.close(descriptor)
-    return found
+def _age(descriptor: int) -> float:
+    """Seconds since a file was written."""
+    return time.time() - os.fstat(descriptor).st_mtime
 
 
 def forget_run(folder: Path, run_id: str) -> None:

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Section, Settings
 from demo_pipeline.stage import Stage
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.store import Store
 
 _FOLDER = "settings"
@@ -31,7 +31,7 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
     noted = (workspace.store.url, section.fingerprint())
     if noted in _noted:
         return
-    data = json_bytes(dict(section_values(workspace.settings, section)))
+    data = sealed(section_values(workspace.settings, section))
     with best_effort(_LOG, "noting settings"):  # a bucket may allow older names only
         workspace.store.add_document(f"{_FOLDER}/{section.fingerprint()}.json", data)
     _noted.add(noted)
@@ -46,8 +46,14 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
     """The values with this fingerprint; None when no build has noted them."""
-    data = store.get_document(f"{_FOLDER}/{fingerprint}.json")
-    return json.loads(data) if data else None
+    name = f"{_FOLDER}/{fingerprint}.json"
+    data = store.get_document(name)
+    if not data:
+        return None
+    try:
+        return unsealed(data, name)
+    except DamagedDocument:  # `revalidate` names it
+        return None
 
 
 def setting_changes(before: Values, after: Values) -> Iterator[str]:

@@ -9,13 +9,17 @@ not hidden there: SeaweedFS does not list `.versions`.
 import hashlib
 import os
 import re
+import sys
 import threading
 import time
+import zlib
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -39,13 +43,20 @@ _CHUNK = 2**20  # bytes
 _PART_BYTES = 16 * 2**20
 _CALLS = 6  # of one operation, by botocore, which waits up to 1, 2, 4, … seconds between them
 _BODIES = 4  # downloads of one object whose connection breaks amid it
+_FETCHES = 2  # downloads of an object whose bytes do not fit its checksum
 _WORKERS = 16
 _PAGE = 1000  # S3 lists no more at once
 _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
+_MD5 = re.compile(r"[0-9a-f]{32}")
+_MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([0-9]{1,5})")
+_DIRECTORY_BUCKET = "--x-s3"
+_OTHER_BYTES = "OtherBytes"  # a code of our own
 _SENTENCES = {
+    "the bytes that arrive do not fit the checksum of the object; check the network, or upload "
+    "the file again": (_OTHER_BYTES,),
     "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
     "access denied; check the policy of the bucket and the credentials": ("AccessDenied", "403"),
     "no valid credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE": (
@@ -224,20 +235,65 @@ class Bucket:
         return None
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """Download the object with this ETag to `dest`.
+        """Download the object with this ETag to `dest`, and compare the bytes with it.
 
         Raises:
             ObjectChangedError: it was removed or replaced.
+            S3CallError: twice other bytes arrived than the checksums of S3 are of.
         """
+        for _ in range(_FETCHES):
+            try:
+                with dest.open("w+b") as out:
+                    answer = self._get(key, out, IfMatch=f'"{etag}"', ChecksumMode="ENABLED")
+                    is_right = self._is_right(key, answer, out)
+            except S3CallError as error:
+                if error.status not in (404, 412) or error.code == "NoSuchBucket":
+                    raise
+                answer = {"ETag": ""}
+                is_right = True
+            if _etag(answer) != etag:
+                raise ObjectChangedError(f"{key!r} was replaced or removed by another process")
+            if is_right:
+                return
+        raise S3CallError(f"{self.url}/{ascii_path(key)}", _OTHER_BYTES, 0)
+
+    def _is_right(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
+        """Whether the bytes fit what S3 says of the object; also when it says nothing.
+
+        The ETag is the MD5 of an object that was written at once; of one that was written in parts
+        it is the MD5 of the MD5s of its parts, and their number. It is neither with keys of KMS or
+        of the customer, and in directory buckets.
+        """
+        for name, digest in _CHECKSUMS.items():
+            checksum = answer.get(f"Checksum{name}", "")
+            if checksum and "-" not in checksum:
+                return bool(digest(out) == checksum)
+        encryption = answer.get("ServerSideEncryption") or ""
+        is_other = encryption.startswith("aws:kms") or answer.get("SSECustomerAlgorithm")
+        etag = _etag(answer)
+        if is_other or self._bucket.endswith(_DIRECTORY_BUCKET):
+            return True
+        if _MD5.fullmatch(etag):
+            return bool(_md5(out).hexdigest() == etag)
+        if not (in_parts := _MD5_OF_PARTS.fullmatch(etag)):
+            return True
+        size = answer["ContentLength"]
+        count = int(in_parts[2])
+        first = size if count == 1 else self._part_size(key, 1)
+        if _md5_of_parts(out, [first] * count) == in_parts[1]:
+            return True
+        # Before the bytes are blamed: the parts may be of several sizes.
+        sizes = in_parallel(partial(self._part_size, key), range(1, count + 1))
+        return sum(sizes) != size or _md5_of_parts(out, sizes) == in_parts[1]
+
+    def _part_size(self, key: str, number: int) -> int:
+        """The size of a part that an object was written in; 0 when the server does not say it."""
         try:
-            with dest.open("wb") as out:
-                answer = self._get(key, out, IfMatch=f'"{etag}"')
-        except S3CallError as error:
-            if error.status not in (404, 412) or error.code == "NoSuchBucket":
-                raise
-            answer = {"ETag": ""}
-        if _etag(answer) != etag:
-            raise ObjectChangedError(f"{key!r} was replaced or removed by another process")
+            answer = self.call("head_object", key, PartNumber=number)
+        except S3CallError:
+            return 0
+        size: int = answer["ContentLength"]
+        return size
 
     def _get(self, key: str, out: BinaryIO, **conditions: str) -> Any:
         """Write an object's bytes, again while its connection breaks."""
@@ -401,6 +457,46 @@ class Bucket:
 
 Objects = Folder | Bucket
 """Files or objects by their keys."""
+
+
+def _md5(file: BinaryIO, start: int = 0, size: int = sys.maxsize) -> Any:
+    """The MD5 of a part of a file."""
+    digest = hashlib.md5(usedforsecurity=False)
+    file.seek(start)
+    while size > 0 and (chunk := file.read(min(_CHUNK, size))):
+        digest.update(chunk)
+        size -= len(chunk)
+    return digest
+
+
+def _md5_of_parts(file: BinaryIO, sizes: Sequence[int]) -> str:
+    """The MD5 of the MD5s of the parts of these sizes; the last one may be smaller."""
+    digest = hashlib.md5(usedforsecurity=False)
+    start = 0
+    for size in sizes:
+        digest.update(_md5(file, start, size).digest())
+        start += size
+    return digest.hexdigest()
+
+
+def _crc32(file: BinaryIO) -> str:
+    checksum = 0
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        checksum = zlib.crc32(chunk, checksum)
+    return b64encode(checksum.to_bytes(4, "big")).decode()
+
+
+def _sha(name: str) -> Callable[[BinaryIO], str]:
+    def checksum(file: BinaryIO) -> str:
+        file.seek(0)
+        return b64encode(hashlib.file_digest(file, name).digest()).decode()  # type: ignore[arg-type]
+
+    return checksum
+
+
+# Those that S3 may keep of a whole object and that Python can compute.
+_CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 
 
 def _reason(error: BaseException) -> tuple[str, int]:

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 
 import msgspec
 
+from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.store import Store
 
 SPLIT_MEMORY = "split_memory/demonstrations.json"
 _SHOWN = 10  # ids in a sentence
 
 
-class KnownDemonstration(msgspec.Struct, frozen=True, omit_defaults=True):
+class KnownDemonstration(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """Of a demonstration.
 
     Attributes:
@@ -33,7 +36,7 @@ class KnownDemonstration(msgspec.Struct, frozen=True, omit_defaults=True):
     duplicate_of: str = ""
 
 
-class SplitMemory(msgspec.Struct, frozen=True):
+class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The document.
 
     Attributes:
@@ -71,17 +74,25 @@ class SplitMemory(msgspec.Struct, frozen=True):
 
 
 def read_split_memory(store: Store) -> SplitMemory:
-    """The document of a store; an empty one when there is none that can be read."""
-    try:
-        return msgspec.json.decode(store.get_document(SPLIT_MEMORY) or b"{}", type=SplitMemory)
-    except msgspec.MsgspecError:
+    """The document of a store; an empty one before the first build.
+
+    Raises:
+        DamagedDocument: it cannot be read. Read as empty, it would move demonstrations from
+            training into tests.
+    """
+    data = store.get_document(SPLIT_MEMORY)
+    if data is None:
         return SplitMemory()
+    try:
+        return msgspec.convert(unsealed(data, SPLIT_MEMORY), SplitMemory)
+    except msgspec.MsgspecError:
+        raise DamagedDocument(SPLIT_MEMORY) from None
 
 
 def keep_split_memory(store: Store, memory: SplitMemory) -> None:
     """Write the document, when it is another than that of the store."""
     if memory.made_of and read_split_memory(store) != memory:
-        store.put_document(SPLIT_MEMORY, msgspec.json.format(msgspec.json.encode(memory)))
+        store.put_document(SPLIT_MEMORY, sealed(msgspec.to_builtins(memory)))
 
 
 def forget_split(store: Store, demonstration: str) -> None:

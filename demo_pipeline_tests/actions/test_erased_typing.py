@@ -11,7 +11,7 @@ from demo_pipeline.files.parquet import rows_table, write_table
 
 def stretches(folder: Path, *buckets: str) -> list[tuple[int, int]]:
     """Of a log with an event every 100 ms; `-` is one of text that was erased."""
-    rows = []
+    rows: list[tuple[int, str, int | None, str]] = []
     for line, bucket in enumerate(buckets, start=1):
         if bucket == "-":
             rows.append((line, "repaired", None, TYPED_AND_ERASED))

@@ -144,3 +144,15 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open_and_nothing_to_others(
     made = [root / "store", *(home / name for name in ("history", "schedules", "storage"))]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 4
     assert home.stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from demo_pipeline.cli.app import main; main()"
+    command = [sys.executable, "-c", code, "run"]
+    done = subprocess.run(command, cwd=gone, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "demo-pipeline: the working directory was removed; change to another one\n"
+    )

@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline import settings
+from demo_pipeline.cli import ui_guard
 from demo_pipeline.cli.app import app
 from demo_pipeline.settings import Settings
 
@@ -68,11 +70,17 @@ def test_a_new_home_is_made_whole_before_the_daemon_and_the_webserver_meet_in_it
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
     monkeypatch.chdir(project / "data")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("DAGSTER_WEBSERVER_PATH_PREFIX", "")  # the command sets it
     started: list[list[str]] = []
+    guarded: list[Any] = []
     monkeypatch.setattr(os, "execv", lambda _, command: started.append(command))
+    monkeypatch.setattr(ui_guard, "start_guard", lambda *given: guarded.append(given))
     capfd.readouterr()
     done = RUNNER.invoke(app, ["ui", "--port", "40123"])
-    assert (done.exit_code, done.output, *capfd.readouterr()) == (0, "", "", "")
+    assert (done.exit_code, *capfd.readouterr()) == (0, "", "")
+    [(_, (address, port), token)] = guarded
+    assert done.output == (f"http://127.0.0.1:40123 (under another name: …:40123/{token}/)\n")
+    assert os.environ["DAGSTER_WEBSERVER_PATH_PREFIX"] == f"/{token}"
     assert (home / "dagster.yaml").read_bytes() == (ROOT / "dagster.yaml").read_bytes()
     databases = {path.relative_to(home).as_posix() for path in home.rglob("*.db")}
     assert databases >= {"history/runs.db", "history/runs/index.db", "schedules/schedules.db"}
@@ -80,8 +88,8 @@ def test_a_new_home_is_made_whole_before_the_daemon_and_the_webserver_meet_in_it
     assert command[-5:] == [
         str(project / "workspace.yaml"),
         "--host",
-        "127.0.0.1",
+        address,
         "--port",
-        "40123",
+        str(port),
     ]
     assert Path.cwd() == project / "dagster"

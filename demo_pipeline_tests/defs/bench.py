@@ -11,7 +11,7 @@ import dagster as dg
 
 from demo_pipeline.defs import build_defs
 from demo_pipeline.defs.partitions import PARTITION_TAG, register_partitions
-from demo_pipeline.defs.resources import Roots
+from demo_pipeline.defs.resources import roots_resource
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
@@ -124,7 +124,7 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
     with dg.build_sensor_context(
         instance=made.instance,
         cursor=cursor,
-        resources={"roots": Roots.of(made.settings)},
+        resources={"roots": roots_resource(made.settings)},
         definitions=made.definitions,
     ) as context:
         said = definition(context)

@@ -168,7 +168,8 @@ def test_the_code_location_takes_its_roots_from_the_environment(tmp_path, monkey
     monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path / "in"))
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "made"))
     defs = runpy.run_module("demo_pipeline.definitions")["defs"]
-    workspace = defs.resources["roots"].workspace
+    with dg.build_resources({"roots": defs.resources["roots"]}) as resources:
+        workspace = resources.roots.workspace
     assert (workspace.uploads.url, workspace.store.url) == (
         str(tmp_path / "in"),
         str(tmp_path / "made"),

@@ -13,6 +13,7 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from demo_pipeline.defs import build_defs, instance_health
 from demo_pipeline.runs.health import Finding, HealthLevel
+from demo_pipeline.runs.run_locks import lock_folder
 from demo_pipeline_tests.defs.bench import Bench, bench
 
 NOW = 1_800_000_000.0
@@ -51,6 +52,16 @@ def test_a_run_without_a_word_for_hours_is_named(made, monkeypatch):
     assert stale.level is HealthLevel.ERROR
     assert stale.values == {"running": 1, "stale": [run_id]}
     assert run_id[:8] in stale.message
+
+
+def test_a_run_whose_process_was_killed_is_named_with_what_closes_it(made):
+    run_id = start_run(made)
+    locks = lock_folder(Path(made.instance.root_directory))
+    locks.mkdir(parents=True)
+    (locks / f"{run_id}.run").write_text("first")  # as a killed process leaves it
+    dead = found(made)["runs"]
+    assert (dead.level, dead.values) == (HealthLevel.WARNING, {"running": 1, "dead": [run_id]})
+    assert "the daemon, or the next `demo-pipeline run`, closes them" in dead.message
 
 
 def test_a_daemon_that_died_is_an_error_as_soon_as_runs_wait_for_it(made):

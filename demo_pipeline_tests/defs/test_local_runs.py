@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs.worker import close_dead_runs
+from demo_pipeline.defs.dead_runs import close_dead_runs
 from demo_pipeline.runs.failures import TransientError
 from demo_pipeline.runs.local_runs import LocalRuns
 from demo_pipeline.runs.pool import Pool, WorkersError

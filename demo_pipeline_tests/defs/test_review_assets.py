@@ -3,7 +3,7 @@
 import dagster as dg
 
 from demo_pipeline.defs.dataset_assets import observed_reviews
-from demo_pipeline.defs.resources import Roots
+from demo_pipeline.defs.resources import roots_resource
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
@@ -17,7 +17,9 @@ def test_dagster_counts_the_decisions_and_shows_none_of_their_text(made_root, tm
     Reviews(workspace.store).make(subject, folder, "ann", "bad_step", {"step": 0})
     job = dg.define_asset_job("observing", ["reviews"])
     defs = dg.Definitions(
-        assets=[observed_reviews], jobs=[job], resources={"roots": Roots.of(workspace.settings)}
+        assets=[observed_reviews],
+        jobs=[job],
+        resources={"roots": roots_resource(workspace.settings)},
     )
     result = defs.resolve_job_def("observing").execute_in_process()
     [event] = [one for one in result.all_events if one.is_asset_observation]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.faults.commands import ROOT, Command, Place, run_command, wait_for_orphans
 from demo_pipeline_tests.faults.proxy import FAULTS, NetworkPlan, network_proxy
@@ -35,7 +36,7 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
         recordings: `old` and `new` uploads, as `scenarios.write_uploads` writes them.
         kills: of the command, at requests to the server that are spread over a run.
     """
-    network, swapped, killed = Tally(), Tally(), Tally()
+    network, flipped, swapped, killed = Tally(), Tally(), Tally(), Tally()
     with ExitStack() as stack:
         server = stack.enter_context(seaweed_server(folder / "seaweed"))
         stack.enter_context(server.connected())
@@ -44,6 +45,11 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
             plan = NetworkPlan(faults, seed=number)
             network += _case(server, folder / f"network-{number}", recordings, plan, wanted=wanted)
             print(f"network-{number} {dict(plan.done)}: {network}", flush=True)
+        for number, file in enumerate(RECORDING_FILES):
+            plan = NetworkPlan(("flip",), share=1.0, only=f"/{file}")
+            case = folder / f"flipped-{number}"
+            flipped += _case(server, case, recordings, plan, wanted=wanted)
+            print(f"flipped-{number} {dict(plan.done)}: {flipped}", flush=True)
         for number, method in enumerate(SWAPPED_AT):
             plan, case = NetworkPlan((), share=0.0), folder / f"swapped-{number}"
             swapped += _case(server, case, recordings, plan, wanted=wanted, swap_at=method)
@@ -53,7 +59,12 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
             case, plan = folder / f"s3-kill-{number}", NetworkPlan((), share=0.0)
             killed += _case(server, case, recordings, plan, wanted=wanted, kill_at=at)
             print(f"s3-kill-{number} at request {at} of {requests}: {killed}", flush=True)
-    return {"network": network, "objects swapped": swapped, "kills at S3 calls": killed}
+    return {
+        "network": network,
+        "files flipped": flipped,
+        "objects swapped": swapped,
+        "kills at S3 calls": killed,
+    }
 
 
 def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> tuple[State, int]:

@@ -30,12 +30,14 @@ class NetworkPlan:
         faults: kinds of this plan.
         share: of the requests.
         seed: of the dice.
+        only: what the path of a disturbed request ends with; empty: any.
         on_request: called with method and path before a request is passed on.
     """
 
     faults: tuple[Fault, ...]
     share: float = 0.08
     seed: int = 0
+    only: str = ""
     on_request: Callable[[str, str], None] = lambda _method, _path: None
     active: bool = True
     done: Counter[str] = field(default_factory=Counter)
@@ -43,10 +45,10 @@ class NetworkPlan:
     def __post_init__(self) -> None:
         self._dice, self._lock, self._storm = random.Random(self.seed), threading.Lock(), 0
 
-    def next(self, method: str) -> Fault | None:
+    def next(self, method: str, path: str = "") -> Fault | None:
         """What happens to the next request; each kind only where it is possible."""
         with self._lock:
-            if not self.active:
+            if not self.active or not path.partition("?")[0].endswith(self.only):
                 return None
             if self._storm:
                 self._storm -= 1
@@ -87,7 +89,7 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
 
         def pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            fault = plan.next(self.command)
+            fault = plan.next(self.command, self.path)
             if fault == "reset":
                 self._break()
                 return

@@ -110,3 +110,23 @@ def test_one_that_does_not_fit_the_format_is_named_and_not_published(foreign, tm
     (foreign / "result.json").unlink()
     assert "result.json" in run_import(foreign).stderr
     assert open_workspace(tmp_path).store.outputs("trajectories") == []
+
+
+def test_an_upload_with_its_id_is_refused_and_it_stays(foreign, made_root, tmp_path):
+    assert run_import(foreign.parents[1]).exit_code == 0
+    workspace = open_workspace(tmp_path)
+    before = workspace.store.current("trajectories/traj_form_001")
+    shutil.copytree(made_root / "uploads" / "first", tmp_path / "uploads" / "traj_form_001")
+    sentence = "an imported trajectory has this id, so the recording is not processed"
+    refused = run_command("run")
+    assert sentence in " ".join(refused.output.split())
+    again = run_command("run", "--strict")
+    assert again.exit_code == 1
+    assert "1 more still quarantined" in again.output
+    assert sentence in " ".join(run_command("quarantine").output.split())
+    assert workspace.store.current("trajectories/traj_form_001") == before
+    assert workspace.store.current("recordings/traj_form_001") is None
+    (tmp_path / "uploads" / "traj_form_001").rename(tmp_path / "uploads" / "renamed")
+    assert run_command("run", "--force").exit_code == 0
+    assert workspace.store.current("trajectories/renamed")
+    assert has_imported_trajectory(Graph(workspace), "traj_form_001")

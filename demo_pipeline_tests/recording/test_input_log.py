@@ -272,3 +272,13 @@ def check_rows(log: bytes) -> None:
         assert numbers == list(range(1, expected + 1))
         for row in rows:
             assert b"\n" not in log[row.byte_offset : row.byte_offset + row.byte_length]
+
+
+def test_a_tree_that_would_take_a_gigabyte_is_refused_with_a_sentence():
+    """A line with 120,000 elements; that of the largest known screen has 4 MB."""
+    element = b'{"role": "button", "name": "' + b"x" * 200 + b'", "children": []}'
+    tree = b"[" + b",".join([element] * 120_000) + b"]"
+    line = b'{"event": "axtree", "time": 1700000000000, "data": {"tree": ' + tree + b"}}"
+    found = refused(line)
+    assert found.code == "line_too_long"
+    assert "more than any tree of a screen" in found.message

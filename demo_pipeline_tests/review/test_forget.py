@@ -1,5 +1,6 @@
 """A forgotten demonstration is nowhere: no picture and no text of it is left."""
 
+import errno
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -101,6 +102,31 @@ def test_it_is_refused_while_it_is_being_built(built, monkeypatch):
     assert "wait until its run has ended" in refused.output
     assert (built / "uploads" / GONE).is_dir()
     assert f"trajectories/{GONE}" in workspace.store.outputs()
+
+
+def test_the_upload_stays_when_the_store_cannot_be_written(built, monkeypatch):
+    workspace = open_workspace(built)
+    live_in(built, monkeypatch)
+    command = ["forget", GONE, "--yes", "--delete-upload"]
+    staging, aside = built / "store" / ".staging", built / "staging"
+    if staging.exists():
+        staging.rename(aside)
+    staging.touch()  # nobody, not even root, makes a file in it
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 2
+    assert "nothing was removed: the store" in refused.output
+    assert (built / "uploads" / GONE).is_dir()
+    staging.unlink()
+    with monkeypatch.context() as patch:  # it fails after that, as on a disk that breaks then
+        patch.setattr(Store, "erase", failing)
+        failed = CliRunner().invoke(app, command)
+    assert isinstance(failed.exception, OSError)
+    assert (built / "uploads" / GONE).is_dir()
+    assert f"trajectories/{GONE}" in workspace.store.outputs()
+
+
+def failing(*_: object) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_nothing_of_it_is_left_and_the_others_stay(built, monkeypatch):

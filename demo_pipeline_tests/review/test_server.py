@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.review.server import kept_token
+from demo_pipeline.files.web_requests import kept_token
+from demo_pipeline.review.server import TOKEN_FILE
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.review.serving import TOKEN, Served, served
@@ -166,20 +167,20 @@ def test_a_wrong_decision_is_refused_with_the_reason_and_without_its_text(server
 
 
 def test_the_token_is_random_kept_and_its_owners_alone(tmp_path):
-    token = kept_token(tmp_path / "cache")
+    token = kept_token(tmp_path / "cache", TOKEN_FILE)
     assert len(token) >= 32
-    assert kept_token(tmp_path / "cache") == token
-    assert kept_token(tmp_path / "other") != token
+    assert kept_token(tmp_path / "cache", TOKEN_FILE) == token
+    assert kept_token(tmp_path / "other", TOKEN_FILE) != token
     assert (tmp_path / "cache/review-token").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("left", ["", "short"])
 def test_a_token_that_a_crash_cut_is_made_anew(tmp_path, left):
     (tmp_path / "review-token").write_text(left)
-    token = kept_token(tmp_path)
+    token = kept_token(tmp_path, TOKEN_FILE)
     assert len(token) >= 32
     (tmp_path / "review-token").write_text(f"{token}\n")  # as an editor leaves it
-    assert kept_token(tmp_path) == token
+    assert kept_token(tmp_path, TOKEN_FILE) == token
 
 
 def test_a_taken_port_is_told(tmp_path, monkeypatch):

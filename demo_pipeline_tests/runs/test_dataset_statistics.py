@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from demo_pipeline.exports.dataset_statistics import (
     engine,
     statistics,
 )
+from demo_pipeline.runs import queries
 from demo_pipeline.runs.failures import UnusableInputError
-from demo_pipeline.runs.queries import current_statistics, run_query
+from demo_pipeline.runs.queries import QueryTimeoutError, current_statistics, run_query
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -249,3 +251,18 @@ def test_a_query_reads_the_store_alone_and_writes_nothing(counted, query):
     with pytest.raises(duckdb.Error):
         dp.load_store(counted.settings.store).sql(query.format(store=counted.settings.store))
     assert sorted(Path(counted.settings.store).rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range = 7",
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t",
+    ],
+)
+def test_an_endless_query_ends(counted, monkeypatch, query):
+    monkeypatch.setattr(queries, "QUERY_SECONDS", 0.5)
+    start = time.monotonic()
+    with pytest.raises(QueryTimeoutError, match="stopped after 0 s; let it read fewer rows"):
+        run_query(counted, query)
+    assert time.monotonic() - start < 60

@@ -31,7 +31,7 @@ class Script(NetworkPlan):
     def set(self, method: str, fault: Fault, left: int, after: int = 0) -> None:
         self.method, self.fault, self.left, self.after = method, fault, left, after
 
-    def next(self, method: str) -> Fault | None:
+    def next(self, method: str, path: str = "") -> Fault | None:  # noqa: ARG002
         if method != self.method or not self.left:
             return None
         self.after -= 1

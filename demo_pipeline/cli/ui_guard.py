@@ -1,0 +1,208 @@
+"""The guard before Dagster's UI: it passes on the requests of the UI's own pages, and no others.
+
+Dagster's webserver takes commands from whoever reaches it, also by GET, so any web page that is
+open in a browser of this machine could launch a run with a config of its own. Therefore
+`demo-pipeline ui` lets it listen on a port of its own, below a secret path, and starts this guard
+on the port that people open. The guard is a process: it ends when its standard input does.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from email.message import Message
+from email.parser import BytesParser
+
+from demo_pipeline.files.web_requests import OTHER_ADDRESS, is_token, own_hosts, page_refusal
+
+_PORT, _UPSTREAM, _TOKEN = "UI_GUARD_PORT", "UI_GUARD_UPSTREAM", "UI_GUARD_TOKEN"
+_HEAD_BYTES = 64 * 2**10  # of a request's head; browsers send 1 to 4 kB
+_CHUNK = 2**16
+_ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that no request repeats
+_GRAPHQL = "/graphql"  # takes commands by GET, so nobody is led there
+_NO_TOKEN = "open the address that `demo-pipeline ui` printed"  # noqa: S105 - a sentence
+_STARTING = "Dagster is starting; this page loads by itself in a moment"
+_REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503: "Starting"}
+
+
+def start_guard(
+    listening: socket.socket, upstream: tuple[str, int], token: str
+) -> subprocess.Popen[bytes]:
+    """Start the guard, which ends when its standard input is closed, also by what follows `exec`.
+
+    Args:
+        listening: the socket that people's browsers connect to.
+        upstream: address and port of Dagster's webserver.
+        token: the first part of every path of the webserver.
+    """
+    port = listening.getsockname()[1]
+    variables = {
+        _PORT: f"{listening.fileno()}:{port}",
+        _UPSTREAM: f"{upstream[0]}:{upstream[1]}",
+        _TOKEN: token,
+    }
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "demo_pipeline.cli.ui_guard"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[listening.fileno()],
+        env={**os.environ, **variables},
+    )
+    if guard.stdin is not None:
+        os.set_inheritable(guard.stdin.fileno(), True)
+    return guard
+
+
+def private_address() -> tuple[str, int]:
+    """An address of this machine that nobody listens on now, for Dagster's webserver.
+
+    The webserver shows its secret path to whoever opens its root under any name. On Linux all of
+    127.0.0.0/8 is this machine, and one of 16 million addresses is drawn: no page can guess it.
+    """
+    address = "127.0.0.1"
+    if sys.platform == "linux":
+        address = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
+    with socket.create_server((address, 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return address, port
+
+
+class UiGuard:
+    """Answers or passes on one request a connection.
+
+    Args:
+        port: that people open.
+        upstream: address and port that Dagster's webserver listens on.
+        token: the first part of every path of the webserver.
+    """
+
+    def __init__(self, port: int, upstream: tuple[str, int], token: str) -> None:
+        self._hosts = own_hosts(port)
+        self._upstream = upstream
+        self._token = token
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read the head of a request, and pass on the connection or refuse it."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            first, _, rest = head.partition(b"\r\n")
+            headers = BytesParser().parsebytes(rest, headersonly=True)
+            status, text = self.verdict(first.decode("latin-1"), headers)
+            if status:
+                writer.write(_response(status, text))
+            else:
+                await self._pass_on(_for_one_request(first, rest, headers), reader, writer)
+        except asyncio.LimitOverrunError:
+            writer.write(_response(400, "the request's head is too long"))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the browser went away
+        finally:
+            with suppress(ConnectionError):
+                await writer.drain()
+                writer.close()
+
+    def verdict(self, first: str, headers: Message) -> tuple[int, str]:
+        """Status and text of what the guard answers by itself; status 0: it passes the request on.
+
+        Args:
+            first: the request line.
+            headers: of the request.
+        """
+        words = first.split(" ")
+        repeated = [name for name in _ONCE if len(headers.get_all(name, [])) > 1]
+        if len(words) != 3 or not words[1].startswith("/") or repeated:
+            return 400, "this is not a request of a browser"
+        method, path = words[0], words[1]
+        host = headers.get("host", "")
+        has_token = is_token(path, self._token)
+        if host not in self._hosts and not has_token:
+            return 403, OTHER_ADDRESS
+        origins = {f"http://{host}"}
+        if host not in self._hosts:
+            origins.add(f"https://{host}")  # by a proxy
+        site = headers.get("sec-fetch-site", "none")
+        if refusal := page_refusal(method, origins, headers.get("origin"), site):
+            return 403, refusal
+        if has_token:
+            return 0, ""
+        if method != "GET" or path.startswith(_GRAPHQL):
+            return 403, _NO_TOKEN
+        return 307, f"/{self._token}{path}"
+
+    async def _pass_on(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            answers, requests = await asyncio.open_connection(*self._upstream)
+        except ConnectionError:
+            writer.write(_response(503, _STARTING))
+            return
+        requests.write(head)
+        sending = asyncio.create_task(_copy(reader, requests))
+        try:
+            await _copy(answers, writer)
+        finally:
+            sending.cancel()
+            requests.close()
+
+
+def _for_one_request(first: bytes, rest: bytes, headers: Message) -> bytes:
+    """The head of a request after whose answer the webserver closes; a websocket's is unchanged.
+
+    So every further request of a browser has a connection, and a verdict, of its own.
+    """
+    if "upgrade" in headers.get("connection", "").lower():
+        return first + b"\r\n" + rest
+    lines = [line for line in rest.split(b"\r\n") if line]
+    kept = [line for line in lines if not line.lower().startswith(b"connection:")]
+    return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while chunk := await source.read(_CHUNK):
+            target.write(chunk)
+            await target.drain()
+
+
+def _response(status: int, text: str) -> bytes:
+    """An answer of the guard; a redirect's text is its address."""
+    lines = [
+        f"HTTP/1.1 {status} {_REASONS[status]}",
+        "Connection: close",
+        "Cache-Control: no-store",
+    ]
+    body = f"{text}\n".encode()
+    if status == 307:
+        lines.append(f"Location: {text}")
+        body = b""
+    if status == 503:
+        lines.append("Refresh: 2")
+    lines += ["Content-Type: text/plain; charset=utf-8", f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+async def _serve(handle: int, guard: UiGuard) -> None:
+    listening = socket.socket(fileno=handle)
+    server = await asyncio.start_server(guard.answer, sock=listening, limit=_HEAD_BYTES)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(0, ended.set)
+    async with server:
+        await ended.wait()
+
+
+def guard_until_the_end() -> None:
+    """Guard until the process that started it, or what it became, has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Dagster, and so this
+    handle, _, port = os.environ[_PORT].partition(":")
+    address, _, upstream = os.environ[_UPSTREAM].partition(":")
+    guard = UiGuard(int(port), (address, int(upstream)), os.environ[_TOKEN])
+    asyncio.run(_serve(int(handle), guard))
+
+
+if __name__ == "__main__":
+    guard_until_the_end()

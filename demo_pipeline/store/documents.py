@@ -1,0 +1,87 @@
+"""Documents with a digest: small JSON files in a store that decide something.
+
+Belongs here: writing the digest into a document, comparing it, and which documents a store has.
+Outputs have a manifest; a document is one file, so its SHA-256 is its own last member. Documents of
+older stores have none and are read as they are.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
+from demo_pipeline.store.bucket import in_parallel
+from demo_pipeline.store.errors import OutputError
+from demo_pipeline.store.store import Store
+
+_DIGEST = "sha256"
+_DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')  # also when its name was damaged
+_WITHOUT = {  # folder of documents → what happens when somebody deletes a damaged one
+    "annotations": "then it can be asked for again",
+    "failed_exports": "then the export is built again",
+    "quarantine": "then the demonstration is tried again",
+    "reviews": "then that decision is lost, and the others hold",
+    "settings": "it only names settings in `--dry-run` and `diff`",
+    "split_memory": "then splits are drawn anew, and demonstrations may move between them",
+}
+
+
+class DamagedDocument(OutputError):  # noqa: N818 - the name states what is wrong
+    """A document that differs from its digest, or is not JSON; `output` is its key."""
+
+    def __str__(self) -> str:
+        result = _WITHOUT.get(self.output.partition("/")[0], "")
+        more = f": {result}" if result else ""
+        return (
+            f"{self.output} was damaged after it was written; restore it from a backup, or delete "
+            f"it{more}"
+        )
+
+
+def sealed(value: BaseModel | Mapping[str, Any]) -> bytes:
+    """The bytes of a document with its digest; the same for the same value."""
+    text = json_bytes(value)
+    members = parse_json(text, "")
+    return json_bytes({**members, _DIGEST: _digest_of(members)})
+
+
+def unsealed(data: bytes, key: str) -> dict[str, Any]:
+    """The members of a document, without its digest.
+
+    Raises:
+        DamagedDocument: it is not JSON, or has another digest.
+    """
+    try:
+        members = parse_json(data, key)
+    except JsonFileError:
+        raise DamagedDocument(key) from None
+    if not isinstance(members, dict):
+        raise DamagedDocument(key)
+    digest = members.pop(_DIGEST, None)
+    if digest is None and not _DIGEST_AT_END.search(data):  # of an older store
+        return members
+    if digest != _digest_of(members):
+        raise DamagedDocument(key)
+    return members
+
+
+def _digest_of(members: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json_bytes(members, compact=True)).hexdigest()
+
+
+def damaged_documents(store: Store) -> list[DamagedDocument]:
+    """Every document that is damaged, sorted by its key; all of them are read."""
+    keys = list[str]()
+    for folder in _WITHOUT:
+        keys += [key for key in store.list_documents(folder) if key.endswith(".json")]
+    damaged = list[DamagedDocument]()
+    for key, data in zip(keys, in_parallel(store.get_document, keys), strict=True):
+        try:
+            if data is not None:  # else it was removed meanwhile
+                unsealed(data, key)
+        except DamagedDocument as error:
+            damaged.append(error)
+    return sorted(damaged, key=lambda error: error.output)

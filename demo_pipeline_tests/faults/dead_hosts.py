@@ -1,0 +1,143 @@
+"""A machine that dies while Dagster's daemon runs demonstrations, and starts again.
+
+`python -m demo_pipeline_tests.faults.dead_hosts [--times N]` kills N times the daemon with every
+process that it started, at random moments after the first run was launched, uploads a third
+recording and starts the daemon again. Within two minutes the third recording has all outputs; soon
+after that no run is open and the outputs of the others are whole, too. `make kills` runs it.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.defs.daemon import (
+    LOG,
+    Run,
+    dagster_home,
+    dagster_process,
+    open_runs,
+    runs_of,
+    wait_for,
+)
+from demo_pipeline_tests.distributed.processes import adopt_orphans, descendants, end_descendants
+from demo_pipeline_tests.faults.bad_uploads import environment
+from demo_pipeline_tests.faults.cancelled_backfill import write_uploads
+from demo_pipeline_tests.faults.daemon import DAEMON
+from demo_pipeline_tests.faults.states import blamed
+from demo_pipeline_tests.uploads import upload
+
+LIMIT = 120.0  # seconds from the restart to the outputs of the third upload
+_PATIENCE = 900.0
+_LATEST_KILL = 12.0  # seconds after the first run was launched; such a run takes about 10
+
+
+def kill_everything() -> int:
+    """End all processes that this one started, as a power cut does; returns how many."""
+    count = 0
+    while pids := descendants(os.getpid())[1:]:
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            count += 1
+        time.sleep(0.05)
+    return count
+
+
+def is_built(workspace: Workspace, demonstration: str) -> bool:
+    """Whether every stage has an output of a demonstration."""
+    return all(workspace.store.current(stage.output(demonstration)) for stage in STAGES)
+
+
+def problems_after_death(folder: Path, delay: float) -> Iterator[str]:
+    """Let the machine die once, `delay` seconds after a run was launched; yield what is wrong."""
+    ids = write_uploads(folder, 2)
+    home, third = folder / "home", "third"
+    with (
+        environment(folder, str(folder / "uploads"), str(folder / "store")),
+        dagster_home(home) as instance,
+    ):
+        workspace = Workspace.open(Settings())
+        with dagster_process(DAEMON, home) as daemon:
+            wait_for(daemon, lambda: any_launched(instance), "a run", _PATIENCE)
+            time.sleep(delay)
+            killed = kill_everything()
+        states = sorted(f"{run.job} {run.key}: {run.status}" for run in runs_of(instance))
+        killed_runs = {run.id for run in runs_of(instance) if is_going(run)}
+        print_line(f"{killed} processes killed after {delay:.1f} s; {', '.join(states)}")
+        upload(folder / "example", folder / "uploads", third)
+        start = time.monotonic()
+        with dagster_process(DAEMON, home) as daemon:
+            wait_for(daemon, lambda: all_ended(instance, killed_runs), "their end", _PATIENCE)
+            closed = time.monotonic() - start
+            wait_for(daemon, lambda: is_built(workspace, third), "the third upload", _PATIENCE)
+            seconds = time.monotonic() - start
+            wait_for(daemon, lambda: not open_runs(instance), "the end of all runs", _PATIENCE)
+            ended = time.monotonic() - start
+        print_line(
+            f"dead runs closed {closed:.0f} s after the restart, third upload built after "
+            f"{seconds:.0f} s, no run open after {ended:.0f} s"
+        )
+        if seconds > LIMIT:
+            yield f"the third upload took {seconds:.0f} s"
+        yield from (f"{key} is not built" for key in ids if not is_built(workspace, key))
+        yield from (
+            f"{name}: {damage}"
+            for name in workspace.store.outputs()
+            for damage in workspace.store.verify(name)
+        )
+        yield from blamed(workspace)
+
+
+def all_ended(instance: dg.DagsterInstance, run_ids: set[str]) -> bool:
+    """Whether none of these runs counts as running."""
+    return not any(run.id in run_ids and is_going(run) for run in runs_of(instance))
+
+
+def is_going(run: Run) -> bool:
+    """Whether a process should be at work on a run."""
+    return run.status in {"STARTING", "STARTED", "CANCELING"}
+
+
+def any_launched(instance: dg.DagsterInstance) -> bool:
+    """Whether a run of a demonstration left the queue."""
+    return any(run.key and run.status not in {"QUEUED", "NOT_STARTED"} for run in runs_of(instance))
+
+
+def main() -> int:
+    """Do it; the exit code is 0 when nothing is wrong afterwards."""
+    parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
+    parser.add_argument("--times", type=int, default=5)
+    times = parser.parse_args().times
+    adopt_orphans()
+    wrong = list[str]()
+    for number in range(times):
+        delay = random.uniform(number, number + 1) * _LATEST_KILL / times
+        with tempfile.TemporaryDirectory(prefix="dead-host-") as temporary:
+            folder = Path(temporary)
+            try:
+                wrong += problems_after_death(folder, delay)
+            except TimeoutError as error:
+                wrong.append(f"{error}")
+                print_line((folder / "home" / LOG).read_text(errors="replace")[-3000:])
+            finally:
+                end_descendants()
+    print_line(f"wrong: {wrong or 'nothing'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

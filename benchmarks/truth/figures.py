@@ -19,6 +19,7 @@ LOWER_IS_BETTER = (
     "targets_wrong",
     "targets_missing",
     "key_targets_wrong",
+    "key_targets_invented",
     "screenshots_late",
     "screenshots_missing",
     "leaks_avoidable",
@@ -40,7 +41,8 @@ class Figures:
         waits: waits of two seconds and more.
         targets: pointer actions on a widget. `targets_missing` have none although the newest scan
             holds the widget and the video shows no change of it; the others are rightly without.
-        key_targets: keys whose widget is known. Wrong is also a widget where none has the keyboard.
+        key_targets: keys whose widget is known; `key_targets_invented` are of keys of a program
+            without an accessibility tree, where no widget has the keyboard.
         screenshots_late: screenshots from the press or later.
         leaks_avoidable: screenshots that show the pointer at the target, though the person had
             decided while it was elsewhere.
@@ -67,6 +69,7 @@ class Figures:
     key_targets: int = 0
     key_targets_right: int = 0
     key_targets_wrong: int = 0
+    key_targets_invented: int = 0
     key_targets_missing: int = 0
     screenshots_late: int = 0
     screenshots_missing: int = 0
@@ -120,7 +123,10 @@ def markdown_table(figures: Mapping[str, Figures]) -> str:
     targets = (
         f"{sums.targets_wrong} false, {sums.targets_missing} missed, {targets_without} unknown"
     )
-    key_targets = f"{sums.key_targets_wrong} false, {sums.key_targets_missing} unknown"
+    key_targets = (
+        f"{sums.key_targets_wrong} false, {sums.key_targets_invented} invented,"
+        f" {sums.key_targets_missing} unknown"
+    )
     screenshots = f"{sums.screenshots_late} late, {sums.leaks_avoidable} avoidable leaks"
     actions = f"{sums.actions_hidden} hidden, {sums.actions_invented} invented"
     rows = [

@@ -191,7 +191,7 @@ def _score_key_targets(pairing: Pairing, score: Score) -> None:
             continue
         if focus.role == "none":
             if step.target is not None:
-                figures.key_targets_wrong += 1
+                figures.key_targets_invented += 1
                 line = f"step {step.index}: keys for {step.target.role} {step.target.name!r}"
                 score.faults.append(f"{line}, where no widget has the keyboard")
             continue

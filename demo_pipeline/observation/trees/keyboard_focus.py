@@ -65,6 +65,7 @@ _NO_FIELDS = frozenset(
 _HOLDS_NO_TEXT = frozenset(
     {"table", "icon", "image", "listbox", "listitem", "treeview", "treeitem", "link", "tab"}
 )
+_TAKES_NO_TEXT = frozenset({"button", "link", "tab", "checkbox", "radiobutton"})
 _LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})  # under the pointer
 
 Aimed = tuple[Element | None, str]
@@ -153,22 +154,26 @@ class KeyboardFocus:
             aimed = (found, method)
             found, method = self._written_into(action.end_ms, tree, aimed, written, against)
         if found is None:
-            found, method = self._shown(tree, scanned, written, against, sight)
+            found, method = self._shown(action, tree, scanned, written, against, sight=sight)
         self._ring = found.box if found is not None and method == "picture" else None
         return (found, method) if found else NOTHING
 
     def _shown(
         self,
+        action: Action,
         tree: StepTree,
         scanned: int,
         written: Sequence[ChangedBox],
         against: Sequence[Contradiction],
+        *,
         sight: Sight,
     ) -> Aimed:
         """What the pictures show to have the keyboard, or a dialog that opened."""
         found, method = self._ringed(tree, sight), "picture"
         if found is not None and self._is_covered(tree, found, against):
             found = None  # the edge of what opened over it looks like a ring
+        if found is not None and found.role in _TAKES_NO_TEXT and (action.text or "").strip():
+            found = None  # it looks otherwise because text was typed somewhere else
         if found is None:
             found, method = self._first_of_dialog(tree, scanned), "tab"
         if found is None or (written and not _holds_any(tree, found, written)):
@@ -321,6 +326,7 @@ class KeyboardFocus:
             for node, role in enumerate(tree.roles)
             if role in HOLDS_FOCUS | CHOICES
             and node not in around
+            and not _is_tool(tree, node)
             and can_have_focus(tree, node)
             and not (role in _LOOKS_HOVERED and self._is_under_pointer(tree, node))
         ]
@@ -494,6 +500,12 @@ def _overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
     left, top, width, height = place
     across = left < box.right and box.x < left + width
     return across and top < box.bottom and box.y < top + height
+
+
+def _is_tool(tree: StepTree, node: int) -> bool:
+    """Whether it is a button in a tool bar, whose frame says that it is on or can be pressed."""
+    roles = {tree.roles[outer] for outer in ancestors(tree, node)}
+    return tree.roles[node] == "button" and "toolbar" in roles
 
 
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:

@@ -604,3 +604,24 @@ def test_the_edge_of_what_opened_over_an_element_is_no_ring() -> None:
         keyboard.record(keys("f6", at=2000), tree, None)
         found, _ = keyboard.target(TYPING, tree, current, (), (), against, sight)
         assert (found.name if found else None) == name
+
+
+def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
+    """A tool bar shows what is on at the caret; text that was typed is in no button either."""
+    bold = node("push button", (200, 360, 80, 30), name="Bold", keyboard_focusable=True)
+    current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
+    old, new = pictures((20, 20, 9, 9), (200, 360, 80, 30))
+    sight = Sight(before=partial(pick, old), now=partial(pick, new))
+    down = keys("down", at=10_000)
+    text = replace(TYPING, text="Rope")
+    for role, action, name in (
+        ("panel", down, "Bold"),
+        ("tool bar", down, None),
+        ("panel", text, None),
+    ):
+        bar = node(role, (150, 350, 400, 60), bold)
+        tree = mapped([node("frame", (100, 100, 800, 600), bar)], platform="linux")
+        keyboard = KeyboardFocus()
+        keyboard.record(keys("f6", at=2000), tree, None)
+        found, _ = keyboard.target(action, tree, current, (), (), (), sight)
+        assert (found.name if found else None) == name

@@ -314,7 +314,7 @@ def build_index(
         training export.
     """
     out.mkdir(parents=True, exist_ok=True)
-    tally, members = _Tally(), list(_trajectory_rows(trajectories, settings))
+    tally, members = IndexTally(), list(_trajectory_rows(trajectories, settings))
     _write_tables(trajectories, {row.trajectory: row.split for row in members}, out, tally)
     index = Index.model_validate(
         {"total_trajectories": len(tally.entries), "trajectories": [], **tally.outcomes()}
@@ -338,7 +338,7 @@ def _write_tables(
     trajectories: Sequence[DatasetTrajectory],
     splits: Mapping[str, str | None],
     out: Path,
-    tally: "_Tally",
+    tally: "IndexTally",
 ) -> None:
     """Write the tables of both levels, and count."""
     with (
@@ -370,7 +370,7 @@ _COUNTED = ("actions", "applications", "platforms", "reasons", "freshness", "hid
 
 
 @dataclass(slots=True)
-class _Tally:
+class IndexTally:
     """The entries and the counts over the trajectories so far.
 
     Attributes:
@@ -439,7 +439,9 @@ class _Tally:
         }
 
 
-def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, str]) -> Metadata:
+def _metadata(
+    tally: IndexTally, settings: DatasetSettings, created_by: tuple[str, str]
+) -> Metadata:
     name, version = created_by
     return Metadata(
         name=settings.name_prefix,

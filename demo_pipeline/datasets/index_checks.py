@@ -7,7 +7,7 @@ it. Values of a step that any other legal value could replace are checked by the
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from demo_pipeline.datasets.index import (
     TRAJECTORIES_FILE,
     TRAJECTORIES_SCHEMA,
     ExportState,
+    IndexTally,
 )
 from demo_pipeline.datasets.selection import facts_of, judged_success
 from demo_pipeline.files.json_files import JsonFileError, load_json
@@ -36,6 +37,7 @@ from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
     PROVENANCE_SCHEMA,
+    HiddenReason,
     hidden_rows,
     recorded_outcome,
 )
@@ -90,12 +92,13 @@ def compare_index(
     for name in sorted((names ^ _NAMES) - {"trajectories"}):  # which an empty index lacks
         message = "is missing" if name in _NAMES else "does not belong here"
         problems.append(_problem(name, message))
-    expected = dict(_expected(trajectories))
+    tally = IndexTally()
+    expected = dict(_expected(trajectories, tally))
     try:
         return [
             *problems,
             *_check_charts(out),
-            *_check_documents(out, expected, settings),
+            *_check_documents(out, expected, tally, settings),
             *_check_trajectories(out, expected),
             *_check_steps(out, expected),
             *_check_exports(out, expected, exports),
@@ -128,16 +131,23 @@ def _check_columns_of_steps(path: Path) -> list[Problem]:
     return [_problem(path.name, "has other columns than it declares")]
 
 
-def _expected(trajectories: Sequence[DatasetTrajectory]) -> Iterator[tuple[str, _Expected]]:
-    """Yield the id of each trajectory that can be read, and what the files have to say of it."""
+def _expected(
+    trajectories: Sequence[DatasetTrajectory], tally: IndexTally
+) -> Iterator[tuple[str, _Expected]]:
+    """Yield the id of each trajectory that can be read, and what the files have to say of it.
+
+    `tally`: counts them.
+    """
     for source in sorted_by_id(trajectories):
         try:
             head, rows = facts_of(source)
             verdict = judged_success(source)
         except DemonstrationError:
+            tally.unreadable += 1
             continue
         recorded = recorded_outcome(head.status, success=head.success)
         success = head.success if verdict is None else verdict
+        tally.add(source.id, replace(head, success=success), rows)
         entry = {
             "id": source.id,
             "task_id": replace_surrogates(head.task_id),
@@ -155,6 +165,7 @@ def _expected(trajectories: Sequence[DatasetTrajectory]) -> Iterator[tuple[str, 
             "completion_time_ms": head.completion_time_ms,
             "complete": not head.hidden,
             "hidden_actions": len(head.hidden),
+            "hidden_reasons": dict.fromkeys(HiddenReason, 0) | head.hidden.by_reason(),
         }
         steps = pa.Table.from_pylist(rows, schema=_PROVENANCE)
         hidden = hidden_rows(source.id, head.hidden.actions)
@@ -162,7 +173,10 @@ def _expected(trajectories: Sequence[DatasetTrajectory]) -> Iterator[tuple[str, 
 
 
 def _check_documents(
-    out: Path, expected: Mapping[str, _Expected], settings: DatasetSettings
+    out: Path,
+    expected: Mapping[str, _Expected],
+    tally: IndexTally,
+    settings: DatasetSettings,
 ) -> Iterator[Problem]:
     """Yield how index.json and metadata.json differ from the trajectories and the tables."""
     entries = [trajectory.entry for trajectory in expected.values()]
@@ -196,7 +210,7 @@ def _check_documents(
     if not isinstance(counts, dict):
         yield _problem(METADATA_FILE, "has no counts")
         return
-    yield from _differences(METADATA_FILE, _counts(out, expected), counts)
+    yield from _differences(METADATA_FILE, {**tally.counts(), **_counts(out, expected)}, counts)
 
 
 def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
@@ -311,7 +325,7 @@ def _differences(
     """Yield a problem for each key with another value."""
     for key, value in wanted.items():
         written_value = written.get(key)
-        if isinstance(value, Counter) and isinstance(written_value, dict):
+        if isinstance(value, dict) and isinstance(written_value, dict):
             written_value = {replace_surrogates(name): n for name, n in written_value.items()}
         if written_value != value:
             yield _problem(file, f"{key} differs from the trajectories")

@@ -59,12 +59,15 @@ class VideoPackets:
             be before `pts`: an edit list can hide frames on which the shown frames depend.
         time_base: seconds per unit.
         hidden: number of frames that an edit list hides.
+        change_bytes: (frames,) size of each packet; 0 for key frames, whose size does not tell
+            whether the picture changed. None: not known.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
     key_pts: np.ndarray[Any, np.dtype[np.int64]]
     time_base: Fraction
     hidden: int = 0
+    change_bytes: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
     @property
     def times(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -108,11 +111,12 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
 
 
 def read_packets(path: Path) -> VideoPackets:
-    """Read the presentation time of every packet, without decoding.
+    """Read the presentation time and the size of every packet, without decoding.
 
     Raises `DemonstrationError` if there is no frame.
     """
     shown: list[int] = []
+    sizes: list[int] = []
     keys: list[int] = []
     hidden = 0
     with open_video(path) as (container, stream):
@@ -127,14 +131,17 @@ def read_packets(path: Path) -> VideoPackets:
                     hidden += 1
                 else:
                     shown.append(packet.pts)
+                    sizes.append(0 if packet.is_keyframe else packet.size)
         except av.error.FFmpegError as error:
             raise_disk_trouble(error, path)
             if not shown:
                 raise _unreadable(f"no frame can be read: {_reason(error)}") from None
     if not shown or not keys or min(keys) > max(shown):
         raise _unreadable("contains no frame")
-    pts, key_pts = (np.unique(np.array(times, np.int64)) for times in (shown, keys))
-    return VideoPackets(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
+    pts, places = np.unique(np.array(shown, np.int64), return_index=True)
+    key_pts = np.unique(np.array(keys, np.int64))
+    change_bytes = np.array(sizes, np.int64)[places]
+    return VideoPackets(pts, key_pts[key_pts <= pts[-1]], time_base, hidden, change_bytes)
 
 
 def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:

@@ -41,9 +41,9 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers what is pressed, and lig
 PRESSED_PX = 16  # video pixels above and below a press: a line of a menu
 ROW_PX = 120  # video pixels to each side of a press in which its letters are
 MOST_RESTS = 8  # before one press; the latest count
-LIT_LIKENESS = 0.8  # correlation; a row that was lit keeps its letters: 0.93 and more
-GONE_SHARE = 0.6  # of what opened; a lit row of a menu of three changes a third, a hint goes whole
-PLAIN_LEVELS = 4.0  # standard deviation of 255; plain ground between two encodings has 1
+LIT_LIKENESS = 0.8  # correlation; chosen: a row that was lit keeps its letters
+GONE_SHARE = 0.6  # of what opened; chosen: a lit row of a menu of three changes a third of it
+PLAIN_LEVELS = 4.0  # standard deviation of 255; chosen, above the noise of an encoder
 
 _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
 

@@ -15,7 +15,6 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.frame_requests import merge_spans
-from demo_pipeline.observation.frames.pointer_path import Floats
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
     Frame,
@@ -25,17 +24,25 @@ from demo_pipeline.observation.frames.video_reader import (
 )
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
+from demo_pipeline.recording.video_probe import VideoPackets
 
-BLACK_S = 1.0  # seconds; shorter ones are flashes, as when a display changes its mode (0.2 to 0.7)
-LOCKED_S = 5.0  # seconds from the chord to the lock screen; lockers fade the desktop for up to 3
+BLACK_S = 1.0  # seconds; chosen: shorter ones are flashes, as when a display changes its mode
+LOCKED_S = 5.0  # seconds from the chord to the lock screen; chosen: lockers may fade the desktop
 BEFORE_S = 0.05  # seconds before the chord of which the picture is the desktop's
 MARK_BLOCK = 8  # samples of `Frame.quartered`, both ways: 32 pixels, which hold a word
-_INK_LEVELS = 24  # of 255, in a block that shows something; the grounds of windows have fewer
-SAME_LEVELS = 24  # of 255; x264 changes the mean of 16 pixels by less
-LOCKED_SHARE = (
-    0.3  # of the blocks that show something; a lock screen keeps none of them but by chance
+_INK_LEVELS = 24  # of 255, in a block that shows something; chosen, above an encoder's noise
+SAME_LEVELS = 24  # of 255, for the mean of 16 pixels; chosen, above an encoder's noise
+# Of the blocks that show something; chosen: a lock screen keeps them only by chance, and the desktop
+# that comes back may have a clock or a message that changed.
+LOCKED_SHARE, BACK_SHARE = 0.3, 0.6
+
+SURE_S = 0.25  # seconds; a clock that is less sure does not tell which packets are of the typing
+# Measured in 16 recordings of real desktops: while letters were typed that showed, the largest
+# packet had 2.6 to 1,018 times the size of the smallest ones; in three black screens 1.0 times.
+STILL_PERCENT, STILL_FACTOR = 5, 2.0
+ANSWER_S = (
+    0.3  # seconds from a key to what it shows; 2,094 of 2,175 keys in these 16 had it by then
 )
-BACK_SHARE = 0.6  # the desktop after it had 0.9 and more
 
 _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
     "windows": [frozenset({"win", "l"})],
@@ -131,7 +138,8 @@ class PrivateScreen:
         inputs: its presses, in time order.
         platform: windows, macos, linux or empty.
         clock: of the recording; a key that may have been pressed in the dark was.
-        times: of the video's frames, ascending seconds.
+        packets: of the video. Frames are looked at only where its packets are small while keys are
+            pressed: on a black screen nothing moves, and most typing shows.
     """
 
     def __init__(
@@ -140,9 +148,10 @@ class PrivateScreen:
         inputs: Sequence[Input],
         platform: str,
         clock: Clock,
-        times: Floats,
+        packets: VideoPackets,
     ) -> None:
-        self._actions, self._clock, self._times = actions, clock, times
+        self._actions, self._clock, self._times = actions, clock, packets.times
+        self._change_bytes = packets.change_bytes
         self._doubt_s = clock.uncertainty_ms / 1000
         presses = [item for item in inputs if item.kind == EventType.KEYDOWN]
         self._keys = {item.index: clock.video_time(item.time) for item in presses}
@@ -172,8 +181,8 @@ class PrivateScreen:
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
         """Yield the spans around the presses of keys, and of all actions after a lock chord."""
         margin = BLACK_S + self._doubt_s
-        typed = (item for item in presses if not lookup(item.name).modifier)
-        moments = [self._keys[item.index] for item in typed]
+        typed = [self._keys[i.index] for i in presses if not lookup(i.name).modifier]
+        moments = self._unanswered(typed)
         for lock in self._locks:
             yield self._shown(lock.before, lock.until)
         if self._chords:
@@ -182,6 +191,21 @@ class PrivateScreen:
             moments += [self._clock.video_time(action.press_ms) for action in later]
         for moment in moments:
             yield self._shown(moment - margin, moment + margin)
+
+    def _unanswered(self, moments: Sequence[float]) -> list[float]:
+        """The times of key presses after which the video's packets do not show a change.
+
+        On a black screen nothing moves, while most typing shows. With an unsure clock they are all
+        of them: what changes may be of another time.
+        """
+        sizes = self._change_bytes
+        if sizes is None or self._doubt_s > SURE_S or not (sizes > 0).any():
+            return list(moments)
+        still = STILL_FACTOR * float(np.percentile(sizes[sizes > 0], STILL_PERCENT))
+        moving = self._times[sizes > still]
+        following = np.searchsorted(moving, moments)
+        after = np.append(moving, np.inf)[following]
+        return [moment for moment, at in zip(moments, after, strict=True) if at > moment + ANSWER_S]
 
     def _shown(self, start: float, end: float) -> Span:
         """The span of the frames that are shown between two times."""

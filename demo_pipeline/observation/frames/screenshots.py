@@ -178,7 +178,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         elapsed = np.array([calibration.clock.elapsed_ms(time) for time in path.times.tolist()])
         path = replace(path, elapsed=elapsed)
     del events  # the pass needs its memory
-    private = PrivateScreen(actions, inputs, meta.platform, calibration.clock, recorded.times)
+    private = PrivateScreen(actions, inputs, meta.platform, calibration.clock, recorded.packets)
     observation = _Observation(
         recorded,
         path,

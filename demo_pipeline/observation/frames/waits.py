@@ -61,7 +61,7 @@ RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 GROUND_SAMPLES = 9  # of 4 x 4 pixels, to a side; lines of text cover less than half of that
 _INK_LEVELS = 24  # of 255, between samples side by side; pale skeletons and fades have less
 RHYTHM_TIMES = 3  # changes at one place have a rhythm; two may be a start and its end
-RHYTHM_REST = 1.5  # times the longest gap of a rhythm; a loop whose period varies was at 1.2
+RHYTHM_REST = 1.5  # times the longest gap of a rhythm; chosen, so that its period may vary
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 

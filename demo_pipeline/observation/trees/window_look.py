@@ -13,7 +13,7 @@ from demo_pipeline.observation.trees.focus_look import Bounds, Grey
 BORDER_LEVELS = 12  # of 255 across a border, as between windows in frames/scan_comparisons.py
 REACH_PX = 6  # pixels to either side of the logged border; trees leave out the frame
 SEGMENT_PX = 48  # pixels along a side, around the place; more than a few letters
-SEEN_SHARE = 0.25  # of a segment; of those in two recordings, hidden ones showed less
+SEEN_SHARE = 0.25  # of a segment; chosen by hand on the recordings of benchmarks/truth
 
 
 def is_covered_at(

@@ -80,7 +80,7 @@ def run(
         path=PATH,
         actions=actions,
         folder=out,
-        private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.times),
+        private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.packets),
     )
 
 

@@ -73,7 +73,7 @@ def observe(
         path=path,
         actions=actions,
         folder=tmp_path / "out",
-        private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.times),
+        private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.packets),
         stopped_ms=stopped_ms,
     )
     return list(observed.screenshots), opened

@@ -269,7 +269,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
     description="The test split in AgentNetBench's own form, a file per trajectory with the true "
     "actions and their targets' boxes, so that its script can score a model on it.",
     kinds=frozenset({"json"}),
-    code_version="22",
+    code_version="23",
     section=lambda settings: settings.datasets,
     build=_run,
     checks=(

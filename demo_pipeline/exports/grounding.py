@@ -267,7 +267,7 @@ FORM = Form(
     folder="grounding",
     description="A screenshot, words that name one element of it, its box and point: the elements "
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
-    code_version="12",
+    code_version="13",
     kinds=frozenset({"json", "parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),

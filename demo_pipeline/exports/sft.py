@@ -540,7 +540,7 @@ FORM = Form(
     description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
     "history, action and reasoning, together and by split. Failed demonstrations are left out and "
     "counted.",
-    code_version="20",
+    code_version="21",
     kinds=frozenset({"json", "parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS, "include_stale_trees", "sft_trees"),
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),

@@ -268,7 +268,7 @@ FORM = Form(
     description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
     "per step of those that did their task or were reviewed, and a label per demonstration of all. "
     "Failed and rejected demonstrations are in this export, and in no other.",
-    code_version="13",
+    code_version="14",
     kinds=frozenset({"parquet"}),
     settings=("max_hidden_share",),
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),

@@ -154,7 +154,7 @@ FORM = Form(
     folder="transitions",
     description="The screenshot before a step, its action, and the screenshot after it. No "
     "transition spans an action that no screenshot shows.",
-    code_version="12",
+    code_version="13",
     kinds=frozenset({"parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS),
     exclusions=(

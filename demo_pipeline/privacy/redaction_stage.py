@@ -299,7 +299,7 @@ REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     description="What is private in a trajectory: kinds and places, never the text; and, where the "
     "policy says so, the trajectory without it, which all later stages read.",
     kinds=frozenset({"parquet", "json"}),
-    code_version="5",
+    code_version="6",
     inputs=("trajectories",),
     section=lambda settings: settings.privacy,
     source=_known,

@@ -316,7 +316,7 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     "step and one of the demonstration: no effect, undone, hesitation, discontinuity, off-task "
     "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
     kinds=frozenset({"parquet", "opencv"}),
-    code_version="4",
+    code_version="5",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories", REDACTIONS),
     section=lambda settings: settings.observation,
     build=build_triage,

@@ -525,7 +525,7 @@ FORM = Form(
     folder="datasets",
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
-    code_version="22",
+    code_version="23",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),

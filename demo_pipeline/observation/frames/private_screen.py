@@ -32,8 +32,8 @@ BEFORE_S = 0.05  # seconds before the chord of which the picture is the desktop'
 MARK_BLOCK = 8  # samples of `Frame.quartered`, both ways: 32 pixels, which hold a word
 _INK_LEVELS = 24  # of 255, in a block that shows something; chosen, above an encoder's noise
 SAME_LEVELS = 24  # of 255, for the mean of 16 pixels; chosen, above an encoder's noise
-# Of the blocks that show something; chosen: a lock screen keeps them only by chance, and the desktop
-# that comes back may have a clock or a message that changed.
+# Of the blocks that show something; chosen: a lock screen keeps them only by chance, and on the
+# desktop that comes back a clock or a message may have changed.
 LOCKED_SHARE, BACK_SHARE = 0.3, 0.6
 
 SURE_S = 0.25  # seconds; a clock that is less sure does not tell which packets are of the typing

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__package__)
 _VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
+_LOG = logging.getLogger(__package__)
 _RECORD = "Process what is up to date, too, so that Dagster has a record of it: for a new home."
 _NAMED = 5  # demonstrations of a line of `--dry-run`
 
@@ -198,6 +199,8 @@ class _Run:
 
         workspace, chosen = self.workspace, self._chosen()
         stale = [k for k in chosen if k in wanted or not _holds(is_up_to_date, workspace, k)]
+        for key in sorted(set(chosen) - set(stale)):
+            _LOG.info("%s: every output is unchanged", key)
         todo, quarantined = list[str](), list[str]()
         for key in stale:
             skipped = not (self.retry or self.ids or key in wanted)

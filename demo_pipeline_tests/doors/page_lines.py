@@ -14,7 +14,15 @@ from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md")))
-REASONS = ("a cluster", "a foreign bucket", "a GPU", "hours", "more than 1 GB")
+REASONS = (
+    "a cluster",
+    "a foreign bucket",
+    "a GPU",
+    "OSWorld",
+    "hours",
+    "more than 1 GB",
+    "servers for several people",
+)
 When = Literal["suite", "minutes", "not run"]
 
 _BLOCK = re.compile(

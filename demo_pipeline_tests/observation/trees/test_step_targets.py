@@ -31,6 +31,7 @@ def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str
         targets=[TargetEvidence(action_index=0, window=None, began=began, ended=ended)],
         since_scan=[SinceScanEvidence(action_index=0, scan_event=1, began=shown, ended=shown)],
         typed=[],
+        hovers=(),
     )
     reader: Any = SimpleNamespace(scale=lambda _: 1.0, readable_tree=lambda *_: None)
     click = Action("click", 10_000, 10_100, [1], x=210, y=y)
@@ -82,7 +83,7 @@ def clicked_after_slow_scan(
         before=before,
     )
     since = SinceScanEvidence(action_index=1, scan_event=2, began=near, ended=PictureChanges())
-    evidence: Any = SimpleNamespace(targets=[seen], since_scan=[since], typed=[])
+    evidence: Any = SimpleNamespace(targets=[seen], since_scan=[since], typed=[], hovers=())
     reader: Any = SimpleNamespace(scale=lambda _: 1.0, readable_tree=lambda *_: SCANNED_BEFORE)
     key = Action("hotkey", 8000 if acted else 5000, 8000 if acted else 5000, [1], keys=["f5"])
     click = Action("click", 10_000, 10_100, [2], action_index=1, x=210, y=y)
@@ -115,7 +116,7 @@ IN_TITLE, IN_WINDOW = (300, 110, 90, 16), (300, 400, 90, 16)
 def window_is_certain(x: float, y: float, changes: PictureChanges, shot: Path) -> bool:
     """Whether a click on nothing that the tree knows was surely in its window."""
     since = SinceScanEvidence(action_index=0, scan_event=1, began=changes, ended=changes)
-    evidence: Any = SimpleNamespace(targets=[], since_scan=[since], typed=[])
+    evidence: Any = SimpleNamespace(targets=[], since_scan=[since], typed=[], hovers=())
     reader: Any = SimpleNamespace(scale=lambda _: 1.0)
     click = Action("click", 10_000, 10_100, [1], x=x, y=y)
     return StepTargets(reader, evidence, (), [click], [shot]).is_window_certain(0, FOLDER, 0, None)

@@ -16,6 +16,7 @@ from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action
 from demo_pipeline.actions.field_texts import Edit, Field, ScanFields, edit_between, is_masked
 from demo_pipeline.actions.grouping import Segmentation
 from demo_pipeline.actions.keyboard_stretches import Keyboards, Locks
+from demo_pipeline.actions.pinyin import may_be_pinyin
 from demo_pipeline.actions.typed_text import UNKNOWN_CHARACTER
 from demo_pipeline.recording.key_names import (
     LAYOUTS,
@@ -63,12 +64,14 @@ class TypingLanguage:
         input_method: the language's letters are typed with an input method: `zh`, `ja`, `ko` …;
             empty: they are not.
         accents: the language has accents that people of the US layout type on US-International.
+        unknown: nothing says which language it is.
     """
 
     keyboard: Keyboard
     certain: bool = False
     input_method: str = ""
     accents: bool = False
+    unknown: bool = False
 
 
 def typing_language(
@@ -90,6 +93,7 @@ def typing_language(
         certain=setting != "auto" or (named and not keyboard.other),
         input_method=input_method,
         accents=accents,
+        unknown=not locale and usual is None,
     )
 
 
@@ -409,6 +413,8 @@ class TextReader:
         stretch = keyboards.number_at(action.first_event)
         letters = any(map(str.isalpha, text)) and text.isascii()
         if self._language.input_method and letters and stretch not in support.latin:
+            return True
+        if self._language.unknown and stretch not in support.latin and may_be_pinyin(text):
             return True
         if keyboards.stretches[stretch].switched and not support.confirmed[stretch]:
             return not result.layout_lines.isdisjoint(action.events)

@@ -16,6 +16,7 @@ from demo_pipeline.actions.action_tables import (
 )
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.actions.field_texts import edit_between
+from demo_pipeline.actions.pinyin import may_be_pinyin
 from demo_pipeline.actions.text_evidence import contradicts, typing_language
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.recording.events import build_events
@@ -241,6 +242,33 @@ def test_unseen_letters_of_an_input_method_and_the_enter_after_them_are_doubtful
     assert "doubtful_text" in first.flags
     assert "doubtful_text" in enter.flags
     assert "doubtful_text" not in second.flags
+
+
+def test_without_a_locale_syllables_of_pinyin_are_doubtful(tmp_path):
+    beijing = [f"Key{letter}" for letter in "BEIJING"] + ["Space"]
+    university = [f"Key{letter}" for letter in "DAXUE"] + ["Space"]
+    typing = keys(1000, *beijing, *university)
+    assert texts(read(tmp_path, typing, locale="")) == [("beijing daxue ", "unseen", True)]
+    assert texts(read(tmp_path, typing, locale="en-US")) == [("beijing daxue ", "unseen", False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "pinyin"),
+    [
+        ("beijing daxue ", True),
+        ("zhongguo renmin", True),
+        ("ni hao shi jie ", True),
+        ("nihao", False),
+        ("banana", False),
+        ("please send the code", False),
+        ("open the door", False),
+        ("marta and anna", False),
+        ("sleep 3; ls archive", False),
+        ("Beijing daxue", False),
+    ],
+)
+def test_english_is_not_taken_for_pinyin(text, pinyin):
+    assert may_be_pinyin(text) == pinyin
 
 
 def test_digits_are_typed_with_every_input_method(tmp_path):

@@ -57,9 +57,10 @@ def ui(checkout: Checkout, stable_seconds: int) -> Iterator[str]:
 def state(address: str) -> dict[str, Any]:
     """Runs and backfills, newest first."""
     body = json.dumps({"query": STATE}).encode()
-    request = urllib.request.Request(  # noqa: S310 our own server
-        f"{address}/graphql", body, {"content-type": "application/json"}
-    )
+    with urllib.request.urlopen(address, timeout=60) as page:  # noqa: S310 our own server
+        own_page = page.geturl()  # below the token of this machine, as in a browser
+    headers = {"content-type": "application/json", "origin": address}
+    request = urllib.request.Request(f"{own_page}graphql", body, headers)  # noqa: S310
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
         data = json.load(answer)["data"]
     return {name.removesuffix("OrError"): value["results"] for name, value in data.items()}

@@ -46,4 +46,4 @@ def test_the_output_is_as_committed(name, made):
 
 
 def test_the_golden_outputs_are_compact():
-    assert sum(path.stat().st_size for path in GOLDEN.rglob("*.txt")) < 830_000
+    assert sum(path.stat().st_size for path in GOLDEN.rglob("*.txt")) < 900_000

@@ -468,7 +468,7 @@ class NotebookStore:
 
         Args:
             frame: a row per answer, with `trajectory_id`, `step_index` and `response`.
-            preset: the rule, or several: see docs/evaluation.md.
+            preset: the rule, or several: see docs/guides/evaluation.md.
             form: in which the model was asked.
             split: whose steps were asked about; `any`: all.
             seed: of the bootstrap.

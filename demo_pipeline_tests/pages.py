@@ -21,7 +21,7 @@ _NOTE = "<!-- Written by `make docs`; change the code that it describes instead.
 
 def generated_pages() -> dict[str, str]:
     """File name in `docs/` → text."""
-    return {"settings.md": "".join(_settings()), "images/assets.svg": asset_graph()}
+    return {"reference/settings.md": "".join(_settings()), "images/assets.svg": asset_graph()}
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _settings() -> Iterator[str]:
         "Other names are refused, in the file and in the environment. A stage is built again only"
         " when its own section, its inputs or its\ncode version changed.\n\n"
         "Credentials are not settings: they come from the environment of the S3 client"
-        " ([operations](operations.md#uploads-in-a-bucket)).\n"
+        " ([operations](../guides/operations.md#uploads-in-a-bucket)).\n"
     )
     roots = {
         name: field

@@ -4,7 +4,7 @@
 
 TRAJECTORY is a `task_id` of the lines, TASK.json the task's file in OSWorld, and SCREENS a folder
 for the screens after each step. It needs OSWorld's package `desktop_env` and its virtual machine.
-docs/replaying.md says how the lines are made and what a replay shows.
+docs/guides/replaying.md says how the lines are made and what a replay shows.
 """
 
 import argparse

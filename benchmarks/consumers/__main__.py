@@ -2,7 +2,7 @@
 
 Every library gets an environment of its own below a scratch folder; they share one PyTorch. Nothing
 is downloaded from a hub: the model is a Qwen2.5-VL of random weights. The table is in
-docs/trainers.md.
+docs/guides/trainers.md.
 """
 
 import argparse

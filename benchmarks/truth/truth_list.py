@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SHORTEST_WAIT_S = 2.0  # docs/output-formats.md: shorter pauses are no wait
+SHORTEST_WAIT_S = 2.0  # docs/reference/output-formats.md: shorter pauses are no wait
 _TYPED_KEYS = {"space": " "}
 _UNSCORED_KINDS = ("wait", "think", "layout_switch", "unfinished_press")
 _CONTAINERS = frozenset({"frame", "window", "dialog", "document web", "scroll pane"})

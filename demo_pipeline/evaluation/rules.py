@@ -1,8 +1,9 @@
 """The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
 
 AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py, in its first state, by which
-numbers were published, and as revised; docs/evaluation.md lists the quirks. CUDAG: the sources read
-the tolerance in four ways that contradict each other; this is what docs/output-formats.md says.
+numbers were published, and as revised; docs/guides/evaluation.md lists the quirks.
+CUDAG: the sources read the tolerance in four ways that contradict each other; this is what
+docs/reference/output-formats.md says.
 Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py; SeeClick,
 agent_tasks/mind2web_test.py. ScreenSpot: ScreenSpot-Pro, eval_screenspot_pro.py. Published rules
 give much for the type alone; the strict rule gives nothing for it.

@@ -3,7 +3,8 @@
 Belongs here: the models, from which the JSON Schema of a line is made (their docstrings are its
 descriptions), what a line and the rows hold, and reading an answer. The system's and the
 assistant's content is text; the user's is a list of parts, and an image part names its file. The
-calls are those of the CUDAG records. Why the rows differ from the line is in docs/trainers.md.
+calls are those of the CUDAG records. Why the rows differ from the line is in
+docs/guides/trainers.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -53,7 +53,7 @@ REDACTIONS_SCHEMA = described_schema(
     (
         ("step", pa.int32(), True, "0-based; null: of the whole demonstration"),
         ("place", pa.string(), False, "file of the trajectory, and node or key in it"),
-        ("kind", pa.string(), False, "password, email, card …: see docs/privacy.md"),
+        ("kind", pa.string(), False, "password, email, card …: see docs/guides/privacy.md"),
         ("detector", pa.string(), False, "what found it"),
         ("confidence", pa.float64(), False, "of the detector, 0 to 1"),
         ("policy", pa.string(), False, "what was done: flag, redact or drop"),

@@ -18,7 +18,10 @@ from demo_pipeline_tests.uploads import upload
 ENDS_WITH = {".venv/bin/demo-pipeline doctor --json --expect-daemon": 1}
 # What a page takes for granted besides a store with the samples.
 BEFORE = {
-    "docs/operations.md": ["eval truth data/predictions.jsonl --split any", "export data/exported"]
+    "docs/guides/operations.md": [
+        "eval truth data/predictions.jsonl --split any",
+        "export data/exported",
+    ]
 }
 SUITE = {page: [line for line in lines_of(page) if line.when == "suite"] for page in PAGES}
 _UPLOADS = Settings.model_fields["uploads"].get_default(call_default_factory=True)

@@ -1,4 +1,4 @@
-"""The runner of docs/replaying.md, with an environment that has OSWorld's three calls."""
+"""The runner of docs/guides/replaying.md, with an environment that has OSWorld's three calls."""
 
 import importlib.util
 from pathlib import Path

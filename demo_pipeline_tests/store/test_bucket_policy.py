@@ -1,4 +1,4 @@
-"""The bucket policy in docs/operations.md grants what the pipeline needs, and no more."""
+"""The bucket policy in docs/guides/operations.md grants what the pipeline needs, and no more."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md"
 UPLOADS, STORE = "s3://my-uploads/recordings", "s3://my-datasets/demo"
 
 

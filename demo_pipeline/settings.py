@@ -111,8 +111,8 @@ class DatasetSettings(Section):
         }
     )
 
-    # Tolerances of CUDAG in RU (1000 per axis), see docs/reference/output-formats.md: smallest and largest,
-    # and of a point without a target, of a scroll, of both ends of a drag.
+    # Tolerances of CUDAG in RU (1000 per axis), see docs/reference/output-formats.md: smallest and
+    # largest, and of a point without a target, of a scroll, of both ends of a drag.
     tolerance_min: ClassVar[int] = 1
     tolerance_max: ClassVar[int] = 50
     default_tolerance: ClassVar[int] = 10

@@ -86,12 +86,17 @@ def annotate_all(
     providers: Sequence[Provider],
     on_document: Callable[[], object] = lambda: None,
     privacy: PrivacySettings = _NO_RULES,
+    *,
+    dry_run: bool = False,
 ) -> AnnotateCounts:
     """Let every provider annotate every demonstration; each sees what those before it said.
+
+    A dry run writes nothing and counts what would be written.
 
     Raises whatever a server raises that cannot be used; what was answered is kept.
     """
     counts, reviews = AnnotateCounts(), Reviews(store)
+    planned = set[str]()  # keys that a dry run would write
     for name, provider in product(ids, providers):
         try:
             judged = open_judged(store, name, reviews, privacy)
@@ -100,9 +105,11 @@ def annotate_all(
             counts.problems += [one for one in missing if one not in counts.problems]
             continue
         for document in provider(judged):
-            new = document.key not in judged.documents and store.add_document(
-                document.key, sealed(document)
-            )
+            new = document.key not in judged.documents | planned
+            if new and dry_run:
+                planned.add(document.key)
+            elif new:
+                new = store.add_document(document.key, sealed(document))
             counts.written += new and bool(document.values)
             counts.known += not new
             if new:

@@ -1,5 +1,7 @@
 """The console script as a person uses it, over real roots and a real Dagster home."""
 
+import hashlib
+import inspect
 import json
 import os
 import re
@@ -56,6 +58,29 @@ _LIGHT = (
     "run --dry-run --force",
     "diff sft sft",
 )
+DRY_COMMANDS = {
+    str(command.name)
+    for command in app.registered_commands
+    if command.callback and "dry_run" in inspect.signature(command.callback).parameters
+}
+# A dry run, and a part of its answer that shows that there was something to do.
+DRY_RUNS = {
+    "run --dry-run": "three: raw_recordings, events",
+    "run --dry-run --force --retry --verify --record": "to build: 4 demonstrations",
+    "annotate --provider rule --dry-run": "would be written, 0 known before",
+    "annotate --provider import --file ROOT/lines.jsonl --dry-run": "1 would be written, 0 known",
+    "annotate --provider openai --endpoint http://127.0.0.1:9/v1 --model m --dry-run": "requests",
+}
+
+
+def places_and_contents(root: Path) -> dict[str, tuple[str, int]]:
+    """Relative path → SHA-256 and time of the last change, of every file, folder and link."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        data = path.read_bytes() if path.is_file() else b""
+        digest = hashlib.sha256(data).hexdigest()
+        found[path.relative_to(root).as_posix()] = (digest, path.lstat().st_mtime_ns)
+    return found
 
 
 @dataclass(frozen=True)
@@ -324,6 +349,22 @@ class TestDryRun:
         assert "three: raw_recordings, events, actions, screenshots, ui_trees, tra" in answer.out
         assert "datasets: sft_samples, " in answer.out
         assert snapshot(copied.root / "store") == before
+
+    def test_every_command_that_has_it_is_tried_here(self):
+        assert {words.split()[0] for words in DRY_RUNS} == DRY_COMMANDS
+
+    @pytest.mark.parametrize("words", DRY_RUNS)
+    def test_nothing_is_written(self, copied, command, words):
+        """Not to the store, the uploads, Dagster's home or the cache, whatever the options are."""
+        line = {"demonstration": "one", "step": 0, "kind": "thought", "value": "Go."}
+        line |= {"source": "human", "author": "ann"}
+        (copied.root / "lines.jsonl").write_text(json.dumps(line))
+        shutil.copytree(copied.root / "uploads" / "two", copied.root / "uploads" / "three")
+        before = places_and_contents(copied.root)
+        answer = command(copied, *words.replace("ROOT", str(copied.root)).split())
+        assert answer.code == 0, answer.err
+        assert DRY_RUNS[words] in answer.out
+        assert places_and_contents(copied.root) == before
 
 
 class TestInspect:

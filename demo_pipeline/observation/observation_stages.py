@@ -1,30 +1,30 @@
 """The stages `screenshots` and `ui_trees`: their declarations."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
-from demo_pipeline.observation.frames import screenshots
-from demo_pipeline.observation.frames.picture_checks import check_picture_digests
-from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.frames.evidence import read_evidence
+from demo_pipeline.observation.frames.frames_table import FRAMES_SCHEMA, read_frames
+from demo_pipeline.observation.frames.screenshot_checks import (
+    check_frames_present,
+    check_screenshot_digests,
+    check_screenshot_files,
+    check_screenshot_leaks,
+)
+from demo_pipeline.observation.frames.screenshots import build_screenshots
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import (
-    Check,
-    Need,
-    SourceInput,
-    Stage,
-    Summary,
-    joined,
-)
+from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
 
 
 def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
-    """The picture of each action, whose digest is known since it was written."""
-    return screenshots.build_screenshots(
+    """Write the screenshot of each action, with the evidence and the digests."""
+    return build_screenshots(
         inputs.file(LOG_FILE),
         inputs.file(VIDEO_FILE),
         inputs.recording,
@@ -37,21 +37,32 @@ def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
-    """A tree per action."""
+    """Write the UI tree of each action."""
     folder = inputs.folders["screenshots"]
     return ui_trees.build_ui_trees(
         inputs.file(LOG_FILE),
         inputs.recording.parsed_meta().platform,
         inputs.folders["events"],
         inputs.folders["actions"],
-        screenshots.read_evidence(folder),
+        read_evidence(folder),
         out,
-        [folder / str(frame["file"]) for frame in screenshots.read_frames(folder)],
+        [folder / str(frame["file"]) for frame in read_frames(folder)],
     )
 
 
-def _check_trees(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """What is wrong with the trees; other files are looked for once their table can be read."""
+def _check_pictures(inputs: RecordingInputs, out: Path) -> Sequence[Problem]:
+    return [
+        *check_screenshot_files(out, inputs.folders["actions"]),
+        *check_screenshot_digests(out),
+    ]
+
+
+def _check_frames(_: RecordingInputs, out: Path) -> Sequence[Problem]:
+    return [*check_frames_present(out), *check_screenshot_leaks(out)]
+
+
+def _check_trees(inputs: RecordingInputs, out: Path) -> Sequence[Problem]:
+    """Check the table of trees; once it can be read, look for files that do not belong there."""
     problems = ui_trees.check_trees(out, inputs.folders["actions"])
     if problems:
         return problems
@@ -59,10 +70,19 @@ def _check_trees(inputs: RecordingInputs, out: Path) -> list[Problem]:
     return differing_files(out, {}, {ui_trees.UI_TREES_FILE, *names})
 
 
+def _check_scans(_: RecordingInputs, out: Path) -> Sequence[Problem]:
+    return [
+        *ui_trees.check_scans_usable(out),
+        *ui_trees.check_known_roles(out),
+        *ui_trees.check_cursor(out),
+    ]
+
+
 def _native(workspace: Any, *_: object) -> SourceInput:
-    """Whether the screen's own pictures are kept; only then the recipe says so."""
-    native = workspace.settings.screenshots.native
-    return SourceInput(native, {"screenshots.native": "true"} if native else {})
+    """Whether screenshots in the screen's own size are kept; only then the recipe says so."""
+    if workspace.settings.screenshots.native:
+        return SourceInput(True, {"screenshots.native": "true"})
+    return SourceInput(False, {})
 
 
 SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
@@ -81,22 +101,14 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
             "pictures_schema",
             "There is one row per action, and every screenshot is a PNG of the canvas's size with "
             "the digest that was noted.",
-            joined(
-                lambda inputs, out: screenshots.check_screenshot_files(
-                    out, inputs.folders["actions"]
-                ),
-                lambda _, out: check_picture_digests(out),
-            ),
+            _check_pictures,
             compared=("pictures",),
         ),
         Check(
             "frames_present",
             "No action is outside the video, and no screenshot shows the pointer at its target "
             "where an earlier frame does not.",
-            joined(
-                lambda _, out: screenshots.check_frames_present(out),
-                lambda _, out: screenshots.check_screenshot_leaks(out),
-            ),
+            _check_frames,
             blocking=False,
             compared=("pictures",),
         ),
@@ -127,11 +139,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
             "scans_usable",
             "Every scan of a step can be read and has an area, at most 1 % of its nodes have an "
             "unknown role, and the hit test finds the same element as the recorder's own.",
-            joined(
-                lambda _, out: ui_trees.check_scans_usable(out),
-                lambda _, out: ui_trees.check_known_roles(out),
-                lambda _, out: ui_trees.check_cursor(out),
-            ),
+            _check_scans,
             blocking=False,
             compared=("trees", "nodes", "cursor_checked"),
         ),

@@ -13,7 +13,7 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
-from demo_pipeline.observation.frames.screenshots import read_evidence
+from demo_pipeline.observation.frames.evidence import read_evidence
 from demo_pipeline.privacy.redaction_stage import (
     REDACTIONS,
     REDACTIONS_FILE,

@@ -1,7 +1,7 @@
 """What screenshots alone tell: whether two differ, faults of one, and near-duplicates.
 
-What is compared of a screenshot is in observation/frames/picture_files.py. Coordinates are canvas
-pixels.
+What is compared of a screenshot is in observation/frames/screenshot_files.py. Coordinates are
+canvas pixels.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.frames.picture_files import CELL, PictureFacts
+from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
 CHANGED = 8  # of 255, a cell's mean: above the noise of x264 at the recorders' quality
 POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
@@ -21,7 +21,7 @@ NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
 
 
 def different_cells(
-    before: PictureFacts, after: PictureFacts, pointers: Iterable[tuple[float, float]]
+    before: ScreenshotFacts, after: ScreenshotFacts, pointers: Iterable[tuple[float, float]]
 ) -> int:
     """How many of 32,400 cells differ, those that a pointer covers left out.
 
@@ -39,7 +39,7 @@ def different_cells(
     return int(different.sum())
 
 
-def torn(before: PictureFacts, picture: PictureFacts, after: PictureFacts) -> bool:
+def torn(before: ScreenshotFacts, picture: ScreenshotFacts, after: ScreenshotFacts) -> bool:
     """Whether one part of a picture is that of the picture before, and the other of the next.
 
     The parts are above and below a line across the whole screen, and each differs from the same

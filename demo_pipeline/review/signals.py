@@ -17,7 +17,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.desktopd.models import ActionType, Role, StepAction, points
-from demo_pipeline.observation.frames.picture_files import PictureFacts
+from demo_pipeline.observation.frames.screenshot_files import ScreenshotFacts
 from demo_pipeline.observation.trees.recorder_control import name_pattern
 from demo_pipeline.review.pictures import different_cells, torn
 
@@ -99,7 +99,7 @@ class StepFacts:
     written: StepAction
     row: Mapping[str, Any]
     action: Action
-    picture: PictureFacts
+    picture: ScreenshotFacts
     window: str = ""
     pointers: tuple[tuple[float, float], ...] = ()
 
@@ -141,7 +141,7 @@ class Facts:
     """
 
     steps: Sequence[StepFacts]
-    final: PictureFacts
+    final: ScreenshotFacts
     inputs: Sequence[Input] = ()
     changes_ms: Sequence[float] = ()
     words: str = ""
@@ -150,7 +150,7 @@ class Facts:
     film: tuple[float, float] = (0.0, 0.0)
     clock_score: float | None = None
 
-    def picture(self, place: int) -> PictureFacts:
+    def picture(self, place: int) -> ScreenshotFacts:
         """The screenshot of a step; of the place after the last one, the final one."""
         return self.steps[place].picture if place < len(self.steps) else self.final
 

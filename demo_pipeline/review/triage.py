@@ -36,10 +36,9 @@ from demo_pipeline.files.parquet import (
     schema_problems,
     write_rows,
 )
-from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.last_action import FINAL_FILE
-from demo_pipeline.observation.frames.picture_files import read_picture, read_picture_facts
-from demo_pipeline.observation.frames.screenshots import read_evidence
+from demo_pipeline.observation.frames.evidence import Evidence, read_evidence
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.screenshot_files import read_screenshot, read_screenshot_facts
 from demo_pipeline.observation.trees.recorder_control import unmentioned
 from demo_pipeline.privacy.redaction_stage import REDACTIONS
 from demo_pipeline.problems import Problem
@@ -193,7 +192,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     Of the pictures that is kept in a table; one that is not in it is read.
     """
     folders, manifest = inputs.folders, inputs.recording
-    kept = read_picture_facts(folders["screenshots"])  # first: reading takes twice their memory
+    kept = read_screenshot_facts(folders["screenshots"])  # first: reading takes twice their memory
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
     rows = {row["step_index"]: row for row in provenance}
@@ -210,7 +209,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
             rows[step.index],
             actions[rows[step.index]["action_index"]],
             kept.get(f"{rows[step.index]['action_index']:03d}.png")
-            or read_picture(step.screenshot),
+            or read_screenshot(step.screenshot),
             target_window(step),
             _pointer(places, rows[step.index], evidence),
         )
@@ -221,7 +220,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     words += [quest.title, quest.app, *quest.objectives] if quest else []
     return trajectory, Facts(
         steps,
-        kept.get(FINAL_FILE) or read_picture(trajectory.final_screenshot),
+        kept.get(FINAL_FILE) or read_screenshot(trajectory.final_screenshot),
         events,
         sorted(clock.event_time(time_s) for time_s in evidence.screen_changes_s),
         " ".join(words),

@@ -16,7 +16,7 @@ import numpy as np
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
-from demo_pipeline.observation.frames.picture_files import read_thumbnails
+from demo_pipeline.observation.frames.screenshot_files import read_thumbnails
 from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.overlay import (
     DARK,

@@ -13,7 +13,7 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.observation.frames.picture_files import CELL, PictureFacts
+from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
 CHANGED_GREY = 8  # of 255, of a cell: above the noise of x264 at the recorders' quality
@@ -38,7 +38,7 @@ class ShownScreen:
         scale: canvas pixels for one pixel of the pointer's usual picture.
     """
 
-    facts: PictureFacts
+    facts: ScreenshotFacts
     pointers: Sequence[Place] = ()
     scale: float = 1.0
 

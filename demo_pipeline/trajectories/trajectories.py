@@ -27,10 +27,10 @@ from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.last_action import FINAL_FILE
-from demo_pipeline.observation.frames.picture_files import read_picture_facts
-from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.frames.evidence import Evidence, read_evidence
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.frames_table import read_frames
+from demo_pipeline.observation.frames.screenshot_files import read_screenshot_facts
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.observation.trees.secret_fields import hide_passwords, without_texts
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
@@ -147,7 +147,7 @@ def _changes(
 ) -> Iterator[dict[str, Any]]:
     """Of each step, the columns of what changed, of what undid it and of hidden actions."""
     steps, undone = built.steps, steps_taken_back(built.steps)
-    facts = read_picture_facts(screenshots)
+    facts = read_screenshot_facts(screenshots)
     moves = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
     times = [item.time for item in moves]
 

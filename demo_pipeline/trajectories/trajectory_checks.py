@@ -9,7 +9,7 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.observation.frames.last_action import FINAL_FILE
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,

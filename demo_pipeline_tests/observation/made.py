@@ -10,12 +10,9 @@ import cv2
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.screenshots import (
-    build_screenshots,
-    read_evidence,
-    read_frames,
-)
+from demo_pipeline.observation.frames.evidence import Evidence, read_evidence
+from demo_pipeline.observation.frames.frames_table import read_frames
+from demo_pipeline.observation.frames.screenshots import build_screenshots
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import Settings

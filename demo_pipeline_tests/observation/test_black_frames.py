@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -23,7 +23,7 @@ def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int
         acts = truth.actions
         spans = [(acts[a].end_ms + off, acts[b].press_ms + on) for a, off, b, on in ranges]
 
-        def pictures() -> Iterator[tuple[int, films.Picture]]:
+        def pictures() -> Iterator[tuple[int, videos.Picture]]:
             for frame in truth.frames:
                 planes = painter.planes(truth.timeline.at(frame.wall_ms), frame.number).copy()
                 if any(begin <= frame.wall_ms <= end for begin, end in spans):
@@ -33,7 +33,7 @@ def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int
 
         encode(path, pictures(), truth.screen, USUAL)
 
-    return films.painted(root, replace(SMALL, video=USUAL), write, story)
+    return videos.painted(root, replace(SMALL, video=USUAL), write, story)
 
 
 def test_no_picture_is_black_or_older_than_what_was_blacked_out(tmp_path: Path) -> None:

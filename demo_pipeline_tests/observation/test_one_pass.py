@@ -12,10 +12,10 @@ import pytest
 
 from demo_pipeline.observation.clock.clock_search import MAX_PARTS, STRETCH_S
 from demo_pipeline.observation.frames import decode_pass
-from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
-from demo_pipeline_tests.observation.films import Rule, every_frame
 from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.observation.videos import Rule, every_frame
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
@@ -119,7 +119,7 @@ def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any]
         walk(kept, change)
         log.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
 
-    return films.painted(root, replace(SMALL, width=1280, height=720), write, STORY)
+    return videos.painted(root, replace(SMALL, width=1280, height=720), write, STORY)
 
 
 def filmed(root: Path, video: VideoOptions) -> Observed:
@@ -145,10 +145,10 @@ def late(root: Path) -> Observed:
             replace(frame, wall_ms=frame.wall_ms - LATE_MS * (frame.wall_ms > half))
             for frame in truth.frames
         ]
-        films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
+        videos.write_plain(path, painter, replace(truth, frames=tuple(frames)))
 
     story = replace(STORY, acts=(*STORY.acts, *STORY.acts, *STORY.acts))
-    return films.painted(root, SMALL, write, story)
+    return videos.painted(root, SMALL, write, story)
 
 
 USUAL = VideoOptions(preset="ultrafast", gop=30)

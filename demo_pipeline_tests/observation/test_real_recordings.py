@@ -12,13 +12,13 @@ from demo_pipeline.observation.clock.clock import Clock, documented_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
 from demo_pipeline.observation.clock.clock_search import MAX_OFFSET_S
 from demo_pipeline.observation.frames.changes import ChangeMap
-from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence, read_evidence
+from demo_pipeline.observation.frames.frames_table import read_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath, pointer_path
-from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import read_packets
-from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -115,7 +115,7 @@ def test_a_still_film_is_no_evidence_however_much_the_pointer_moves(tmp_path: Pa
 
     there_and_back = (click("Agree"), click("Rows/d"), click("Load"), click("Form/title bar"))
     story = script(*there_and_back * 4)
-    observed = films.painted(tmp_path, SMALL, write, story)
+    observed = videos.painted(tmp_path, SMALL, write, story)
     assert len(observed.truth.timeline.move_ms) > 200
     assert observed.truth.frames[-1].wall_ms - observed.truth.timestamp_ms > 19_000
     clock = observed.evidence.clock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.screenshots import (
+from demo_pipeline.observation.frames.screenshot_checks import (
     check_frames_present,
     check_screenshot_files,
 )

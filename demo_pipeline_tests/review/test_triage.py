@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.actions.action_tables import ACTIONS_FILE, CONTINUED, read_actions, write_actions
 from demo_pipeline.files.parquet import read_rows, schema_problems
-from demo_pipeline.observation.frames.picture_files import read_picture
+from demo_pipeline.observation.frames.screenshot_files import read_screenshot
 from demo_pipeline.review import triage
 from demo_pipeline.review.pictures import groups, torn
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
@@ -52,10 +52,10 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(path: Path) -> Any:
         data = path.read_bytes()
         if data not in seen:
-            seen[data] = read_picture(path)
+            seen[data] = read_screenshot(path)
         return seen[data]
 
-    monkeypatch.setattr(triage, "read_picture", read)
+    monkeypatch.setattr(triage, "read_screenshot", read)
 
 
 @pytest.mark.usefixtures("quick_pictures")
@@ -141,7 +141,7 @@ def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
         screen[:540], screen[540:] = above, below
         path = tmp_path / f"{number}.png"
         PngWriter().write(path, screen)
-        found.append(read_picture(path))
+        found.append(read_screenshot(path))
     return found
 
 

@@ -21,8 +21,8 @@ from demo_pipeline.datasets.index import EXPORTS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.defs import build_defs
 from demo_pipeline.evaluation.scoring import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.exports.sft import SFT_SCHEMA
-from demo_pipeline.observation.frames.picture_files import PICTURES_SCHEMA
-from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.frames.frames_table import FRAMES_SCHEMA
+from demo_pipeline.observation.frames.screenshot_files import PICTURES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.osworld.task_files import CATALOG_SCHEMA, PROBLEMS_SCHEMA
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA

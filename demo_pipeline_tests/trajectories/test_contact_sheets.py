@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.observation.frames.picture_files import open_pictures
+from demo_pipeline.observation.frames.screenshot_files import open_screenshot_files
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.trajectories import contact_sheets
 from demo_pipeline.trajectories.contact_sheets import (
@@ -43,7 +43,7 @@ def folder(tmp_path_factory) -> Path:
 def pictures(tmp_path_factory) -> Path:
     """Thumbnails of some steps only: those of the others are made from their screenshots."""
     folder = tmp_path_factory.mktemp("pictures")
-    with open_pictures(folder) as made:
+    with open_screenshot_files(folder) as made:
         made.write("001.png", np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))
     return folder
 

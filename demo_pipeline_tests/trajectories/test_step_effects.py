@@ -7,7 +7,7 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
-from demo_pipeline.observation.frames.picture_files import PictureFacts
+from demo_pipeline.observation.frames.screenshot_files import ScreenshotFacts
 from demo_pipeline.trajectories.step_effects import ShownScreen, change_between, steps_taken_back
 from demo_pipeline.trajectories.steps import Step
 
@@ -20,7 +20,7 @@ def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> ShownScr
     picture = GREY.copy()
     for x, y, width, height in boxes:
         picture[y : y + height, x : x + width] = 40
-    return ShownScreen(PictureFacts(picture, black=False), [pointer] if pointer else [])
+    return ShownScreen(ScreenshotFacts(picture, black=False), [pointer] if pointer else [])
 
 
 SCREEN = painted()
@@ -42,7 +42,7 @@ ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # the cells that an arrow cove
 
 
 def test_noise_is_no_change() -> None:
-    noisy = ShownScreen(PictureFacts(GREY - 3, black=False))
+    noisy = ShownScreen(ScreenshotFacts(GREY - 3, black=False))
     found = change_between(SCREEN, noisy)
     assert found["screen_changed"] is False
     assert found["changed_x"] is None

@@ -13,12 +13,8 @@ import pytest
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.models import Result
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.observation.frames.screenshots import (
-    FRAMES_FILE,
-    FRAMES_SCHEMA,
-    read_evidence,
-    read_frames,
-)
+from demo_pipeline.observation.frames.evidence import read_evidence
+from demo_pipeline.observation.frames.frames_table import FRAMES_FILE, FRAMES_SCHEMA, read_frames
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.manifest import RecordingManifest, read_manifest

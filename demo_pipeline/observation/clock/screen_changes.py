@@ -24,15 +24,11 @@ from demo_pipeline.observation.clock.canvas import (
     fit_canvas,
 )
 from demo_pipeline.observation.clock.clock_search import STRETCH_S
-from demo_pipeline.observation.frames.changes import (
-    BLOCK,
-    Cells,
-    changed_cells,
-    with_neighbours,
-)
+from demo_pipeline.observation.frames.changes import BLOCK, Cells, changed_cells, with_neighbours
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import merge_spans
 from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 
 ScreenSize = tuple[float, float]

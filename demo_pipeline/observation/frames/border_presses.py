@@ -21,7 +21,7 @@ from demo_pipeline.observation.frames.changes import (
     LEAST_SAMPLES,
     POINTER_PX,
 )
-from demo_pipeline.observation.frames.frame_choice import KeptFrames
+from demo_pipeline.observation.frames.kept_frames import KeptFrames
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PixelBox, Point
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at

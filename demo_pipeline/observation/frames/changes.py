@@ -2,7 +2,7 @@
 
 Belongs here: every threshold that tells a change from codec noise, from the pointer and its hover
 effects, from cells that flicker, from highlights, a text cursor and a focus ring. `changed_cells`
-asks where anything changed, from frame to frame; `picture_changes` asks where content was replaced,
+asks where anything changed, from frame to frame; `content_changes` asks where content was replaced,
 between pictures far apart. Points and boxes: video pixels.
 """
 
@@ -217,7 +217,7 @@ def _count(cells: Cells) -> int:
 
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # of 0 and 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a mask
-DETAIL_STEP = HALF  # pixels of which each sample of `ScreenPicture.detail` is the mean, both ways
+DETAIL_STEP = HALF  # pixels of which each sample of `ScreenDetail.detail` is the mean, both ways
 
 BEFORE_POINTER_PX, AFTER_POINTER_PX = 16, 32  # pixels; the largest usual pointer has 24 to a side
 SHARED_RIM_PX = 4.0  # pixels inside an element's box that its neighbours' lines reach
@@ -237,7 +237,7 @@ PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
 
 
 @dataclass(frozen=True)
-class ScreenPicture:
+class ScreenDetail:
     """What a frame shows.
 
     Attributes:
@@ -249,9 +249,9 @@ class ScreenPicture:
     time: float
 
 
-def screen_picture(frame: Frame) -> ScreenPicture:
+def screen_detail(frame: Frame) -> ScreenDetail:
     """The picture of a frame."""
-    return ScreenPicture(frame.halved, frame.time)
+    return ScreenDetail(frame.halved, frame.time)
 
 
 ChangedBox = tuple[int, int, int, int]
@@ -259,13 +259,13 @@ ChangedBox = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class PictureChanges:
+class ContentChanges:
     """What differs between two pictures, beyond highlights.
 
     Attributes:
         regions: tight boxes, about one for each line of text.
         panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
-        replaced: (rows, columns) of `ScreenPicture.detail`, set where content was replaced; None:
+        replaced: (rows, columns) of `ScreenDetail.detail`, set where content was replaced; None:
             nowhere, or not kept.
     """
 
@@ -300,14 +300,14 @@ class PictureChanges:
         return bool(cv2.morphologyEx(near, cv2.MORPH_CLOSE, kernel)[reach, reach])
 
 
-def picture_changes(
+def content_changes(
     before: Luma,
     after: Luma,
     pointers: Sequence[Point],
     flickering: Cells | None = None,
     pointer_scale: float = 1.0,
-) -> PictureChanges:
-    """What differs between two pictures (`ScreenPicture.detail`) of one size.
+) -> ContentChanges:
+    """What differs between two pictures (`ScreenDetail.detail`) of one size.
 
     A change is a highlight when each brightness of the one picture became one brightness of the
     other: a selected row keeps its letters. Replaced content mixes them.
@@ -323,7 +323,7 @@ def picture_changes(
     _leave_out_pointers(changed, pointers, pointer_scale)
     _leave_out_flickering(changed, flickering)
     if cv2.countNonZero(changed) < LEAST_SAMPLES:
-        return PictureChanges()
+        return ContentChanges()
     replaced, panels = np.zeros_like(changed), []
     for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
         if _is_ring(inside):  # on a dense screen its round corners mix more samples than noise
@@ -334,7 +334,7 @@ def picture_changes(
         replaced[part] |= content
         panels += _panels(inside, part)
     regions = tuple(_box(part) for part, _ in connected_parts(replaced, LINE_GAP, LEAST_SAMPLES))
-    return PictureChanges(regions, tuple(panels), replaced) if regions else PictureChanges()
+    return ContentChanges(regions, tuple(panels), replaced) if regions else ContentChanges()
 
 
 def shaded_areas(
@@ -342,7 +342,7 @@ def shaded_areas(
 ) -> list[PixelBox]:
     """Boxes of the areas whose every sample changed, however little: a lit row, a dark menu.
 
-    Arguments as of `picture_changes`.
+    Arguments as of `content_changes`.
     """
     changed = _differ(before, after, SHADED_DETAIL - 1)
     _leave_out_pointers(changed, pointers, pointer_scale)

@@ -23,8 +23,11 @@ from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
 from demo_pipeline.observation.frames.border_presses import BorderPresses
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
+from demo_pipeline.observation.frames.continued_typing import ContinuedTyping
 from demo_pipeline.observation.frames.evidence import Evidence, Hover, Wait
+from demo_pipeline.observation.frames.final_frame import FinalFrame
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
     FrameRequest,
@@ -32,29 +35,22 @@ from demo_pipeline.observation.frames.frame_requests import (
     merge_spans,
 )
 from demo_pipeline.observation.frames.hovers import HoverObserver, waits_without_hovers
-from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
-from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.private_screen import PrivateScreen
-from demo_pipeline.observation.frames.scan_comparisons import (
-    ActionPictures,
-    ScanComparison,
-    TypedPlaces,
-)
-from demo_pipeline.observation.frames.screenshot_writer import (
-    Screenshot,
-    ScreenshotWriter,
-)
+from demo_pipeline.observation.frames.scan_comparisons import ActionScreens, ScanComparison
+from demo_pipeline.observation.frames.screenshot_files import open_screenshot_files
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
-from demo_pipeline.observation.frames.typed_on import TypedOn
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.stop_effect import StopEffect
+from demo_pipeline.observation.frames.typed_places import TypedPlaces
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
     Frame,
     RecordedVideo,
     Span,
 )
-from demo_pipeline.observation.frames.waits import WaitObserver, intervals_between
+from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
 MOST_HELD = 16  # actions compared later, with up to four pictures of 0.5 MB in 1080p each
@@ -143,9 +139,9 @@ class _ActionFrames:
         self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
-        self._pauses: dict[int, tuple[FrameChooser, FrameChoice, ActionPictures | None]] = {}
-        self._held: list[tuple[ScannedTarget, int, ActionPictures]] = []
-        self._typed_on = TypedOn()
+        self._pauses: dict[int, tuple[FrameChooser, FrameChoice, ActionScreens | None]] = {}
+        self._held: list[tuple[ScannedTarget, int, ActionScreens]] = []
+        self._typed_on = ContinuedTyping()
         self.large_changes: list[float] = []
 
     @property
@@ -266,7 +262,7 @@ class _ActionFrames:
         self._screenshots[request.action_index] = screenshot
 
     def _compare(
-        self, scan: ScannedTarget | None, index: int, pictures: ActionPictures | None
+        self, scan: ScannedTarget | None, index: int, pictures: ActionScreens | None
     ) -> bool:
         """Whether the target was redrawn since the scan; held while the scan's scale is open.
 
@@ -368,7 +364,7 @@ def run_decode_pass(
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     border = BorderPresses(actions, pointer, video.times, several_displays=several_displays)
-    with open_pictures(folder) as pictures:
+    with open_screenshot_files(folder) as pictures:
         writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
         compared = (scanned, typed)
         frame_s = video.frame_s

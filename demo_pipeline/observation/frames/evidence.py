@@ -4,6 +4,7 @@ Later stages read it instead of decoding the video again.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
+from demo_pipeline.observation.frames.changes import ChangedBox, ContentChanges
 
 _LEFT_OUT = (
     "dotted",
@@ -57,8 +58,8 @@ class SinceScanEvidence(_Frozen):
 
     action_index: int
     scan_event: int = Field(description="line of the scan")
-    began: PictureChanges | None = Field(description="since it began; null: not compared")
-    ended: PictureChanges | None = Field(description="since it ended; null: not compared")
+    began: ContentChanges | None = Field(description="since it began; null: not compared")
+    ended: ContentChanges | None = Field(description="since it ended; null: not compared")
 
 
 class TargetEvidence(_Frozen):
@@ -161,3 +162,11 @@ class Evidence(_Frozen):
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
         absent = {name for name in _LEFT_OUT if not written[name]}
         return {name: value for name, value in written.items() if name not in absent}
+
+
+EVIDENCE_FILE = "evidence.json"
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """evidence.json as a model."""
+    return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())

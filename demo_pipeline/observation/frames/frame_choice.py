@@ -5,19 +5,15 @@ moments that are known beforehand. Without these, requests without a candidate w
 again.
 """
 
-from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from demo_pipeline.observation.frames.change_detector import EFFECT_S
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.pointer_path import Floats
-from demo_pipeline.observation.frames.video_pointer import FrameDiff
-from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
 APPROACH_ERROR_S = 0.01  # seconds; clocks found in a film at a steady rate are off by less
-
-Kept = TypeVar("Kept")
 
 
 class Reason(StrEnum):
@@ -152,36 +148,3 @@ class FrameChooser:
         """Seconds for which the screen had not changed at `frame`, as far back as the span."""
         before = [time for time in self._changes if time <= frame.time]
         return max(0.0, frame.time - max(before, default=self.request.span.start))
-
-
-class KeptFrames(Generic[Kept]):
-    """Keeps what some frames of the video show, until they are no longer asked for.
-
-    Args:
-        times: (frames,) presentation times of the video's frames, ascending seconds.
-        numbers: of the frames that will be asked for.
-        keep: what is kept of a frame; a frame that is held makes decoding slower.
-    """
-
-    def __init__(
-        self, times: Floats, numbers: Iterable[int], keep: Callable[[Frame], Kept]
-    ) -> None:
-        self._times, self._keep = times, keep
-        self._due = sorted(set(numbers), reverse=True)
-        self._kept: dict[int, Kept] = {}
-        self.spans = [Span(float(time), float(time)) for time in times[self._due[::-1]]]
-
-    def see(self, frame: Frame) -> None:
-        """Take the next decoded frame, in presentation order."""
-        while self._due and self._times[self._due[-1]] <= frame.time + TIME_TOLERANCE_S:
-            number = self._due.pop()
-            if self._times[number] >= frame.time - TIME_TOLERANCE_S:
-                self._kept[number] = self._keep(frame)
-
-    def get(self, number: int) -> Kept | None:
-        """Of the frame of a number; None: it did not decode, or is none of those asked for."""
-        return self._kept.get(number)
-
-    def forget_before(self, number: int) -> None:
-        """Drop the frames before the one of a number."""
-        self._kept = {other: kept for other, kept in self._kept.items() if other >= number}

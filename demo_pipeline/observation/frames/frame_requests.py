@@ -32,7 +32,7 @@ SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it i
 
 
 @dataclass(frozen=True)
-class Aim:
+class ElementUnderAction:
     """What a scan has under an action, or in one of several windows there.
 
     Attributes:
@@ -69,8 +69,8 @@ class ScannedTarget:
     event_index: int
     begin_ms: int
     end_ms: int
-    aim: Aim = Aim()
-    windows: Sequence[Aim] = ()
+    aim: ElementUnderAction = ElementUnderAction()
+    windows: Sequence[ElementUnderAction] = ()
     box: PixelBox | None = None
     marks: Boxes | None = None
     before_ms: tuple[int, int] | None = None
@@ -79,12 +79,12 @@ class ScannedTarget:
     def in_video(self, canvas: Canvas) -> "ScannedTarget":
         """The same in video pixels."""
 
-        def filmed(aim: Aim) -> Aim:
+        def filmed(aim: ElementUnderAction) -> ElementUnderAction:
             around = [canvas.box_to_video(box) for box in aim.around]
             element, window = (
                 box and canvas.box_to_video(box) for box in (aim.element, aim.window)
             )
-            return Aim(element, around, window, aim.position)
+            return ElementUnderAction(element, around, window, aim.position)
 
         return replace(
             self,

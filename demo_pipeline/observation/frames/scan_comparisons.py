@@ -6,91 +6,32 @@ tree says of the order of windows is in trees/hit_test.py, whether a place is th
 with the focus in trees/keyboard_focus.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
-    ChangedBox,
-    PictureChanges,
-    ScreenPicture,
-    picture_changes,
-    screen_picture,
+    ContentChanges,
+    ScreenDetail,
+    content_changes,
+    screen_detail,
     shaded_areas,
 )
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence, TargetEvidence
-from demo_pipeline.observation.frames.frame_choice import KeptFrames
-from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScannedTarget
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_requests import (
+    ElementUnderAction,
+    FrameRequest,
+    ScannedTarget,
+)
+from demo_pipeline.observation.frames.kept_frames import KeptFrames
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.tree_scales import LEAST_MARKS, TreeScales, fitting_scale
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
-from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
-from demo_pipeline.observation.trees.secret_fields import dots_for
-
-BORDER_STEP = 12  # of 255 across a border; right in all pairs of windows of two recordings
-BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
-CORNER_SAMPLES = 3  # samples at either end of a border that its round corners cover
-FRONT_SHARE = 0.8  # of a border inside another window; in front it was 0.83 to 1.00
-FRONT_LEAD = 0.25  # by which it is more than that of the window behind, which was up to 0.71
-GHOST_SHARE = 0.5  # of the whole border of a window that is not on the screen: up to 0.48
-
-
-def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
-    """Number of the window in front of all others; None when the picture does not tell.
-
-    Args:
-        detail: (rows, columns), as `ScreenPicture.detail`.
-        windows: those that overlap at a point, video pixels.
-    """
-    numbers = range(len(windows))
-    front = (
-        one
-        for one in numbers
-        if all(one == other or _covers(detail, windows[one], windows[other]) for other in numbers)
-    )
-    return next(front, None)
-
-
-def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
-    """Whether a window is certainly in front of another one."""
-    own, others = _border_share(detail, upper, lower), _border_share(detail, lower, upper)
-    if own is None:
-        return others is not None and others <= GHOST_SHARE
-    return own >= FRONT_SHARE and own - (others or 0.0) >= FRONT_LEAD
-
-
-def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | None:
-    """The share of a window's border inside another one that is seen; None: there is none."""
-    seen = [*_borders(detail, window, other), *_borders(detail.T, _turned(window), _turned(other))]
-    return float(np.concatenate(seen).mean()) if seen else None
-
-
-def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.ndarray]:
-    """Yield for the upper and the lower border inside another window which samples are a step."""
-    rows, columns = detail.shape
-    first = max(window.x, other.x, 0) / DETAIL_STEP + CORNER_SAMPLES
-    last = min(window.right, other.right) / DETAIL_STEP - CORNER_SAMPLES
-    across = slice(int(first), max(int(first), min(int(last), columns)))
-    inside = range(
-        int(other.y / DETAIL_STEP) + CORNER_SAMPLES,
-        int(other.bottom / DETAIL_STEP) - CORNER_SAMPLES,
-    )
-    for side in (window.y, window.bottom):
-        row = round(side / DETAIL_STEP)
-        near = slice(row - BORDER_REACH - 1, row + BORDER_REACH + 2)
-        if row in inside and near.start >= 0 and near.stop <= rows and across.start < across.stop:
-            strip = detail[near, across].astype(np.int16)
-            yield np.abs(np.diff(strip, axis=0)).max(axis=0) > BORDER_STEP
-
-
-def _turned(box: PixelBox) -> PixelBox:
-    return PixelBox(box.y, box.x, box.height, box.width)
-
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
+from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
@@ -100,7 +41,7 @@ NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 parts a menu item that 
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 
-class ActionPictures(NamedTuple):
+class ActionScreens(NamedTuple):
     """The screen at an action and at its scan.
 
     Attributes:
@@ -109,10 +50,10 @@ class ActionPictures(NamedTuple):
         at_press: the last before the press.
     """
 
-    first: ScreenPicture | None
-    last: ScreenPicture | None
-    shot: ScreenPicture
-    at_press: ScreenPicture
+    first: ScreenDetail | None
+    last: ScreenDetail | None
+    shot: ScreenDetail
+    at_press: ScreenDetail
 
 
 class ScanComparison:
@@ -144,7 +85,7 @@ class ScanComparison:
         self._times, self._detector, self._pointer = times, detector, pointer
         scans = [request.scan for request in requests if request.scan is not None]
         shown = [number for scan in scans for number in self._needed(scan) if number >= 0]
-        self._frames = KeptFrames(times, shown, screen_picture)
+        self._frames = KeptFrames(times, shown, screen_detail)
         self.spans: Sequence[Span] = self._frames.spans
         self.targets: dict[int, TargetEvidence] = {}
         self.since_scan: dict[int, SinceScanEvidence] = {}
@@ -167,7 +108,7 @@ class ScanComparison:
 
     def pictures(
         self, request: FrameRequest, frame: Frame | None, latest: Frame | None
-    ) -> ActionPictures | None:
+    ) -> ActionScreens | None:
         """The pictures of an action and of its scan; requests come in order.
 
         None when there is nothing to compare.
@@ -185,10 +126,10 @@ class ScanComparison:
         first, last = self._frames.get(begin), self._frames.get(end)
         if first is None and last is None:
             return None
-        shot = at_press = screen_picture(frame)
+        shot = at_press = screen_detail(frame)
         if request.point is not None and latest is not None and latest.time > frame.time:
-            at_press = screen_picture(latest)
-        return ActionPictures(first, last, shot, at_press)
+            at_press = screen_detail(latest)
+        return ActionScreens(first, last, shot, at_press)
 
     def note_scale(self, request: FrameRequest, *, is_last: bool) -> bool:
         """Note how the boxes of a request's scan fit the picture; False: not known.
@@ -207,7 +148,7 @@ class ScanComparison:
             self.scales.add(scan.event_index, fit, scan.window_boxes)
         return True
 
-    def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:
+    def compare(self, request: FrameRequest, pictures: ActionScreens | None) -> bool:
         """Compare the screen before an action with its scan's.
 
         Returns whether the target was certainly redrawn.
@@ -248,7 +189,7 @@ class ScanComparison:
         return bool(redrawn)
 
     def _is_redrawn_since_before(
-        self, scan: ScannedTarget, aim: Aim, point: Point, shown: ScreenPicture
+        self, scan: ScannedTarget, aim: ElementUnderAction, point: Point, shown: ScreenDetail
     ) -> bool | None:
         """Whether a picture shows the target otherwise than while the scan before ran.
 
@@ -259,13 +200,17 @@ class ScanComparison:
         if not changes or None in changes:
             return None
         return any(
-            self._is_redrawn(aim, point, change, ActionPictures(picture, None, shown, shown))
+            self._is_redrawn(aim, point, change, ActionScreens(picture, None, shown, shown))
             for change, picture in zip(changes, earlier, strict=True)
             if change is not None
         )
 
     def _is_redrawn(
-        self, aim: Aim, point: Point, changes: PictureChanges, pictures: ActionPictures
+        self,
+        aim: ElementUnderAction,
+        point: Point,
+        changes: ContentChanges,
+        pictures: ActionScreens,
     ) -> bool:
         """Whether the target was redrawn, or something appeared over it, since `pictures.first`.
 
@@ -291,25 +236,23 @@ class ScanComparison:
                 return True
         return False
 
-    def _shaded(self, before: ScreenPicture | None, after: ScreenPicture) -> list[PixelBox]:
+    def _shaded(self, before: ScreenDetail | None, after: ScreenDetail) -> list[PixelBox]:
         if before is None or before.time == after.time:
             return []
         pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
         return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
 
-    def _changes(
-        self, scanned: ScreenPicture | None, shown: ScreenPicture
-    ) -> PictureChanges | None:
+    def _changes(self, scanned: ScreenDetail | None, shown: ScreenDetail) -> ContentChanges | None:
         if scanned is None:
             return None
         if scanned.time == shown.time:
-            return PictureChanges()
+            return ContentChanges()
         pointer, flickering = self._pointer, self._detector.flickering
         pointers = [*pointer.path_near(scanned.time), *pointer.path_near(shown.time)]
         scale = self._scale(scanned)
-        return picture_changes(scanned.detail, shown.detail, pointers, flickering, scale)
+        return content_changes(scanned.detail, shown.detail, pointers, flickering, scale)
 
-    def _scale(self, shown: ScreenPicture) -> float:
+    def _scale(self, shown: ScreenDetail) -> float:
         """Video pixels for one pixel of a pointer's usual picture."""
         canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
         height = float(shown.detail.shape[0] * DETAIL_STEP)
@@ -324,7 +267,7 @@ class ScanComparison:
 
 
 def _at_target(
-    changes: PictureChanges, element: PixelBox | None, point: Point, shown: ScreenPicture
+    changes: ContentChanges, element: PixelBox | None, point: Point, shown: ScreenDetail
 ) -> bool:
     """Whether the target, or what is around the press in a large one, was replaced or covered."""
     if element is None:
@@ -334,7 +277,7 @@ def _at_target(
     return _share(element, shown) <= LARGE_ELEMENT_SHARE and changes.touch(element)
 
 
-def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenPicture) -> bool:
+def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenDetail) -> bool:
     """Whether areas may be a highlight of an element: not beyond it, and most of a roomy one."""
     beyond = max(
         max(element.x - area.x, area.right - element.right, element.y - area.y) for area in areas
@@ -345,47 +288,6 @@ def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenPi
     return (large or not is_room) and max(beyond, below) <= BEYOND_PX
 
 
-def _share(element: PixelBox, shown: ScreenPicture) -> float:
+def _share(element: PixelBox, shown: ScreenDetail) -> float:
     """The share of the picture that an element covers."""
     return element.area / (shown.detail.size * DETAIL_STEP**2)
-
-
-class TypedPlaces:
-    """Compares the screenshots of typing actions with those of the actions after them.
-
-    Args:
-        actions: those that type something to see are followed.
-        detector: knows the cells that flicker.
-        pointer: whose own picture does not count where it moved.
-
-    Attributes:
-        found: boxes of what changed, by action index, video pixels; empty: nothing was seen.
-        dotted: indexes of the actions whose text came as dots.
-    """
-
-    def __init__(
-        self, actions: Sequence[Action], detector: ChangeDetector, pointer: VideoPointer
-    ) -> None:
-        self._texts = {one.action_index: one.text or "" for one in actions}
-        self._detector, self._pointer = detector, pointer
-        self._before: tuple[int, ScreenPicture, Luma] | None = None
-        self.found: dict[int, Sequence[ChangedBox]] = {}
-        self.dotted: list[int] = []
-
-    def see(self, action_index: int, frame: Frame | None) -> None:
-        """Take the frame of an action's screenshot; actions come in order."""
-        if frame is None:
-            return
-        if self._before is not None:
-            typed, before, whole = self._before
-            self.found[typed] = self._changed(before, screen_picture(frame))
-            if dots_for(self._texts[typed], whole, frame.whole):
-                self.dotted.append(typed)
-        is_typing = bool(self._texts[action_index].strip())
-        self._before = (action_index, screen_picture(frame), frame.whole) if is_typing else None
-
-    def _changed(self, before: ScreenPicture, after: ScreenPicture) -> Sequence[ChangedBox]:
-        paths = [self._pointer.path_near(picture.time) for picture in (before, after)]
-        pointers = [*paths[0], *paths[1]] if set(paths[0]) != set(paths[1]) else []
-        flickering = self._detector.flickering
-        return picture_changes(before.detail, after.detail, pointers, flickering).regions

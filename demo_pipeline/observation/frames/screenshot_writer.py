@@ -14,19 +14,15 @@ from demo_pipeline.observation.clock.canvas import (
     fit_canvas,
 )
 from demo_pipeline.observation.clock.clock import DECIMALS
-from demo_pipeline.observation.frames.frame_choice import (
-    FrameChoice,
-    FrameChooser,
-    KeptFrames,
-    Reason,
-)
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
     FrameRequest,
     without_box,
 )
-from demo_pipeline.observation.frames.last_action import FINAL_FILE
-from demo_pipeline.observation.frames.picture_files import PictureFiles
+from demo_pipeline.observation.frames.kept_frames import KeptFrames
+from demo_pipeline.observation.frames.screenshot_files import ScreenshotFiles
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
@@ -77,7 +73,7 @@ class ScreenshotWriter:
         video: RecordedVideo,
         requests: Sequence[FrameRequest],
         pointer: VideoPointer,
-        pictures: PictureFiles,
+        pictures: ScreenshotFiles,
         *,
         native: bool = False,
     ) -> None:

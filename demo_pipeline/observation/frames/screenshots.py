@@ -11,52 +11,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.trajectory_reader import native_of
-from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import (
-    ANY,
-    COUNT,
-    described_schema,
-    fitting,
-    one_of,
-    read_rows,
-    schema_problems,
     write_rows,
 )
-from demo_pipeline.files.recording_files import VIDEO_FILE
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
-from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.clock_votes import answered_inputs
 from demo_pipeline.observation.clock.screen_changes import find_parts_by_scans
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
-from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import EVIDENCE_FILE
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, request_frames
-from demo_pipeline.observation.frames.last_action import FINAL_FILE
-from demo_pipeline.observation.frames.picture_files import (
-    DIGESTS_FILE,
-    PICTURES_FILE,
-    PICTURES_SCHEMA,
-    digest_lines,
-)
+from demo_pipeline.observation.frames.frames_table import FRAMES_FILE, FRAMES_SCHEMA
 from demo_pipeline.observation.frames.pointer_path import PointerPath, pointer_path
 from demo_pipeline.observation.frames.private_screen import PrivateScreen
+from demo_pipeline.observation.frames.screenshot_files import (
+    DIGESTS_FILE,
+    digest_lines,
+)
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.step_tree import TreeReader
-from demo_pipeline.problems import Problem
 from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.input_log import EventType
@@ -106,40 +91,6 @@ def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) 
             picture.unlink()
         elif last and digests.pop(final.name, ""):
             final.unlink()
-
-
-FRAMES_FILE = "frames.parquet"
-EVIDENCE_FILE = "evidence.json"
-
-_UNPROVEN_TEXT = "the clock may be off by so much that the frame shows another state; else null"
-_FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
-_DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
-_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("action_index", pa.int32(), False, "row of actions.parquet"),
-    ("file", pa.string(), True, _FILE_TEXT),
-    ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
-    ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
-    ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
-    ("settle_ms", pa.float64(), True, "ms that the screen had been still in the compared frames"),
-    ("reason_code", pa.string(), False, ", ".join(Reason)),
-    ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
-    ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
-    ("pointer_distance_px", pa.float64(), True, _DISTANCE_TEXT),
-    ("unproven_clock", pa.bool_(), True, _UNPROVEN_TEXT),
-)
-
-FRAMES_SCHEMA = described_schema(
-    _COLUMNS,
-    {
-        "action_index": COUNT,
-        "file": fitting(r"[0-9]{3,}\.png").only_where("pts"),
-        "frame": COUNT.where("pts"),
-        "lead_ms": ANY.where("pts"),
-        "settle_ms pointer_distance_px": COUNT.only_where("pts"),
-        "unproven_clock": ANY.only_where("pts"),
-        "reason_code": one_of(*Reason),
-    },
-)
 
 
 def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
@@ -294,75 +245,3 @@ def _summary(
         "canvas": f"{canvas.video_width}x{canvas.video_height} "
         f"x {canvas.scale:.4f} + ({canvas.pad_x}, {canvas.pad_y})",
     }
-
-
-def read_frames(folder: Path) -> list[dict[str, Any]]:
-    """Rows of frames.parquet, one for each action."""
-    return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)
-
-
-def read_evidence(folder: Path) -> Evidence:
-    """evidence.json as a model."""
-    return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())
-
-
-def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
-    """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
-    problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
-    problems += schema_problems(folder / PICTURES_FILE, PICTURES_SCHEMA)
-    try:
-        read_evidence(folder)
-    except (OSError, ValidationError) as error:
-        raise_system_trouble(error)
-        problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
-    if problems:
-        return problems
-    rows = read_frames(folder)
-    expected = [action.action_index for action in read_actions(actions_folder)]
-    if [row["action_index"] for row in rows] != expected:
-        message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
-        problems.append(Problem("frames_rows", FRAMES_FILE, message))
-    names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
-    for name in names:
-        try:
-            size = png_size(folder / name)
-        except (OSError, ValueError) as error:
-            raise_system_trouble(error)
-            reason = str(getattr(error, "strerror", None) or error)  # without the path
-            problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
-            continue
-        if size != CANVAS_SIZE:
-            message = f"its size is {size}, expected {CANVAS_SIZE}"
-            problems.append(Problem("bad_picture", name, message))
-    return problems
-
-
-def check_frames_present(folder: Path) -> list[Problem]:
-    """Every action has a frame; a video that is shorter than its log leaves some without."""
-    rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
-    if not rows:
-        return []
-    indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
-    unknown = not all(shift.is_known for shift in read_evidence(folder).clock.shifts)
-    since = ", or not when they were, since the recorder's clock was set" if unknown else ""
-    message = (
-        f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
-        f"screen before them{since}"
-    )
-    remedy = "upload the whole video; steps without a screenshot are left out and counted"
-    return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
-
-
-def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """No screenshot shows the pointer at its target when an earlier frame would not have."""
-    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
-    return [
-        Problem(
-            "avoidable_leak",
-            row["file"] or FRAMES_FILE,
-            f"action {row['action_index']}: the pointer is already at its target "
-            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
-            remedy="look at the contact sheet; provenance.parquet tells which steps to filter out",
-        )
-        for row in leaks
-    ]

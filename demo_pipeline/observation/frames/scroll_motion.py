@@ -22,7 +22,7 @@ from demo_pipeline.actions.scrolls import (
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import Cells
-from demo_pipeline.observation.frames.video_pointer import FrameDiff
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more

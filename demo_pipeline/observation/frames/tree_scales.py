@@ -31,7 +31,7 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     """By how much the boxes of a scan are too small: 1.0 when they fit; None: in doubt.
 
     Args:
-        detail: the screen at the scan, as `ScreenPicture.detail`.
+        detail: the screen at the scan, as `ScreenDetail.detail`.
         marks: (elements, 4) x, y, width, height of small named elements, video pixels.
     """
     steps = (

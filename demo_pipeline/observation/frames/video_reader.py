@@ -26,8 +26,8 @@ from av.filter import Graph
 from av.video.frame import PictureType
 
 from demo_pipeline.files.system_errors import raise_disk_trouble
-from demo_pipeline.observation.frames.hdr import is_hdr, tone_mapped
 from demo_pipeline.observation.frames.pointer_path import Floats
+from demo_pipeline.observation.frames.tone_mapping import is_hdr, tone_mapped
 from demo_pipeline.recording.video_probe import (
     VideoPackets,
     most_pixels,

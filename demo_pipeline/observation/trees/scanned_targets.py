@@ -13,7 +13,7 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.screen_changes import DesktopSize
-from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
+from demo_pipeline.observation.frames.frame_requests import ElementUnderAction, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.tree_scales import LEAST_MARKS
 from demo_pipeline.observation.trees.hit_test import (
@@ -82,16 +82,16 @@ def scan_targets(
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
 
 
-def _aim(tree: StepTree, action: Action, front: int | None = None) -> Aim:
+def _aim(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
     x, y = action.x or 0.0, action.y or 0.0
     node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
     if node is None or node.box is None:
-        return Aim()
+        return ElementUnderAction()
     around = [box for node in positions_at(tree, x, y) if (box := tree.box(node))]
-    return Aim(node.box, around)
+    return ElementUnderAction(node.box, around)
 
 
-def _windows(tree: StepTree, action: Action) -> list[Aim]:
+def _windows(tree: StepTree, action: Action) -> list[ElementUnderAction]:
     """The windows at a point, where there are several, and what each has there."""
     windows = [
         replace(_aim(tree, action, position), window=box, position=position)

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
+from demo_pipeline.observation.frames.changes import ChangedBox, ContentChanges
 from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.focus_look import Grey, grey_picture
@@ -302,7 +302,7 @@ class StepTargets:
         return self._appeared(action, current, target, seen)
 
     def _is_still_near(
-        self, action: Action, tree: StepTree, target: Element, changes: PictureChanges | None
+        self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
         """Whether nothing changed at an element, and near the press."""
         if changes is None:
@@ -327,7 +327,7 @@ class StepTargets:
 
 
 def _is_changed_at(
-    tree: StepTree, target: Element, changes: PictureChanges | None, beside: float = 0.0
+    tree: StepTree, target: Element, changes: ContentChanges | None, beside: float = 0.0
 ) -> bool:
     """Whether something changed at an element, or so many pixels beside it, in its line."""
     if changes is None or target.box is None:

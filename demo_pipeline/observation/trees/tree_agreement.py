@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.observation.clock.canvas import Boxes
-from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
+from demo_pipeline.observation.frames.changes import ChangedBox, ContentChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence
 from demo_pipeline.observation.trees.hit_test import is_desktop
 from demo_pipeline.observation.trees.step_tree import StepTree
@@ -159,7 +159,7 @@ def touched_share(tree: StepTree, against: Sequence[Contradiction]) -> float:
     return float(touched.mean()) if touched.size else 1.0
 
 
-def _differences(changes: PictureChanges, boxes: _TreeBoxes) -> Iterator[Contradiction]:
+def _differences(changes: ContentChanges, boxes: _TreeBoxes) -> Iterator[Contradiction]:
     """Yield the changes that contradict a tree.
 
     What changes in a large text area says nothing, unless it has a menu's edges or covers a name.

@@ -18,7 +18,7 @@ from demo_pipeline.observation.clock.clock_search import (
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import VideoPackets
-from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -42,10 +42,10 @@ def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
             replace(frame, wall_ms=frame.wall_ms - late_ms * (frame.wall_ms > half))
             for frame in truth.frames
         ]
-        films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
+        videos.write_plain(path, painter, replace(truth, frames=tuple(frames)))
 
     options = replace(SMALL, ffmpeg_start_line=logged, scan_every_s=None)
-    return films.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
+    return videos.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
 
 
 @pytest.mark.no_cover  # other tests run the same lines
@@ -70,10 +70,10 @@ def repeating(root: Path) -> Observed:
             shown_ms = first.wall_ms + float(random.uniform(0, 40))
             same = truth.frames[len(frames) : len(frames) + int(random.integers(2, 10))]
             frames += [replace(first, pts=frame.pts, wall_ms=shown_ms) for frame in same]
-        films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
+        videos.write_plain(path, painter, replace(truth, frames=tuple(frames)))
 
     options = replace(SMALL, video=VideoOptions(fps=30), scan_every_s=None)
-    return films.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
+    return videos.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
 
 
 def test_a_film_that_repeats_frames_shows_its_clock(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from demo_pipeline.observation.clock.clock import Clock, ClockShift
 from demo_pipeline.observation.frames import decode_pass
-from demo_pipeline.observation.frames.screenshots import check_frames_present
+from demo_pipeline.observation.frames.screenshot_checks import check_frames_present
 from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline_tests.observation.made import Observed, observe
 from demo_pipeline_tests.observation.test_one_pass import OFFICE, USUAL, check_pictures

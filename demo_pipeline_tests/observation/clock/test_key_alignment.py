@@ -12,7 +12,7 @@ from demo_pipeline.observation.clock.clock import Clock, documented_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_keys
 from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import Floats
-from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.observation.made import Observed, observe
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -129,11 +129,11 @@ def keyboard_work(root: Path, late_ms: float) -> Observed:
             replace(frame, wall_ms=frame.wall_ms - late_ms * (frame.wall_ms > typing))
             for frame in truth.frames
         ]
-        films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
+        videos.write_plain(path, painter, replace(truth, frames=tuple(frames)))
 
     typing = [type_text(TEXT[:24]), think(2.4), type_text(TEXT[24:44] + "\b" * 9), think(2.1)]
     story = script(*HAND * 2, click("Name"), think(3.0), *typing, *typing)
-    return films.painted(root, replace(SMALL, scan_every_s=None), write, story)
+    return videos.painted(root, replace(SMALL, scan_every_s=None), write, story)
 
 
 @pytest.mark.parametrize("late_ms", [0, 85, -85])

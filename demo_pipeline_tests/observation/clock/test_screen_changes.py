@@ -18,8 +18,9 @@ from demo_pipeline.observation.clock.screen_changes import (
 )
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.decode_pass import show_frames
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode

@@ -8,13 +8,13 @@ from typing import Any
 import av
 import pytest
 
-from demo_pipeline.observation.frames.screenshots import check_frames_present
+from demo_pipeline.observation.frames.screenshot_checks import check_frames_present
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.video_probe import probe_video, read_packets
-from demo_pipeline_tests.observation import films
-from demo_pipeline_tests.observation.films import Rule, Shown, every_frame
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
+from demo_pipeline_tests.observation.videos import Rule, Shown, every_frame
 from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 from demo_pipeline_tests.simulator.video import VideoOptions
@@ -72,7 +72,7 @@ each_film = pytest.mark.parametrize("whole", sorted(FILMS), indirect=True)
 def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Observed]:
     options = replace(SMALL, ffmpeg_start_line=True)
     return {
-        name: films.filmed(tmp_path_factory.mktemp(name), replace(options, video=video))
+        name: videos.filmed(tmp_path_factory.mktemp(name), replace(options, video=video))
         for name, video in FILMS.items()
     }
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline_tests.observation import films
-from demo_pipeline_tests.observation.films import Rule, every_frame
+from demo_pipeline_tests.observation import videos
 from demo_pipeline_tests.observation.made import Observed, turn_video
+from demo_pipeline_tests.observation.videos import Rule, every_frame
 from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 from demo_pipeline_tests.simulator.painter import Painter
@@ -79,7 +79,7 @@ def recorded(film: str) -> RecordingOptions:
 def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Path) -> None:
     """Rate, distance of key frames, B-frames, and first PTS zero, late, or cut by an edit list."""
     options = recorded(film)
-    observed = films.filmed(tmp_path, options)
+    observed = videos.filmed(tmp_path, options)
     method = "ffmpeg_start" if options.ffmpeg_start_line else "pixels"
     assert observed.evidence.clock.method == method
     hidden = check(observed)
@@ -91,23 +91,23 @@ def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Pat
 def test_a_film_that_players_turn(quarters: int, tmp_path: Path) -> None:
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         lying = tmp_path / "lying.mp4"
-        films.write_turned(lying, painter, truth, quarters)
+        videos.write_turned(lying, painter, truth, quarters)
         turn_video(lying, path, -quarters)
 
-    observed = films.painted(tmp_path, START_LINE, write)
+    observed = videos.painted(tmp_path, START_LINE, write)
     canvas = observed.evidence.canvas
     assert (canvas.video_width, canvas.video_height) == (640, 360)
     check(observed, quarters)
 
 
 def test_a_film_whose_sides_are_no_multiples_of_sixteen(tmp_path: Path) -> None:
-    observed = films.filmed(tmp_path, replace(START_LINE, width=1366, height=768))
+    observed = videos.filmed(tmp_path, replace(START_LINE, width=1366, height=768))
     check(observed)
 
 
 def test_a_film_of_odd_sides(tmp_path: Path) -> None:
     odd = replace(START_LINE, width=641, height=361)
-    observed = films.painted(tmp_path, odd, films.write_444)
+    observed = videos.painted(tmp_path, odd, videos.write_444)
     canvas = observed.evidence.canvas
     assert (canvas.video_width, canvas.video_height) == (641, 361)
     check(observed)
@@ -117,11 +117,11 @@ def test_a_last_frame_that_is_short_is_the_final_picture(tmp_path: Path) -> None
     """The recorder was stopped at once: nothing but the last frame can be the final picture."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
-        films.write_plain(path, painter, films.with_short_end(truth))
+        videos.write_plain(path, painter, videos.with_short_end(truth))
 
-    story = replace(films.STORY, tail_ms=100)
-    observed = films.painted(tmp_path, START_LINE, write, story)
-    check(replace(observed, truth=films.with_short_end(observed.truth)))
+    story = replace(videos.STORY, tail_ms=100)
+    observed = videos.painted(tmp_path, START_LINE, write, story)
+    check(replace(observed, truth=videos.with_short_end(observed.truth)))
     last = every_frame(observed.folder / "recording.mp4")[-1]
     assert last.number == len(observed.truth.frames)
     assert number_in(observed, "final.png") == last.number

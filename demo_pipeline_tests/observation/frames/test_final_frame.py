@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.last_action import FinalFrame
+from demo_pipeline.observation.frames.final_frame import FinalFrame
 
 FPS = 10
 

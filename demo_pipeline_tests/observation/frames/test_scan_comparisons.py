@@ -8,11 +8,16 @@ from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
 from demo_pipeline.observation.frames.evidence import TargetEvidence
-from demo_pipeline.observation.frames.frame_choice import KeptFrames
-from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScannedTarget
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_requests import (
+    ElementUnderAction,
+    FrameRequest,
+    ScannedTarget,
+)
+from demo_pipeline.observation.frames.kept_frames import KeptFrames
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.scan_comparisons import ScanComparison
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 
 
@@ -79,7 +84,9 @@ def compared(
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, 0.1)
     aimed = FrameRequest(
         *(0, 3.0, 0.0, 2.95, 2.0, None, Span(0, 3)),
-        scan=ScannedTarget(1, *scanned_ms, Aim(element, (element, *around)), before_ms=before_ms),
+        scan=ScannedTarget(
+            1, *scanned_ms, ElementUnderAction(element, (element, *around)), before_ms=before_ms
+        ),
         point=(350.0, 220.0),
     )
     frames = []

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.screenshots import (
+from demo_pipeline.observation.frames.frames_table import read_frames
+from demo_pipeline.observation.frames.screenshot_checks import (
     check_frames_present,
     check_screenshot_files,
     check_screenshot_leaks,
-    read_frames,
 )
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number

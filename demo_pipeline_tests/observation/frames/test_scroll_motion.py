@@ -14,6 +14,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import documented_clock
 from demo_pipeline.observation.frames.change_detector import ChangeDetector
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.scroll_motion import (
     COLUMN_STEP,
@@ -21,7 +22,7 @@ from demo_pipeline.observation.frames.scroll_motion import (
     ScrollMotion,
     content_moved,
 )
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame
 from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages

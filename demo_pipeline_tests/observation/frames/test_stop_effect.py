@@ -10,7 +10,7 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import Cells, Difference
-from demo_pipeline.observation.frames.last_action import StopEffect
+from demo_pipeline.observation.frames.stop_effect import StopEffect
 
 FPS, ROWS, COLUMNS = 10, 135, 240
 SHORTCUT = Action("hotkey", 10_000, 10_200, [], keys=["ctrl", "shift", "f9"])

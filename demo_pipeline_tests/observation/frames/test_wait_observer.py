@@ -14,7 +14,8 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span
-from demo_pipeline.observation.frames.waits import Interval, WaitObserver, intervals_between
+from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
+from demo_pipeline.observation.frames.waits import Interval
 
 FRAME_S = 1 / 15
 TIMES, LONG = np.arange(0, 8, FRAME_S), np.arange(0, 14, FRAME_S)

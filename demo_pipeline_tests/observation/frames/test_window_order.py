@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.scan_comparisons import front_of
 from demo_pipeline.observation.frames.video_reader import Luma
+from demo_pipeline.observation.frames.window_order import front_of
 
 NOTES, FILES, NOTE = (100, 80, 400, 300), (300, 200, 420, 320), (350, 240, 100, 80)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.observation.frames.changes import PictureChanges
+from demo_pipeline.observation.frames.changes import ContentChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence, TargetEvidence
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_targets import StepTargets
@@ -26,7 +26,7 @@ HERE, FAR = (300, 205, 60, 20), (600, 500, 60, 20)
 
 def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str | None]:
     """Agreement and target of a click at a height; `changed`: places since the scan had ended."""
-    shown = PictureChanges(regions=changed)
+    shown = ContentChanges(regions=changed)
     evidence: Any = SimpleNamespace(
         targets=[TargetEvidence(action_index=0, window=None, began=began, ended=ended)],
         since_scan=[SinceScanEvidence(action_index=0, scan_event=1, began=shown, ended=shown)],
@@ -73,7 +73,7 @@ def clicked_after_slow_scan(
 
     The scan before has the link only. The person pressed a key between the two scans, if `acted`.
     """
-    near = PictureChanges(regions=((200, y - 10, 200, 30),))
+    near = ContentChanges(regions=((200, y - 10, 200, 30),))
     seen = TargetEvidence(
         action_index=1,
         window=None,
@@ -82,7 +82,7 @@ def clicked_after_slow_scan(
         before_began=before_began,
         before=before,
     )
-    since = SinceScanEvidence(action_index=1, scan_event=2, began=near, ended=PictureChanges())
+    since = SinceScanEvidence(action_index=1, scan_event=2, began=near, ended=ContentChanges())
     evidence: Any = SimpleNamespace(targets=[seen], since_scan=[since], typed=[], hovers=())
     reader: Any = SimpleNamespace(scale=lambda _: 1.0, readable_tree=lambda *_: SCANNED_BEFORE)
     key = Action("hotkey", 8000 if acted else 5000, 8000 if acted else 5000, [1], keys=["f5"])
@@ -113,7 +113,7 @@ FOLDER = mapped([node("frame", (100, 100, 800, 600), name="coast")], platform="l
 IN_TITLE, IN_WINDOW = (300, 110, 90, 16), (300, 400, 90, 16)
 
 
-def window_is_certain(x: float, y: float, changes: PictureChanges, shot: Path) -> bool:
+def window_is_certain(x: float, y: float, changes: ContentChanges, shot: Path) -> bool:
     """Whether a click on nothing that the tree knows was surely in its window."""
     since = SinceScanEvidence(action_index=0, scan_event=1, began=changes, ended=changes)
     evidence: Any = SimpleNamespace(targets=[], since_scan=[since], typed=[], hovers=())
@@ -131,9 +131,9 @@ def test_a_window_whose_title_changed_or_that_something_covers_is_not_certain(
     picture[300:900, 600:1100] = 120
     shot = tmp_path / "000.png"
     cv2.imwrite(str(shot), picture)
-    assert window_is_certain(300, 250, PictureChanges(), shot)
-    assert window_is_certain(300, 250, PictureChanges(regions=(IN_WINDOW,)), shot)
-    assert not window_is_certain(300, 250, PictureChanges(regions=(IN_TITLE,)), shot)
-    opened = PictureChanges(regions=(IN_WINDOW,), panels=((200, 200, 300, 300),))
+    assert window_is_certain(300, 250, ContentChanges(), shot)
+    assert window_is_certain(300, 250, ContentChanges(regions=(IN_WINDOW,)), shot)
+    assert not window_is_certain(300, 250, ContentChanges(regions=(IN_TITLE,)), shot)
+    opened = ContentChanges(regions=(IN_WINDOW,), panels=((200, 200, 300, 300),))
     assert not window_is_certain(300, 250, opened, shot)
-    assert not window_is_certain(700, 500, PictureChanges(), shot)
+    assert not window_is_certain(700, 500, ContentChanges(), shot)

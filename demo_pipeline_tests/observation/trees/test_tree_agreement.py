@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
+from demo_pipeline.observation.frames.changes import ChangedBox, ContentChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_agreement import Contradiction, contradictions_of
@@ -34,8 +34,8 @@ def agreement(
     tree: StepTree | None = None,
     previous: StepTree | None = None,
 ) -> str:
-    began = PictureChanges(regions=regions, panels=panels)
-    last = began if ended is None else PictureChanges(regions=ended)
+    began = ContentChanges(regions=regions, panels=panels)
+    last = began if ended is None else ContentChanges(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
     found = against(since, tree=tree, previous=previous)
     if found is None:
@@ -96,7 +96,7 @@ def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() ->
 
 
 def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
-    since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=PictureChanges())
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=ContentChanges())
     assert against(since) is None
     assert against(None) is None
 
@@ -104,8 +104,8 @@ def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
 def test_news_at_one_place_prove_nothing_about_another() -> None:
     """A clock's label that the scan saw anew does not tell that it saw the dialog."""
     clock, dialog = (902, 104, 60, 16), (400, 350, 300, 200)
-    began = PictureChanges(regions=(clock,), panels=(dialog,))
-    since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=PictureChanges())
+    began = ContentChanges(regions=(clock,), panels=(dialog,))
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=ContentChanges())
     times = [window(node("Text", (900, 102, 70, 20), name=time)) for time in ("9:00", "9:01")]
     both = against(since, tree=times[1], previous=times[0]) or ()
     (found,) = [one for one in both if not one.is_news]

@@ -6,13 +6,13 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
-from demo_pipeline.observation.frames.picture_files import (
+from demo_pipeline.observation.frames.screenshot_files import (
     DIGESTS_FILE,
     THUMBNAIL_WIDTH,
     digest_lines,
-    open_pictures,
-    read_picture,
-    read_picture_facts,
+    open_screenshot_files,
+    read_screenshot,
+    read_screenshot_facts,
     read_thumbnails,
 )
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
@@ -25,7 +25,7 @@ SAMPLE = RECORDINGS / "20261121_212358" / "recording.mp4"
 def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Path) -> None:
     frame = next(iter(decode_spans(SAMPLE, read_packets(SAMPLE), [Span(10.0, 10.2)])))
     rgb = rgb_of(frame)
-    with open_pictures(tmp_path) as pictures:
+    with open_screenshot_files(tmp_path) as pictures:
         pictures.write("000.png", rgb)
         pictures.write("001.png", rgb, frame)
     of_colours, of_planes = (
@@ -46,15 +46,15 @@ def test_what_is_kept_of_a_picture_is_what_its_file_shows(tmp_path: Path) -> Non
         "001.png": np.full((CANVAS_SIZE[1], CANVAS_SIZE[0], 3), 12, np.uint8),
         "final.png": np.full((CANVAS_SIZE[1], CANVAS_SIZE[0], 3), 30, np.uint8),
     }
-    with open_pictures(tmp_path) as written:
+    with open_screenshot_files(tmp_path) as written:
         for name, rgb in pictures.items():
             written.write(name, rgb)
         written.remove("final.png")
     (tmp_path / DIGESTS_FILE).write_text(digest_lines(tmp_path, written.digests), "utf-8")
-    kept = read_picture_facts(tmp_path)
+    kept = read_screenshot_facts(tmp_path)
     assert sorted(kept) == ["000.png", "001.png"]
     for name, facts in kept.items():
-        again = read_picture(tmp_path / name)
+        again = read_screenshot(tmp_path / name)
         assert np.array_equal(facts.cells, again.cells)
         assert (facts.black, facts.hash) == (again.black, again.hash)
     assert [facts.black for facts in kept.values()] == [False, True]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from demo_pipeline_tests.observation.films import painted
 from demo_pipeline_tests.observation.made import Observed
+from demo_pipeline_tests.observation.videos import painted
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOptions

@@ -21,13 +21,8 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.parquet import TableWriter, described_schema, open_rows
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
-from demo_pipeline.observation.frames.hdr import is_hdr
-from demo_pipeline.observation.frames.video_reader import (
-    Frame,
-    RgbConverter,
-    plane_rows,
-    rotation,
-)
+from demo_pipeline.observation.frames.tone_mapping import is_hdr
+from demo_pipeline.observation.frames.video_reader import Frame, RgbConverter, plane_rows, rotation
 
 PICTURES_FILE = "pictures.parquet"
 DIGESTS_FILE = "pictures.sha256"
@@ -52,7 +47,7 @@ PICTURES_SCHEMA = described_schema(
 
 
 @dataclass(frozen=True)
-class PictureFacts:
+class ScreenshotFacts:
     """What is kept of a screenshot to compare it with others.
 
     Attributes:
@@ -73,24 +68,24 @@ class PictureFacts:
         return 0 if self.missing else int.from_bytes(np.packbits(bits).tobytes(), "big")
 
 
-def picture_facts(rgb: Pixels) -> PictureFacts:
+def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
     """The facts of a picture, (height, width, 3)."""
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     cells = np.asarray(cv2.resize(grey, _GRID, interpolation=cv2.INTER_AREA), np.uint8)
     seems_black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
     black = seems_black and float((np.asarray(grey) > BLACK_LEVEL).mean()) < BLACK_SHARE
-    return PictureFacts(cells, black)
+    return ScreenshotFacts(cells, black)
 
 
-def read_picture(path: Path) -> PictureFacts:
+def read_screenshot(path: Path) -> ScreenshotFacts:
     """Read a screenshot; one that is missing or damaged counts as `missing`."""
     bgr = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) if path.is_file() else None
     if bgr is None:
-        return PictureFacts(np.zeros(_GRID[::-1], np.uint8), black=False, missing=True)
-    return picture_facts(np.asarray(bgr, np.uint8))
+        return ScreenshotFacts(np.zeros(_GRID[::-1], np.uint8), black=False, missing=True)
+    return screenshot_facts(np.asarray(bgr, np.uint8))
 
 
-class PictureFiles:
+class ScreenshotFiles:
     """Writes pictures into a folder, and a row of pictures.parquet for each.
 
     Attributes:
@@ -112,7 +107,7 @@ class PictureFiles:
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)
-        sha256, facts = hashlib.sha256(data).hexdigest(), picture_facts(rgb)
+        sha256, facts = hashlib.sha256(data).hexdigest(), screenshot_facts(rgb)
         self.digests[name] = sha256
         row = (name, sha256, self._thumbnail(rgb, frame), facts.cells.tobytes(), facts.black)
         self._table.append(row)
@@ -139,10 +134,10 @@ class PictureFiles:
 
 
 @contextmanager
-def open_pictures(folder: Path) -> Iterator[PictureFiles]:
+def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
     """A writer of pictures, which leaves no table after an error."""
     with TableWriter(folder / PICTURES_FILE, PICTURES_SCHEMA, batch_rows=_BATCH) as table:
-        yield PictureFiles(folder, table)
+        yield ScreenshotFiles(folder, table)
 
 
 def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
@@ -187,13 +182,13 @@ def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
         return {row["file"]: row["jpeg"] for row in rows}
 
 
-def read_picture_facts(folder: Path) -> Mapping[str, PictureFacts]:
+def read_screenshot_facts(folder: Path) -> Mapping[str, ScreenshotFacts]:
     """Name of a picture → its facts, likewise; empty without a table."""
     if not (folder / PICTURES_FILE).is_file():
         return {}
     with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
         found = {
-            row["sha256"]: PictureFacts(
+            row["sha256"]: ScreenshotFacts(
                 np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1]), row["black"]
             )
             for row in rows

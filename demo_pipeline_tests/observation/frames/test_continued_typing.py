@@ -8,8 +8,8 @@ import cv2
 import pytest
 
 from demo_pipeline.observation.frames.frame_choice import Reason
-from demo_pipeline_tests.observation.films import Picture, painted
 from demo_pipeline_tests.observation.made import Observed
+from demo_pipeline_tests.observation.videos import Picture, painted
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOptions

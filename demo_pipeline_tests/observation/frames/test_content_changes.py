@@ -8,8 +8,8 @@ import pytest
 
 from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
-    PictureChanges,
-    picture_changes,
+    ContentChanges,
+    content_changes,
     shaded_areas,
 )
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
@@ -82,8 +82,8 @@ class Screen:
         return cv2.resize(self.picture, size, interpolation=cv2.INTER_AREA)
 
 
-def between(after: Screen, *pointers: Point, before: Screen | None = None) -> PictureChanges:
-    return picture_changes((before or Screen()).detail, after.detail, pointers)
+def between(after: Screen, *pointers: Point, before: Screen | None = None) -> ContentChanges:
+    return content_changes((before or Screen()).detail, after.detail, pointers)
 
 
 def test_replaced_text_is_more_than_a_highlight() -> None:
@@ -101,7 +101,7 @@ def test_replaced_text_is_more_than_a_highlight() -> None:
     ],
 )
 def test_other_colours_for_the_same_letters_replace_nothing(colours: tuple[int, int]) -> None:
-    assert between(Screen().highlight(BUTTON, *colours)) == PictureChanges()
+    assert between(Screen().highlight(BUTTON, *colours)) == ContentChanges()
 
 
 def test_a_focus_ring_and_a_text_cursor_replace_nothing() -> None:
@@ -116,7 +116,7 @@ def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> Non
     """A line of two pixels with round corners, as of a button at two pixels to the point."""
     box = PixelBox(100, 400, 272, 70)
     calm, lit = (Screen().rounded(box, 12, edge).write("Open", 130, 440) for edge in (212, 90))
-    assert between(lit, before=calm) == PictureChanges()
+    assert between(lit, before=calm) == ContentChanges()
     renamed = Screen().rounded(box, 12, 90).write("Shut", 130, 440)
     assert between(renamed, before=calm).touch(box)
 
@@ -134,7 +134,7 @@ def test_a_text_cursor_beside_a_highlight_makes_it_no_content() -> None:
 def test_the_pointer_itself_replaces_nothing() -> None:
     arrow = Screen().write("A", 300, 236)
     assert between(arrow).touch(BUTTON)
-    assert between(arrow, (300.0, 222.0)) == PictureChanges()
+    assert between(arrow, (300.0, 222.0)) == ContentChanges()
 
 
 def test_a_menu_covers_what_is_between_its_lines_and_is_a_panel() -> None:
@@ -173,7 +173,7 @@ def test_a_dark_menu_without_an_edge_is_seen_by_its_shade() -> None:
     """Its contrast with the page is less than that of letters."""
     before, after = Screen(paper=26, ink=220), Screen(paper=26, ink=220)
     after.fill(PixelBox(300, 300, 200, 120), 38)
-    assert between(after, before=before) == PictureChanges()
+    assert between(after, before=before) == ContentChanges()
     (area,) = shaded_areas(before.detail, after.detail, [])
     assert max(abs(area.x - 300), abs(area.y - 300), abs(area.width - 200)) <= DETAIL_STEP
     assert shaded_areas(before.detail, before.detail + 4, []) == []

@@ -36,7 +36,7 @@ KEPT_HEIGHT = 0.2  # of the inked rows; fewer may be alike by chance
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-class TypedOn:
+class ContinuedTyping:
     """Follows the screenshots of actions, and where buttons were pressed, in order."""
 
     def __init__(self) -> None:

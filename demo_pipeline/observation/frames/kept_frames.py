@@ -1,0 +1,42 @@
+"""Frames that are kept until they are needed."""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from demo_pipeline.observation.frames.pointer_path import Floats
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
+
+Kept = TypeVar("Kept")
+
+
+class KeptFrames(Generic[Kept]):
+    """Keeps what some frames of the video show, until they are no longer asked for.
+
+    Args:
+        times: (frames,) presentation times of the video's frames, ascending seconds.
+        numbers: of the frames that will be asked for.
+        keep: what is kept of a frame; a frame that is held makes decoding slower.
+    """
+
+    def __init__(
+        self, times: Floats, numbers: Iterable[int], keep: Callable[[Frame], Kept]
+    ) -> None:
+        self._times, self._keep = times, keep
+        self._due = sorted(set(numbers), reverse=True)
+        self._kept: dict[int, Kept] = {}
+        self.spans = [Span(float(time), float(time)) for time in times[self._due[::-1]]]
+
+    def see(self, frame: Frame) -> None:
+        """Take the next decoded frame, in presentation order."""
+        while self._due and self._times[self._due[-1]] <= frame.time + TIME_TOLERANCE_S:
+            number = self._due.pop()
+            if self._times[number] >= frame.time - TIME_TOLERANCE_S:
+                self._kept[number] = self._keep(frame)
+
+    def get(self, number: int) -> Kept | None:
+        """Of the frame of a number; None: it did not decode, or is none of those asked for."""
+        return self._kept.get(number)
+
+    def forget_before(self, number: int) -> None:
+        """Drop the frames before the one of a number."""
+        self._kept = {other: kept for other, kept in self._kept.items() if other >= number}

@@ -1,0 +1,112 @@
+"""Whether the pictures of a demonstration are those that were encoded."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.files.image_files import png_size
+from demo_pipeline.files.parquet import (
+    schema_problems,
+)
+from demo_pipeline.files.recording_files import VIDEO_FILE
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
+from demo_pipeline.observation.frames.evidence import EVIDENCE_FILE, read_evidence
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.frames_table import FRAMES_FILE, FRAMES_SCHEMA, read_frames
+from demo_pipeline.observation.frames.screenshot_files import (
+    DIGESTS_FILE,
+    PICTURES_FILE,
+    PICTURES_SCHEMA,
+    digest_lines,
+)
+from demo_pipeline.problems import Problem
+
+_OTHER_FILES = {FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE}
+
+
+def check_screenshot_digests(folder: Path) -> list[Problem]:
+    """The pictures and their table have the digests that the encoder noted; nothing else is there.
+
+    The stages after this one link these files, and read pictures by their digests.
+    """
+    names = {path.name for path in folder.iterdir()}
+    pictures = {name for name in names if name.endswith(".png")}
+    problems = [_problem(name, "is missing") for name in sorted(_OTHER_FILES - names)]
+    unexpected = sorted(names - pictures - _OTHER_FILES)
+    problems += [_problem(name, "does not belong here") for name in unexpected]
+    if problems:
+        return problems
+    noted = set((folder / DIGESTS_FILE).read_text("utf-8").splitlines())
+    digests = {name: read_digest(folder / name).sha256 for name in pictures}
+    present = set(digest_lines(folder, digests).splitlines())
+    differing = sorted({line.split()[-1] for line in noted ^ present if line.split()})
+    return [_problem(name, f"differs from {DIGESTS_FILE}") for name in differing]
+
+
+def _problem(file: str, message: str) -> Problem:
+    return Problem("bad_picture", file, message, remedy="build the screenshots again")
+
+
+def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
+    """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
+    problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
+    problems += schema_problems(folder / PICTURES_FILE, PICTURES_SCHEMA)
+    try:
+        read_evidence(folder)
+    except (OSError, ValidationError) as error:
+        raise_system_trouble(error)
+        problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
+    if problems:
+        return problems
+    rows = read_frames(folder)
+    expected = [action.action_index for action in read_actions(actions_folder)]
+    if [row["action_index"] for row in rows] != expected:
+        message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
+        problems.append(Problem("frames_rows", FRAMES_FILE, message))
+    names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
+    for name in names:
+        try:
+            size = png_size(folder / name)
+        except (OSError, ValueError) as error:
+            raise_system_trouble(error)
+            reason = str(getattr(error, "strerror", None) or error)  # without the path
+            problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
+            continue
+        if size != CANVAS_SIZE:
+            message = f"its size is {size}, expected {CANVAS_SIZE}"
+            problems.append(Problem("bad_picture", name, message))
+    return problems
+
+
+def check_frames_present(folder: Path) -> list[Problem]:
+    """Every action has a frame; a video that is shorter than its log leaves some without."""
+    rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
+    if not rows:
+        return []
+    indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
+    unknown = not all(shift.is_known for shift in read_evidence(folder).clock.shifts)
+    since = ", or not when they were, since the recorder's clock was set" if unknown else ""
+    message = (
+        f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
+        f"screen before them{since}"
+    )
+    remedy = "upload the whole video; steps without a screenshot are left out and counted"
+    return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
+
+
+def check_screenshot_leaks(folder: Path) -> list[Problem]:
+    """No screenshot shows the pointer at its target when an earlier frame would not have."""
+    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
+    return [
+        Problem(
+            "avoidable_leak",
+            row["file"] or FRAMES_FILE,
+            f"action {row['action_index']}: the pointer is already at its target "
+            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
+            remedy="look at the contact sheet; provenance.parquet tells which steps to filter out",
+        )
+        for row in leaks
+    ]

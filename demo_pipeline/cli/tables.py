@@ -116,6 +116,9 @@ def report_run(
     """Print tables of demonstrations and datasets, the reasons of failures, and a closing line."""
     if outcomes:
         out.print(_demonstration_table(outcomes))
+        for outcome in outcomes:
+            if sentence := _unrecorded_success(outcome):
+                print_line(f"{outcome.demonstration}: {sentence}")
     for outcome in outcomes:
         for problem in outcome.problems:
             said = replace(problem, demonstration="")
@@ -154,6 +157,21 @@ def _demonstration_table(outcomes: Sequence[DemonstrationResult]) -> Table:
         cells = [cell(summary.get(key)) for key in keys]
         table.add_row(outcome.demonstration, cell(shown, colour), *cells, length)
     return table
+
+
+def _unrecorded_success(outcome: DemonstrationResult) -> str:
+    """Says why a demonstration is not done whose meta.json does not tell; else empty."""
+    ended = outcome.summary.get("outcome")
+    result = outcome.summary.get("error_message") or ""
+    keys = {"status": "status unknown" in result, "reason": "reason none" in result}
+    missing = [f"`{key}`" for key, is_missing in keys.items() if is_missing]
+    if ended in {None, "done"} or not missing:
+        return ""
+    return (
+        f"the outcome is {ended}, because meta.json has no {' and no '.join(missing)}; training "
+        'datasets leave it out. If the task was done, write `"status": "completed"` and '
+        '`"reason": "done"` into meta.json'
+    )
 
 
 def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:

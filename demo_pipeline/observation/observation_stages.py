@@ -91,7 +91,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     description="The screen before each action, 1920 by 1080, from the last frame before the "
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="31",
+    code_version="32",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=_run_screenshots,
@@ -124,7 +124,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="24",
+    code_version="25",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=_run_ui_trees,
@@ -137,8 +137,9 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
         ),
         Check(
             "scans_usable",
-            "Every scan of a step can be read and has an area, at most 1 % of its nodes have an "
-            "unknown role, and the hit test finds the same element as the recorder's own.",
+            "Every element of a step's scan can be read, an element has an area, at most 1 % of "
+            "the elements have an unknown role, the recorder's hit tests at random points agree "
+            "with the tree, and our hit test at the pointer finds the element that it found.",
             _check_scans,
             blocking=False,
             compared=("trees", "nodes", "cursor_checked"),

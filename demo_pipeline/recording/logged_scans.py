@@ -1,6 +1,7 @@
-"""Accessibility scans in the log: when each ran, and what one holds.
+"""Accessibility scans in the log: when each scan ran, and the elements that it lists.
 
-A regular scan is decoded fast; of any other, whatever is usable is kept. Which scan is current at
+A scan in the documented form is decoded fast. Any other scan is read leniently: a damaged element
+is replaced by one without role and name, and the rest of the scan is kept. Which scan is current at
 an action, and how its elements are mapped to the canvas, is decided in observation/trees/.
 """
 
@@ -31,7 +32,7 @@ NO_BOX = (math.nan,) * 4
 
 
 class _RawBox(msgspec.Struct, gc=False):
-    """`bbox` as an object."""
+    """`bbox` as the documented object."""
 
     x: float
     y: float
@@ -40,11 +41,12 @@ class _RawBox(msgspec.Struct, gc=False):
 
 
 class RawNode(msgspec.Struct, gc=False):
-    """One node. `states` is JSON text, so that equal texts are parsed only once.
+    """One element of a scan, as logged.
 
-    `absolute_position` and `size` are JSON texts, too: only macOS recorders write them. So are
-    `description` and `value`: the content of a field, but of an icon often its name. By the last
-    four recorders of different systems mark a field for passwords.
+    `states` is kept as JSON text, so that equal texts are parsed only once. `description` and
+    `value` are JSON texts as well: the content of a field, but often the name of an icon. Only
+    macOS recorders write `absolute_position` and `size`. `subrole`, `input_type`, `is_password` and
+    `IsPassword` are how recorders of different systems mark a password field.
     """
 
     role: str | None = None
@@ -72,7 +74,8 @@ class RawNode(msgspec.Struct, gc=False):
         if type(bbox) is _RawBox:
             return bbox.x, bbox.y, bbox.width, bbox.height
         if type(bbox) is list and len(bbox) == 4:
-            place, size = _two_numbers(self.absolute_position), _two_numbers(self.size)
+            place = _two_numbers(self.absolute_position)
+            size = _two_numbers(self.size)
             if place is not None and size is not None:
                 return *place, *size
             return bbox[0], bbox[1], bbox[2] - bbox[0], bbox[3] - bbox[1]
@@ -89,7 +92,7 @@ def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
     return first, second
 
 
-_DROPPED = re.compile(r"[\s\-_]+")
+_SEPARATORS = re.compile(r"[\s\-_]+")
 _SECRET_ROLES = frozenset(
     {"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"}
 )
@@ -98,13 +101,13 @@ _SECRET_STATE = b'"protected":true'  # as Chromium marks the field
 
 @lru_cache(maxsize=4096)
 def normalised(raw: str) -> str:
-    """A role name in the spelling that is compared: lower case, no separators, no affixes."""
-    text = _DROPPED.sub("", raw.lower())
+    """Returns a role name in lower case, without separators and without a platform's affixes."""
+    text = _SEPARATORS.sub("", raw.lower())
     return text.removeprefix("ax").removesuffix("control") or text
 
 
 def is_secret_field(node: RawNode) -> bool:
-    """Whether a recorder's node is a field for passwords."""
+    """Whether a recorder marked an element as a password field."""
     if normalised(node.role or "") in _SECRET_ROLES:
         return True
     if normalised(bytes(node.subrole).decode("utf-8", "replace").strip('"')) in _SECRET_ROLES:
@@ -117,8 +120,8 @@ def is_secret_field(node: RawNode) -> bool:
     )
 
 
-class CursorHitTest(msgspec.Struct):
-    """The recorder's own hit test at the pointer: the element, and the pointer's position."""
+class RecordersHitTest(msgspec.Struct):
+    """An element that the recorder itself found at a point of the screen."""
 
     element: RawNode | None = None
     position: "_RawPoint | None" = None
@@ -132,13 +135,15 @@ class _RawPoint(msgspec.Struct):
 
 
 class _HitTestQueries(msgspec.Struct):
-    """The recorder's own hit tests (`queries`); only the one at the pointer is read."""
+    """The recorder's own hit tests: at the pointer, and at two random points."""
 
-    cursor: CursorHitTest | None = None
+    cursor: RecordersHitTest | None = None
+    random1: RecordersHitTest | None = None
+    random2: RecordersHitTest | None = None
 
 
 class _FlatTree(NamedTuple):
-    """Nodes in document order, their depths from 1, positions of their parents (-1: none)."""
+    """Nodes in document order, their depths from 1, and the positions of their parents or -1."""
 
     nodes: list[RawNode]
     depths: list[int]
@@ -153,28 +158,46 @@ class RawScan(msgspec.Struct):
     queries: _HitTestQueries | None = None
 
     def flatten(self) -> _FlatTree:
-        """Every node in document order; iterative, so that any depth works."""
-        nodes, depths, parents = flat = _FlatTree([], [], [])
-        levels, above = [iter(_listed(self.tree))], [-1]
+        """Returns every node in document order, without recursion."""
+        flat = _FlatTree([], [], [])
+        levels = [iter(_listed(self.tree))]
+        parents = [-1]
         while levels:
-            depth, parent = len(levels), above[-1]
             for node in levels[-1]:
-                nodes.append(node)
-                depths.append(depth)
-                parents.append(parent)
+                flat.nodes.append(node)
+                flat.depths.append(len(levels))
+                flat.parents.append(parents[-1])
                 if node.children:
-                    above.append(len(nodes) - 1)
+                    parents.append(len(flat.nodes) - 1)
                     levels.append(iter(_listed(node.children)))
                     break
             else:
                 levels.pop()
-                above.pop()
+                parents.pop()
         return flat
 
     @property
-    def cursor(self) -> CursorHitTest | None:
+    def cursor(self) -> RecordersHitTest | None:
         """The recorder's hit test at the pointer; None when it made none."""
         return self.queries.cursor if self.queries else None
+
+    @property
+    def samples(self) -> list[RecordersHitTest]:
+        """The recorder's hit tests at random points of the screen."""
+        if self.queries is None:
+            return []
+        tests = (self.queries.random1, self.queries.random2)
+        return [test for test in tests if test is not None]
+
+
+class LenientScan(RawScan):
+    """A scan that differs from the documented form.
+
+    `damaged_elements` counts those that are not objects, which are ignored, and those whose role is
+    not text, which lose everything but their place and their children.
+    """
+
+    damaged_elements: int = 0
 
 
 class _Event(msgspec.Struct):
@@ -185,7 +208,7 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 
 def regular_scan(line: bytes) -> RawScan | None:
-    """The scan in a line of the log when everything in it has a known type, else None."""
+    """Returns the scan in a line of the log; None unless every value has its documented type."""
     try:
         return _DECODER.decode(line).data
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -193,10 +216,9 @@ def regular_scan(line: bytes) -> RawScan | None:
 
 
 def decode_scan(line: bytes) -> RawScan | None:
-    """The scan in a line of the log, of any depth; None when the line is not an axtree event.
+    """Returns the scan in a line of the log; None when the line is not an axtree event.
 
-    A node that differs from the documented form keeps what is usable of it. A role that is not text
-    shows that the line is damaged: None.
+    A scan that differs from the documented form keeps every element that can be read.
     """
     if (scan := regular_scan(line)) is not None:
         return scan
@@ -205,64 +227,86 @@ def decode_scan(line: bytes) -> RawScan | None:
     except JsonFileError:
         return None
     data = value.get("data") if isinstance(value, dict) else None
-    try:
-        return scan_from_values(data) if isinstance(data, dict) else None
-    except TypeError:
-        return None
+    return scan_from_values(data) if isinstance(data, dict) else None
 
 
-def scan_from_values(data: Mapping[str, Any]) -> RawScan:
-    """The scan in the `data` of an axtree event, read leniently from parsed JSON.
-
-    Raises:
-        TypeError: a role is not text.
-    """
-    queries = data.get("queries")
-    cursor = queries.get("cursor") if isinstance(queries, dict) else None
+def scan_from_values(data: Mapping[str, Any]) -> LenientScan:
+    """Reads the `data` of an axtree event leniently from parsed JSON."""
+    roots, damaged = _tree_of(data.get("tree"))
     focused = data.get("focused_element")
-    return RawScan(
-        [_tree_of(top) for top in _objects(data.get("tree"))],
-        _node_of(focused) if isinstance(focused, dict) else None,
-        _HitTestQueries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
+    queries = data.get("queries")
+    return LenientScan(
+        roots,
+        _node_of(focused)[0] if isinstance(focused, dict) else None,
+        _queries_of(queries) if isinstance(queries, dict) else None,
+        damaged,
     )
 
 
-def _cursor_of(value: Mapping[str, Any]) -> CursorHitTest:
-    element, point = value.get("element"), value.get("position")
-    numbers: list[Any] = [point.get("x"), point.get("y")] if isinstance(point, dict) else []
-    usable = len(numbers) == 2 and all(map(_is_number, numbers))
-    return CursorHitTest(
-        _node_of(element) if isinstance(element, dict) else None,
-        _RawPoint(*map(float, numbers)) if usable else None,
-    )
+def _queries_of(queries: Mapping[str, Any]) -> _HitTestQueries:
+    hit_tests = {}
+    for name in _HitTestQueries.__struct_fields__:
+        query = queries.get(name)
+        if isinstance(query, dict):
+            hit_tests[name] = _hit_test_of(query)
+    return _HitTestQueries(**hit_tests)
 
 
-def _tree_of(value: Mapping[str, Any]) -> RawNode:
-    """A node with its descendants; iterative, so that any depth works."""
-    top = _node_of(value)
-    pending = [(top, value)]
+def _hit_test_of(query: Mapping[str, Any]) -> RecordersHitTest:
+    element = query.get("element")
+    position = query.get("position")
+    point = None
+    if isinstance(position, dict):
+        x: Any = position.get("x")
+        y: Any = position.get("y")
+        if _is_number(x) and _is_number(y):
+            point = _RawPoint(float(x), float(y))
+    node = _node_of(element)[0] if isinstance(element, dict) else None
+    return RecordersHitTest(node, point)
+
+
+def _tree_of(tree: Any) -> tuple[list[RawNode], int]:
+    """Reads `tree` without recursion; returns its roots and the number of damaged elements."""
+    roots: list[RawNode] = []
+    damaged = 0
+    pending: list[tuple[list[RawNode], Any]] = [(roots, tree)]
     while pending:
-        node, plain = pending.pop()
-        children = [(_node_of(child), child) for child in _objects(plain.get("children"))]
-        node.children = [child for child, _ in children]
-        pending += children
-    return top
+        siblings, values = pending.pop()
+        elements = values if isinstance(values, list) else [values]
+        for element in elements:
+            if not isinstance(element, dict):
+                damaged += element is not None
+                continue
+            node, is_damaged = _node_of(element)
+            damaged += is_damaged
+            children: list[RawNode] = []
+            node.children = children
+            siblings.append(node)
+            pending.append((children, element.get("children")))
+    return roots, damaged
 
 
-def _node_of(value: Mapping[str, Any]) -> RawNode:
-    role, name, states = value.get("role"), value.get("name"), value.get("states")
+def _node_of(value: Mapping[str, Any]) -> tuple[RawNode, bool]:
+    """Reads a node without its children; returns it, and whether it is damaged."""
+    role = value.get("role")
+    box = _box_of(value.get("bbox"))
     if not isinstance(role, str | None):
-        raise TypeError("a role is not text")
-    known = {str(k): bool(v) for k, v in states.items()} if isinstance(states, dict) else None
-    return RawNode(
+        return RawNode("", "", box), True
+    name = value.get("name")
+    states = value.get("states")
+    flags = {}
+    if isinstance(states, dict):
+        flags = {str(state): bool(flag) for state, flag in states.items()}
+    node = RawNode(
         role or "",
         name if isinstance(name, str) else "",
-        _box_of(value.get("bbox")),
-        msgspec.Raw(json.dumps(known).encode()) if known else msgspec.Raw(b""),
+        box,
+        msgspec.Raw(json.dumps(flags).encode() if flags else b""),
         None,
         *(_raw_text(value.get(key)) for key in _TEXTS),
         *(msgspec.Raw(str(value.get(key)).lower().encode()) for key in _PASSWORD_MARKS),
     )
+    return node, False
 
 
 def _raw_text(value: Any) -> msgspec.Raw:
@@ -272,7 +316,10 @@ def _raw_text(value: Any) -> msgspec.Raw:
 def _box_of(value: Any) -> _RawBox | list[float] | None:
     if isinstance(value, dict):
         sides: list[Any] = [value.get(name) for name in ("x", "y", "width", "height")]
-        return _RawBox(*map(float, sides)) if all(map(_is_number, sides)) else None
+        if not all(map(_is_number, sides)):
+            return None
+        x, y, width, height = map(float, sides)
+        return _RawBox(x, y, width, height)
     if isinstance(value, list) and all(map(_is_number, value)):
         return [float(side) for side in value]
     return None
@@ -282,17 +329,13 @@ def _is_number(value: Any) -> bool:
     return type(value) in _NUMBERS and -MAX_COORDINATE <= value <= MAX_COORDINATE
 
 
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    if isinstance(value, list):
-        return [item for item in value if isinstance(item, dict)]
-    return [value] if isinstance(value, dict) else []
-
-
-def _listed(value: list[RawNode] | RawNode | None) -> list[RawNode]:
-    """Nodes below a node or the root; macOS recorders write a single one as an object."""
-    if value is None:
+def _listed(nodes: list[RawNode] | RawNode | None) -> list[RawNode]:
+    """Returns nodes as a list; macOS recorders write a single child as an object."""
+    if nodes is None:
         return []
-    return value if type(value) is list else [value]  # type: ignore[list-item]
+    if isinstance(nodes, RawNode):
+        return [nodes]
+    return nodes
 
 
 STAMP_SLACK_MS = 20  # milliseconds by which a busy recorder's lines are out of order
@@ -300,14 +343,14 @@ STAMP_SLACK_MS = 20  # milliseconds by which a busy recorder's lines are out of 
 
 @dataclass(frozen=True)
 class LoggedScan:
-    """A scan in the log, a row of the events stage's trees.parquet: where it is and when it ran.
+    """Where a scan is in the log, and when it ran: a row of the events stage's trees.parquet.
 
     Attributes:
         event_index: its line in the log.
         byte_offset, byte_length: of that line.
         time_ms: of the line, epoch milliseconds: when the scan began, as documented, or ended.
         duration_ms: how long it took; None when the recorder did not log it.
-        stamped_at_end: whether `time_ms` is when it ended, as some recorders write it.
+        stamped_at_end: whether `time_ms` is when the scan ended, as some recorders write it.
     """
 
     event_index: int
@@ -320,7 +363,9 @@ class LoggedScan:
     @property
     def begin_ms(self) -> int:
         """When the scan began, epoch milliseconds."""
-        return self.time_ms - (self.duration_ms or 0) * self.stamped_at_end
+        if self.stamped_at_end:
+            return self.time_ms - (self.duration_ms or 0)
+        return self.time_ms
 
     @property
     def end_ms(self) -> int:
@@ -329,27 +374,31 @@ class LoggedScan:
 
 
 def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
-    """The scans of a log, in line order.
+    """Returns the scans of a log, in line order.
 
-    A recorder writes a scan when it has finished. Whether its lines carry the time at which scans
-    began or ended follows from the lines around them: later events before the line, or earlier
-    ones after it. Without either it began then, as documented.
+    A recorder writes a scan when it has finished. The lines around a scan show whether its time is
+    that of its beginning or of its end: an earlier line with a later time shows the beginning, a
+    later line with an earlier time shows the end. Without such lines it is the beginning, as
+    documented.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     if not scans:
         return []
     events = read_table(events_folder / EVENTS_FILE, columns=["event_index", "time_ms"])
-    own = {scan.event_index for scan in scans}
-    lines = zip(events["event_index"].to_pylist(), events["time_ms"].to_pylist(), strict=True)
-    others = [(line, time) for line, time in lines if line not in own]
-    at_end = list(_stamp_votes(scans, others))
-    if 2 * sum(at_end) <= len(at_end):
+    scan_lines = {scan.event_index for scan in scans}
+    others = []
+    lines = events["event_index"].to_pylist()
+    for line, time_ms in zip(lines, events["time_ms"].to_pylist(), strict=True):
+        if line not in scan_lines:
+            others.append((line, time_ms))
+    votes_for_end = list(_stamp_votes(scans, others))
+    if 2 * sum(votes_for_end) <= len(votes_for_end):
         return scans
     return [replace(scan, stamped_at_end=True) for scan in scans]
 
 
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Yield for each scan between events that tell: whether its time is when it ended.
+    """Yields whether a scan's time is its end, for each scan whose neighbouring lines show it.
 
     Args:
         scans: of the log.
@@ -357,8 +406,8 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
     """
     lines = [line for line, _ in others]
     for scan in scans:
-        after = bisect_right(lines, scan.event_index)
         duration = scan.duration_ms or 0
+        after = bisect_right(lines, scan.event_index)
         before_ms = others[after - 1][1] - scan.time_ms if after else 0
         after_ms = others[after][1] - scan.time_ms if after < len(others) else duration
         if 0 <= after_ms < duration - STAMP_SLACK_MS:  # no line of a later time was written yet
@@ -368,7 +417,7 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
 
 
 def read_scan(log: Path, scan: LoggedScan) -> RawScan:
-    """Read a scan from the log.
+    """Reads a scan from the log.
 
     Raises:
         DemonstrationError: the line is not an axtree event that can be read.

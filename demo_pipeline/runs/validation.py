@@ -23,7 +23,7 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.recording_files import LOG_FILE, MAX_BYTES, META_FILE, RECORDING_FILES
 from demo_pipeline.observation.trees.scans import scan_problems
 from demo_pipeline.osworld.task_text import assignment_of
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.recording import events
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.meta import Meta, read_meta
@@ -73,9 +73,18 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
     absent = [name for name in _EXPECTED if name not in meta.model_fields_set]
     if meta.primary_monitor is None:
         absent.append("primary_monitor")
+    if meta.quest is None:
+        absent.append("quest")
     if absent:
         message = f"the documented keys {', '.join(absent)} are missing or null"
         yield _meta_warning("missing_field", message)
+    if not meta.reason:
+        message = "reason: is missing or null, so that the demonstration does not count as done"
+        remedy = (
+            'write "reason": "done" into meta.json if the task was done; else training datasets '
+            "leave the demonstration out"
+        )
+        yield warning("missing_field", META_FILE, message, remedy)
     if meta.reason and meta.reason not in _REASONS:
         message = f"reason: expected one of {', '.join(_REASONS)}; any other counts as a failure"
         yield _meta_warning("unknown_reason", message)

@@ -279,7 +279,7 @@ class TestRun:
     ):
         put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
         meta = quiet.root / "uploads/two/meta.json"
-        meta.write_text(meta.read_text().replace('"completed"', '""'))
+        meta.write_text(meta.read_text().replace('"completed"', '""').replace('"done"', "null"))
         twins = {"DEMO_PIPELINE_DATASETS__INCLUDE_DUPLICATES": "true"}  # both have the same film
         first, second = command(quiet, "run", **twins), command(quiet, "run", **twins)
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
@@ -287,6 +287,7 @@ class TestRun:
         table, _, _ = first.out.partition("Datasets")
         shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
         assert shown == {("one", "done", "done"), ("two", "done", "unknown")}
+        assert "two: the outcome is unknown, because meta.json has no `status` and no" in first.out
         for answer in (first, second):
             left_out = [line for line in answer.out.splitlines() if line.startswith("left out of")]
             exports, everything = sorted(left_out, key=lambda line: "trajectory_index" in line)

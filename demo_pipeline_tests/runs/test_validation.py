@@ -76,11 +76,14 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str, Severity]] = {
         "log_not_of_this_recording",
         ERROR,
     ),
-    "no instruction": (meta(title="", description="", quest=None), "no_instruction", ERROR),
+    "no instruction": (meta(title="", description="", quest={}), "no_instruction", ERROR),
     "no timestamp": (meta(timestamp=...), "invalid_field", ERROR),
     "a status that is a list": (meta(status=[]), "invalid_field", ERROR),
     "a title that is an object": (meta(title={}), "invalid_field", ERROR),
     "no locale and no version": (meta(locale=..., version=...), "missing_field", WARNING),
+    "no reason": (meta(reason=...), "missing_field", WARNING),
+    "a reason that is null": (meta(reason=None), "missing_field", WARNING),
+    "no quest": (meta(quest=...), "missing_field", WARNING),
     "no monitor": (meta(primary_monitor=...), "missing_field", WARNING),
     "no platform": (meta(platform=...), "missing_platform", WARNING),
     "another platform": (meta(platform="amiga"), "unknown_platform", WARNING),
@@ -95,18 +98,52 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str, Severity]] = {
 }
 MALFORMED: dict[str, Callable[[Any], object]] = {
     "an element that is a number": lambda tree: tree.append(5),
-    "an element without a role": lambda tree: tree[0].pop("role"),
-    "an element without a box": lambda tree: tree[0].pop("bbox"),
+    "a role that is a number": lambda tree: tree[0]["children"][0].update(role=7),
+    "a role that is null": lambda tree: tree[0].update(role=None),
     "a box with text": lambda tree: tree[0]["bbox"].update(x="left"),
 }
+DATA_KEYS = ("duration", "queries", "focused_element")
+NODE_KEYS = ("role", "bbox", "states", "value", "name", "description", "children")
 
 
 def of_tree(spoil: Callable[[Any], object]) -> Callable[[Path], None]:
     return scans(lambda data: spoil(data["tree"]))
 
 
+def without_key(key: str) -> Callable[[Path], None]:
+    """Remove a documented key of every scan."""
+    return scans(lambda data: data.pop(key))
+
+
+def without_node_key(key: str) -> Callable[[Path], None]:
+    """Remove a documented key of the first element of every scan."""
+    return of_tree(lambda tree: tree[0].pop(key))
+
+
 for name, spoil in MALFORMED.items():
     SPOILED[name] = (of_tree(spoil), "malformed_scan", WARNING)
+for key in DATA_KEYS:
+    SPOILED[f"a scan without {key}"] = (without_key(key), "malformed_scan", WARNING)
+for key in NODE_KEYS:
+    SPOILED[f"an element without {key}"] = (without_node_key(key), "malformed_scan", WARNING)
+
+
+def box(x: int, y: int, width: int, height: int) -> dict[str, int]:
+    return {"x": x, "y": y, "width": width, "height": height}
+
+
+def element(bbox: dict[str, int], role: str, name: str) -> dict[str, Any]:
+    """An element with every documented key."""
+    states = {"enabled": True, "keyboard_focusable": False, "visible": True}
+    texts = {"role": role, "name": name, "description": "", "value": ""}
+    return {"bbox": bbox, "children": [], "states": states, **texts}
+
+
+def first_scan(folder: Path) -> int:
+    """The number of the first line with a scan."""
+    lines = (folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
+    numbers = (n for n, line in enumerate(lines, 1) if json.loads(line)["event"] == "axtree")
+    return next(numbers)
 
 
 @pytest.fixture
@@ -190,6 +227,36 @@ class TestRecordings:
         found = validate_recording(good, Settings())
         assert {(one.code, one.severity) for one in found} == {(code, severity)}
         assert all(one.demonstration == "" for one in found)
+
+    @pytest.mark.parametrize("key", DATA_KEYS)
+    def test_a_key_that_scans_lack_is_named_with_the_first_line(self, good, key):
+        without_key(key)(good)
+        [problem] = validate_recording(good, Settings())
+        assert problem.line == first_scan(good)
+        assert problem.message.endswith(f"first: data.{key}: Field required")
+
+    @pytest.mark.parametrize("key", NODE_KEYS[1:-1])
+    def test_a_key_that_an_element_lacks_is_named_with_the_first_line(self, good, key):
+        without_node_key(key)(good)
+        [problem] = validate_recording(good, Settings())
+        assert problem.line == first_scan(good)
+        assert re.search(rf"first: 1 of \d+ elements have no {key}$", problem.message)
+
+    def test_a_scan_that_the_recorders_own_hit_test_contradicts_is_named(self, good):
+        """The recorder found a button where the tree has only what is around it and a label."""
+
+        def contradict(data):
+            found = element(box(300, 100, 40, 20), "Button", "Not in the tree")
+            window = element(box(0, 0, 640, 360), "Window", "Shop")
+            label = element(box(310, 105, 100, 12), "Text", "Price")
+            data["tree"] = [window | {"children": [label]}]
+            data["queries"]["random1"] = {"element": found, "position": {"x": 320, "y": 110}}
+
+        scans(contradict)(good)
+        [problem] = validate_recording(good, Settings())
+        assert (problem.code, problem.severity) == ("contradicted_scan", WARNING)
+        assert problem.line == first_scan(good)
+        assert "Not in the tree" not in str(problem)
 
     def test_a_key_that_no_table_has_is_a_warning_without_its_name(self, good):
         log = good / "input_log.jsonl"

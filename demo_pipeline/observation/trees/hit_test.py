@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.trees.scans import ROUNDING_PX
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.recording.logged_scans import normalised
 
@@ -27,7 +28,6 @@ _CONTROLS = TEXT_ROLES | {
 _THUMB = "thumb"  # UI Automation's name of the part that is dragged
 _HAVE_THUMBS = frozenset({"slider", "scrollbar"})
 WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is not a target
-ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
 
 def node_at(

@@ -1,16 +1,18 @@
-"""Accessibility scans at an action: which one is current, and what is wrong with those of a log.
+"""Accessibility scans at an action: which scan is current, and what is wrong with a log's scans.
 
-Problems name no element. Reading a scan from the log is in recording/logged_scans.py; mapping its
-nodes to the canvas is in step_tree.py.
+Problems never quote an element. Reading a scan from the log is in recording/logged_scans.py;
+mapping its nodes to the canvas is in step_tree.py.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from demo_pipeline.files.json_files import JsonFileError, parse_json
@@ -23,18 +25,77 @@ from demo_pipeline.recording.logged_scans import (
     LoggedScan,
     RawNode,
     RawScan,
+    RecordersHitTest,
     decode_scan,
     regular_scan,
 )
 
+ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
+
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
 
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
-    """The boxes of nodes. AT-SPI's sizes of -1 and impossibly large numbers are not usable."""
+    """Returns the boxes of nodes; NaN for AT-SPI's sizes of -1 and for impossibly large numbers."""
     sides = chain.from_iterable(node.box for node in nodes)
     boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
     usable = (np.abs(boxes) <= MAX_COORDINATE).all(axis=1) & (boxes[:, 2:] >= 0).all(axis=1)
     boxes[~usable] = math.nan
     return boxes
+
+
+def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
+    """Returns whether the recorder's own hit tests at random points agree with the scan's tree.
+
+    The tree contradicts a hit test when it lacks the element, and has something else at the point:
+    the smallest node there neither encloses the element nor is enclosed by it. False when the tree
+    contradicts one; None when no hit test can be compared.
+
+    Args:
+        scan: from the log.
+        nodes: of its tree, flat.
+        boxes: of the nodes.
+    """
+    verdicts = [_sample_agrees(sample, nodes, boxes) for sample in scan.samples]
+    comparable = [verdict for verdict in verdicts if verdict is not None]
+    return all(comparable) if comparable else None
+
+
+def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
+    element = sample.element
+    point = sample.position
+    if element is None or point is None:
+        return None
+    box = boxes_of([element])[0]
+    if not _holds(box[None], point.x, point.y)[0]:
+        return None  # a recorder that contradicts itself says nothing about the tree
+    for position in np.flatnonzero((boxes == box).all(axis=1)).tolist():
+        if (nodes[position].role, nodes[position].name) == (element.role, element.name):
+            return True
+    usable = boxes[~np.isnan(boxes[:, 0])]
+    if len(usable) and _encloses(box, usable).all():
+        return None  # the desktop, which not every tree lists
+    under = usable[_holds(usable, point.x, point.y)]
+    if not len(under):
+        return False
+    smallest = under[np.argmin(under[:, 2] * under[:, 3])]
+    return bool(_encloses(box, smallest[None])[0] or _encloses(smallest, box[None])[0])
+
+
+def _holds(boxes: Boxes, x: float, y: float) -> Bools:
+    """(boxes,) whether a box contains a point."""
+    left, top, width, height = boxes.T
+    inside: Bools = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
+    return inside
+
+
+def _encloses(outer: Boxes, inner: Boxes) -> Bools:
+    """(inner,) whether a box lies inside the box `outer`, apart from rounding."""
+    left, top, width, height = outer.tolist()
+    x, y, across, down = inner.T
+    inside: Bools = (left - ROUNDING_PX <= x) & (x + across <= left + width + ROUNDING_PX)
+    inside &= (top - ROUNDING_PX <= y) & (y + down <= top + height + ROUNDING_PX)
+    return inside
 
 
 @dataclass(frozen=True)
@@ -59,9 +120,9 @@ class CurrentScan:
 def current_scan(
     scans: Sequence[LoggedScan], press_ms: int, since_ms: float, changes_ms: Sequence[float] = ()
 ) -> CurrentScan:
-    """The newest scan that had finished by the press.
+    """Returns the newest scan that had finished by the press.
 
-    One that was still running may show what the press opened, so it is never used.
+    A scan that was still running may show what the press opened, so it is never used.
 
     Args:
         scans: of the log, in any order.
@@ -88,7 +149,7 @@ def current_scan(
 def scans_of_part(
     scans: Sequence[LoggedScan], screen: ScreenParts, press_ms: int
 ) -> Sequence[LoggedScan]:
-    """The scans whose coordinates are those of an action: the screen had the same resolution."""
+    """Returns the scans that ran while the screen had the resolution of an action."""
     if len(screen) == 1:
         return scans
     part = screen.at(press_ms)
@@ -98,63 +159,142 @@ def scans_of_part(
 
 
 def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """The problems of every scan: one for all that give no tree, one for all that deviate.
+    """Returns what is wrong with the scans of a log; each problem names the first scan's line.
 
     Args:
         log: input_log.jsonl.
         scans: rows of the `events` stage's trees.parquet.
 
     Returns:
-        An error `unreadable_scan`, as for a step that needs such a scan, and a warning
-        `malformed_scan`; each names its first line.
+        An error `unreadable_scan` for the scans that give a step no tree, a warning
+        `malformed_scan` for those that differ from the documented form, and a warning
+        `contradicted_scan` for those whose tree contradicts the recorder's own hit tests.
     """
     unreadable: list[int] = []
     malformed: list[tuple[int, str]] = []
+    contradicted: list[int] = []
     with log.open("rb") as stream:
         for row in scans:
             stream.seek(row["byte_offset"])
             line = stream.read(row["byte_length"])
-            scan = regular_scan(line)
-            if _gives_no_tree(decode_scan(line) if scan is None else scan, lenient=scan is None):
-                unreadable.append(row["event_index"])
-            elif fault := _fault(line, scan):
-                malformed.append((row["event_index"], fault))
-    problems = []
+            line_number = row["event_index"]
+            regular = regular_scan(line)
+            scan = decode_scan(line) if regular is None else regular
+            if scan is None or _gives_no_tree(scan, lenient=regular is None):
+                unreadable.append(line_number)
+                continue
+            fault = _lenient_fault(line) if regular is None else _regular_fault(line, regular)
+            if fault:
+                malformed.append((line_number, fault))
+            nodes = scan.flatten().nodes
+            if samples_agree(scan, nodes, boxes_of(nodes)) is False:
+                contradicted.append(line_number)
+    return list(_problems_of(unreadable, malformed, contradicted))
+
+
+def _problems_of(
+    unreadable: Sequence[int], malformed: Sequence[tuple[int, str]], contradicted: Sequence[int]
+) -> Iterator[Problem]:
     if unreadable:
-        message = f"{_count(unreadable)} no element in `data.tree`, so that steps get an empty tree"
+        scans_have = _count(len(unreadable), "has", "have")
+        message = f"{scans_have} no element in `data.tree`, so that steps get an empty tree"
         remedy = "record with a recorder that writes `tree` as a list of elements"
-        found = Problem("unreadable_scan", LOG_FILE, message, line=unreadable[0], remedy=remedy)
-        problems.append(found)
+        yield Problem("unreadable_scan", LOG_FILE, message, line=unreadable[0], remedy=remedy)
     if malformed:
-        line_number, fault = malformed[0]
-        count = "1 scan differs" if len(malformed) == 1 else f"{len(malformed)} scans differ"
-        message = f"{count} from the documented form, first: {fault}"
-        remedy = "what can be read of it is used"
-        problems.append(warning("malformed_scan", LOG_FILE, message, remedy, line_number))
-    return problems
+        line, fault = malformed[0]
+        scans_differ = _count(len(malformed), "differs", "differ")
+        message = f"{scans_differ} from the documented form, first: {fault}"
+        remedy = "everything else in the scan is used"
+        yield warning("malformed_scan", LOG_FILE, message, remedy, line)
+    if contradicted:
+        trees = _count(len(contradicted), "has a tree that lacks", "have trees that lack")
+        message = f"{trees} an element that the recorder itself found on the screen"
+        remedy = "compare the targets on the contact sheet; tell the recorder's makers"
+        yield warning("contradicted_scan", LOG_FILE, message, remedy, contradicted[0])
 
 
-def _gives_no_tree(scan: RawScan | None, *, lenient: bool) -> bool:
-    """Whether nothing of the tree can be read; reading leniently turns all else into no element."""
-    return scan is None or scan.tree is None or (lenient and not scan.tree)
+def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
+    """Whether a scan has no tree; when it was read leniently, also whether no element is usable."""
+    return scan.tree is None or (lenient and not scan.tree)
 
 
-def _fault(line: bytes, scan: RawScan | None) -> str:
-    """How a scan that can be read deviates; empty when nothing in it is lost."""
-    if scan is None:
-        try:
-            return scan_fault(parse_json(line, LOG_FILE)) or "data: has a wrong type"
-        except JsonFileError as error:
-            return error.message
+def _lenient_fault(line: bytes) -> str:
+    """How a scan deviates that the strict decoder refuses."""
+    try:
+        return scan_fault(parse_json(line, LOG_FILE)) or "data: has a wrong type"
+    except JsonFileError as error:
+        return error.message
+
+
+class _NodeKeys(msgspec.Struct, gc=False):
+    """The documented keys of a node, as JSON text; empty where the key is missing."""
+
+    role: msgspec.Raw = msgspec.Raw(b"")
+    bbox: msgspec.Raw = msgspec.Raw(b"")
+    states: msgspec.Raw = msgspec.Raw(b"")
+    value: msgspec.Raw = msgspec.Raw(b"")
+    name: msgspec.Raw = msgspec.Raw(b"")
+    description: msgspec.Raw = msgspec.Raw(b"")
+    children: "list[_NodeKeys] | _NodeKeys | msgspec.UnsetType | None" = msgspec.UNSET
+
+
+class _ScanKeys(msgspec.Struct):
+    """The documented keys of a scan; empty where the key is missing."""
+
+    tree: list[_NodeKeys] | _NodeKeys | None = None
+    duration: msgspec.Raw = msgspec.Raw(b"")
+    queries: msgspec.Raw = msgspec.Raw(b"")
+    focused_element: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _EventKeys(msgspec.Struct):
+    data: _ScanKeys
+
+
+_KEYS_DECODER = msgspec.json.Decoder(_EventKeys)
+_NEEDED = frozenset({"role", "bbox"})  # a null is as bad as a missing key
+
+
+def _regular_fault(line: bytes, scan: RawScan) -> str:
+    """Which documented keys a scan lacks whose values all have the documented type."""
     if not scan.tree:
         return "data.tree: has no element"
-    nodes = scan.flatten().nodes
-    for field in ("role", "bbox"):
-        count = sum(getattr(node, field) is None for node in nodes)
-        if count:
-            return f"{count} of {len(nodes)} elements have no {field}"
-    return ""
+    keys = _KEYS_DECODER.decode(line).data
+    faults = [
+        f"data.{name}: Field required"
+        for name in ("duration", "queries", "focused_element")
+        if not bytes(getattr(keys, name))
+    ]
+    missing: Counter[str] = Counter()
+    elements = 0
+    pending: list[Any] = [keys.tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(node)
+        elif isinstance(node, _NodeKeys):
+            elements += 1
+            missing.update(_missing_keys(node))
+            pending.append(node.children)
+    faults += [
+        f"{missing[name]} of {elements} elements have no {name}"
+        for name in _NodeKeys.__struct_fields__
+        if missing[name]
+    ]
+    return "; ".join(faults)
 
 
-def _count(lines: list[int]) -> str:
-    return "1 scan has" if len(lines) == 1 else f"{len(lines)} scans have"
+def _missing_keys(node: _NodeKeys) -> Iterator[str]:
+    for name in _NodeKeys.__struct_fields__:
+        value = getattr(node, name)
+        if name == "children":
+            is_missing = value is msgspec.UNSET
+        else:
+            text = bytes(value)
+            is_missing = not text or (text == b"null" and name in _NEEDED)
+        if is_missing:
+            yield name
+
+
+def _count(scans: int, singular: str, plural: str) -> str:
+    return f"1 scan {singular}" if scans == 1 else f"{scans} scans {plural}"

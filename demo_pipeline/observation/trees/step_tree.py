@@ -25,13 +25,14 @@ import numpy as np
 from demo_pipeline.desktopd.validator import numbered_ids
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.trees.scans import boxes_of
+from demo_pipeline.observation.trees.scans import boxes_of, samples_agree
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.logged_scans import (
-    CursorHitTest,
+    LenientScan,
     LoggedScan,
     RawNode,
     RawScan,
+    RecordersHitTest,
     normalised,
     read_scan,
 )
@@ -163,6 +164,9 @@ class StepTree:
         boxes: (nodes, 4) x, y, width, height in event space; NaN without a usable box.
         focused: position of the recorder's `focused_element`; None: it is not in the tree.
         cursor: the recorder's own hit test at the pointer; None when it made none.
+        samples_agree: whether the recorder's hit tests at random points agree with the tree; None:
+            none can be compared.
+        damaged_elements: those of the scan that could not be read.
         readable: False when the scan could not be read, so that the tree is only a root.
     """
 
@@ -174,7 +178,9 @@ class StepTree:
     depths: Sequence[int] = ()
     boxes: Boxes = field(default_factory=lambda: np.empty((0, 4)))
     focused: int | None = None
-    cursor: CursorHitTest | None = None
+    cursor: RecordersHitTest | None = None
+    samples_agree: bool | None = None
+    damaged_elements: int = 0
     readable: bool = True
 
     def __len__(self) -> int:
@@ -350,8 +356,19 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
         return StepTree(time_ms, canvas, platform)
     raws, depths, parents = scan.flatten()
     boxes = boxes_of(raws)
-    focused = _same(scan.focused_element, raws, boxes)
-    return StepTree(time_ms, canvas, platform, raws, parents, depths, boxes, focused, scan.cursor)
+    return StepTree(
+        time_ms,
+        canvas,
+        platform,
+        raws,
+        parents,
+        depths,
+        boxes,
+        focused=_same(scan.focused_element, raws, boxes),
+        cursor=scan.cursor,
+        samples_agree=samples_agree(scan, raws, boxes),
+        damaged_elements=scan.damaged_elements if isinstance(scan, LenientScan) else 0,
+    )
 
 
 def _same(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:

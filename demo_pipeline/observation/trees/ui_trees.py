@@ -28,6 +28,7 @@ from demo_pipeline.files.parquet import (
     write_rows,
 )
 from demo_pipeline.files.recording_files import LOG_FILE
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor
 from demo_pipeline.observation.trees.scans import (
@@ -43,7 +44,7 @@ from demo_pipeline.observation.trees.secret_fields import (
 from demo_pipeline.observation.trees.step_targets import METHODS, StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import Agreement
-from demo_pipeline.problems import Problem
+from demo_pipeline.problems import Problem, warning
 from demo_pipeline.recording.logged_scans import LoggedScan, read_logged_scans
 
 UI_TREES_FILE = "trees.parquet"
@@ -87,6 +88,13 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         True,
         "our hit test at the scan's pointer agrees with the recorder's; null: it made none",
     ),
+    (
+        "samples_agree",
+        pa.bool_(),
+        True,
+        "the scan's tree agrees with the recorder's own hit tests at random points; null: none",
+    ),
+    ("damaged_elements", pa.int32(), False, "elements of the scan that could not be read"),
     ("secret_field", pa.bool_(), False, "the text is typed into a field for passwords"),
     (
         "hover_id",
@@ -101,7 +109,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 UI_TREES_SCHEMA = described_schema(
     _COLUMNS,
     {
-        "action_index nodes unknown_roles dropped_states": COUNT,
+        "action_index nodes unknown_roles dropped_states damaged_elements": COUNT,
         "file": fitting(r"[0-9]{3,}\.json"),
         "scan_event": between(1),
         "scan_ms": COUNT.where("scan_event"),
@@ -262,6 +270,8 @@ def _row(
         "target_method": method,
         **{f"target_{side}": bounds.get(side) for side in ("x", "y", "width", "height")},
         "cursor_agrees": agrees_with_cursor(tree),
+        "samples_agree": tree.samples_agree,
+        "damaged_elements": tree.damaged_elements,
     }
 
 
@@ -347,14 +357,25 @@ def _target(row: TreeRow) -> TreeNode:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Every current scan could be read, and something in it has an area."""
-    lines = {row["scan_event"] for row in read_tree_rows(folder) if row["freshness"] == UNREADABLE}
-    message = "the accessibility scan is empty or malformed; it counts as none"
-    remedy = "the steps at it have no tree and no target; tell the recorder's makers"
-    return [
-        Problem("unusable_scan", LOG_FILE, message, line=line, remedy=remedy)
-        for line in sorted(lines)[:MAX_NAMED_SCANS]
-    ]
+    """A problem for each scan of a step that is empty, damaged or contradicts its recorder."""
+    scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
+    problems: list[Problem] = []
+    for line, row in sorted(scans.items()):
+        if row["freshness"] == UNREADABLE:
+            code = "unusable_scan"
+            message = "the accessibility scan has no usable element; it is ignored"
+            remedy = "the steps at it have no tree and no target; tell the recorder's makers"
+            problems.append(Problem(code, LOG_FILE, message, line=line, remedy=remedy))
+        if row["damaged_elements"]:
+            message = f"{counted(row['damaged_elements'], 'elements')} of the accessibility scan "
+            message += "could not be read; all others are used"
+            remedy = "`demo-pipeline validate` names the first; tell the recorder's makers"
+            problems.append(warning("damaged_elements", LOG_FILE, message, remedy, line))
+        if row["samples_agree"] is False:
+            message = "the tree lacks an element that the recorder itself found on the screen"
+            remedy = "compare the targets on the contact sheet; tell the recorder's makers"
+            problems.append(warning("contradicted_scan", LOG_FILE, message, remedy, line))
+    return problems[:MAX_NAMED_SCANS]
 
 
 def check_known_roles(folder: Path) -> list[Problem]:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.trees.scans import boxes_of, current_scan
+from demo_pipeline.observation.trees.scans import boxes_of, current_scan, samples_agree
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.logged_scans import (
+    LenientScan,
     LoggedScan,
     RawScan,
     decode_scan,
@@ -20,6 +21,7 @@ from demo_pipeline.recording.logged_scans import (
     read_scan,
     scan_from_values,
 )
+from demo_pipeline_tests.observation.nodes import node
 
 
 def scan(number: int, time: int, duration: int | None = 100) -> LoggedScan:
@@ -145,7 +147,6 @@ def test_one_scan_is_read_by_its_place(tmp_path: Path) -> None:
         b"\xff\xfe",
         b"",
         b'{"data": NaN}',
-        b'{"data": {"tree": [{"role": 7}]}}',
     ],
 )
 def test_a_damaged_scan_is_named_by_its_line(tmp_path: Path, line: bytes) -> None:
@@ -154,6 +155,51 @@ def test_a_damaged_scan_is_named_by_its_line(tmp_path: Path, line: bytes) -> Non
     with pytest.raises(DemonstrationError) as caught:
         read_scan(log, damaged)
     assert caught.value.problems[0].location == "input_log.jsonl:2"
+
+
+def test_a_bad_element_costs_neither_its_children_nor_the_scan() -> None:
+    child = {"role": "Button", "name": "Save"}
+    bad = {"role": 7, "name": "Bad", "children": [child, 5, None]}
+    tree = decode_scan(json.dumps({"data": {"tree": [bad, {"name": "Next"}]}}).encode())
+    assert isinstance(tree, LenientScan)
+    assert names(tree) == ["", "Save", "Next"]
+    assert tree.flatten().parents == [-1, 0, -1]
+    assert tree.damaged_elements == 2  # the bad element and the number
+
+
+WINDOW = node("Window", (0, 0, 600, 400), node("Text", (110, 105, 40, 12), name="Price"))
+BUTTON = node("Button", (100, 100, 80, 20), name="Save")
+
+
+@pytest.mark.parametrize(
+    ("element", "point", "tree", "agrees"),
+    [
+        pytest.param(BUTTON, (120, 110), [WINDOW, BUTTON], True, id="in the tree"),
+        pytest.param(BUTTON, (170, 110), [WINDOW], True, id="inside what the tree has there"),
+        pytest.param(WINDOW | {"name": "w"}, (120, 110), [WINDOW, BUTTON], None, id="the desktop"),
+        pytest.param(BUTTON, (300, 300), [WINDOW], None, id="not at its own point"),
+        pytest.param({}, (300, 300), [WINDOW], None, id="an element without a box"),
+        pytest.param(BUTTON, (120, 110), [node("Pane", (300, 0, 9, 9))], False, id="nothing there"),
+        pytest.param(
+            BUTTON,
+            (170, 110),
+            [WINDOW, node("Text", (160, 90, 90, 90))],
+            False,
+            id="something else there",
+        ),
+    ],
+)
+def test_the_recorders_own_samples_are_compared_with_the_tree(
+    element: Any, point: tuple[int, int], tree: Any, agrees: bool | None
+) -> None:
+    sample = {"element": element, "position": {"x": point[0], "y": point[1]}}
+    for name in ("random1", "random2"):
+        data = {"tree": tree, "queries": {name: sample}}
+        regular = decode_scan(json.dumps({"data": data}).encode())
+        assert regular is not None
+        for scan in (regular, scan_from_values(data)):
+            nodes = scan.flatten().nodes
+            assert samples_agree(scan, nodes, boxes_of(nodes)) is agrees
 
 
 @pytest.mark.parametrize("depth", [400, 5000])

@@ -203,6 +203,50 @@ def test_an_empty_or_malformed_scan_counts_as_none_and_is_named(
     assert [problem.line for problem in problems] == sorted({row["scan_event"] for row in rows})
 
 
+def test_a_bad_element_costs_that_element_and_is_named(plain: Observed, tmp_path: Path) -> None:
+    """The same recording with a number as the role of one element of each scan."""
+
+    def spoilt(data: dict[str, Any]) -> str:
+        data["tree"].append({"role": 7, "bbox": box(0, 0, 1, 1)})
+        return json.dumps(data)
+
+    whole = build(plain, tmp_path / "whole")
+    log = with_scans(plain, tmp_path / "log.jsonl", spoilt)
+    rows = build(plain, tmp_path / "out", log)
+    columns = ("target_id", "target_role", "target_name", "target_method")
+    assert [[row[name] for name in columns] for row in rows] == [
+        [row[name] for name in columns] for row in whole
+    ]
+    scanned = [row for row in rows if row["scan_event"]]
+    assert {row["damaged_elements"] for row in scanned} == {1}
+    assert {row["damaged_elements"] for row in whole} == {0}
+    problems = check_scans_usable(tmp_path / "out")
+    assert {problem.code for problem in problems} == {"damaged_elements"}
+    assert [problem.line for problem in problems] == sorted({row["scan_event"] for row in scanned})
+
+
+def test_a_scan_that_contradicts_its_recorder_is_marked(plain: Observed, tmp_path: Path) -> None:
+    """The recorder found an element at a random point, of which the tree has nothing."""
+
+    def contradicted(data: dict[str, Any]) -> str:
+        sample = {"role": "Button", "name": "Ghost", "bbox": box(600, 300, 20, 20)}
+        label = {"role": "Text", "name": "here", "bbox": box(595, 305, 10, 10)}
+        data["tree"].append(label)
+        data["queries"] = {"random2": {"element": sample, "position": {"x": 602, "y": 307}}}
+        return json.dumps(data)
+
+    whole = build(plain, tmp_path / "whole")
+    assert False not in {row["samples_agree"] for row in whole}
+    assert True in {row["samples_agree"] for row in whole}
+    log = with_scans(plain, tmp_path / "log.jsonl", contradicted)
+    rows = build(plain, tmp_path / "out", log)
+    scanned = [row for row in rows if row["scan_event"]]
+    assert {row["samples_agree"] for row in scanned} == {False}
+    problems = check_scans_usable(tmp_path / "out")
+    assert {problem.code for problem in problems} == {"contradicted_scan"}
+    assert [problem.line for problem in problems] == sorted({row["scan_event"] for row in scanned})
+
+
 def box(x: int, y: int, width: int, height: int) -> dict[str, int]:
     return {"x": x, "y": y, "width": width, "height": height}
 

@@ -8,7 +8,6 @@ difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import ChangedBox, ContentChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence
 from demo_pipeline.observation.trees.hit_test import is_desktop
+from demo_pipeline.observation.trees.scans import Bools
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(
@@ -36,8 +36,6 @@ COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap les
 COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
 
 NEAR_PX = 24  # pixels from a press to what changed: the letters of what was pressed
-
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Agreement(StrEnum):

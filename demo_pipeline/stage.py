@@ -17,7 +17,9 @@ from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
 RECORDS = "records"  # the demonstration stage that datasets are built from
-DATASETS_JOB, DEMONSTRATION_JOB = "build_datasets", "process_demonstration"
+DEMONSTRATION_JOB = "process_demonstration"
+DATASETS_JOB = "build_datasets"
+TASKS_JOB = "read_osworld_tasks"
 PROCESS_MANY = "process_many"
 
 

@@ -1,30 +1,30 @@
 """The picture of the assets and their dependencies, drawn from the registries of stages.
 
-Belongs here: the layout; a colour is a group, which Dagster's lineage opens with as one box. An
-arrow that follows from others is left out.
+Belongs here: the layout and the colours. An arrow that follows from others is left out.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from demo_pipeline.defs.evaluation import EVALUATION_SCORES
-from demo_pipeline.defs.partitions import group_of
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.review.review_store import REVIEWS
-from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, upstream
+from demo_pipeline.review.triage import TRIAGE_STAGE
+from demo_pipeline.runs.stages import DATASET_STAGES, DATASETS_JOB_STAGES, STAGES, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.stage import RECORDS, Need
+from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
-_COLOURS = {  # of the groups; the rest, each a group by itself, is the way to a trajectory
-    "tasks": "#e2e8f0",
-    "records": "#fae8ff",
-    "inspection": "#dcfce7",
-    "datasets": "#fef3c7",
-    "evaluations": "#ffe4e6",
+_WIDTH = 126
+_HEIGHT = 30
+_GAP_X = 18
+_GAP_Y = 12
+_EDGE = 10
+_CHAIN_COLOUR = "#dbeafe"  # from a recording to a trajectory
+_COLOURS = {
+    **dict.fromkeys((TASKS_STAGE.name, REVIEWS), "#e2e8f0"),  # observed: people write them
+    **dict.fromkeys(("redactions", "annotations", RECORDS), "#fae8ff"),
+    **dict.fromkeys((CONTACT_SHEETS_STAGE.name, TRIAGE_STAGE.name), "#dcfce7"),  # for people
+    **dict.fromkeys((stage.name for stage in DATASETS_JOB_STAGES), "#fef3c7"),
 }
-_WAY = "#dbeafe"
 
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
@@ -34,7 +34,7 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
     for stage in STAGES:
         inputs[stage.name] |= {TASKS_STAGE.name} if Need.TASK in stage.needs else set()
     inputs[RECORDS].add(REVIEWS)
-    inputs |= {REVIEWS: set(), EVALUATION_SCORES: {INDEX_STAGE.name}}
+    inputs[REVIEWS] = set()
 
     @cache
     def above(name: str) -> frozenset[str]:
@@ -60,7 +60,7 @@ def asset_graph() -> str:
             '<g fill="none" stroke="#64748b" stroke-width="1.2">\n',
             *_arrows(inputs, places),
             "</g>\n",
-            *(_box(name, places[name], _COLOURS.get(group_of(name), _WAY)) for name in inputs),
+            *(_box(name, places[name], _COLOURS.get(name, _CHAIN_COLOUR)) for name in inputs),
             "</svg>\n",
         ]
     )
@@ -76,7 +76,6 @@ def _places(inputs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, int]]
     places = {}
     for name, column in columns.items():
         row = rows.get(column, 0)
-        row = max(row, 2) if name == QUARANTINE_STAGE.name else row
         rows[column] = row + 1
         x = _EDGE + column * (_WIDTH + _GAP_X)
         places[name] = (x, _EDGE + row * (_HEIGHT + _GAP_Y))

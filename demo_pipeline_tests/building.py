@@ -5,7 +5,6 @@ from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs import demonstration_outputs
 from demo_pipeline.runs.dataset_outputs import DatasetOutput
 from demo_pipeline.runs.demonstration_outputs import demonstration_output
-from demo_pipeline.runs.evaluations import EVALUATION_STAGE, EvaluationOutput
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
@@ -30,12 +29,6 @@ def run_dataset_stage(
     """Build the output of a dataset stage, unless it is up to date."""
     graph = Graph(workspace)
     return graph.build(DatasetOutput(graph, stage), force=force)
-
-
-def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> BuildResult:
-    """Score the predictions in `evaluations/<name>/`, unless nothing changed."""
-    graph = Graph(workspace)
-    return graph.build(EvaluationOutput(graph, EVALUATION_STAGE, name), force=force)
 
 
 def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:

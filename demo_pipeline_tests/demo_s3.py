@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.dataset_assets import built_for, newest_records
+from demo_pipeline.defs.dataset_assets import built_from_event, newest_records_event
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -114,8 +114,8 @@ class Demo:
 
     def _is_done(self, runs: list[Run]) -> bool:
         processed = {run.key for run in runs if run.key and run.ended}
-        newest = newest_records(self.instance)
-        built = 0 < newest <= built_for(self.instance, self.workspace.settings)
+        newest = newest_records_event(self.instance)
+        built = 0 < newest <= built_from_event(self.instance, self.workspace.settings)
         rest = open_runs(self.instance)
         return built and not rest and processed == {*GOOD, BROKEN}
 

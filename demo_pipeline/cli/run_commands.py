@@ -254,8 +254,7 @@ class _Run:
         from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.local_runs import LocalRuns
         from demo_pipeline.runs.plan import tasks_unchanged
-        from demo_pipeline.runs.stages import job_of
-        from demo_pipeline.runs.task_catalog import TASKS_STAGE
+        from demo_pipeline.stage import TASKS_JOB
 
         with closing(LocalRuns(self.workspace, self.home, self.workers, "demo-pipeline")) as runs:
             clear_leftovers(self.workspace)
@@ -268,7 +267,7 @@ class _Run:
                 damaged, remake = self._verify()
             force = self.force or remake
             if force or not _holds(tasks_unchanged, self.workspace):
-                self._build_datasets(runs, job_of(TASKS_STAGE), force=force)
+                self._build_datasets(runs, TASKS_JOB, force=force)
             forced = damaged | {*self._chosen()} if self.force else damaged
             everything = {*self._chosen()} if self.record else set[str]()
             selection = self._select(forced | again | everything)

@@ -1,28 +1,26 @@
-"""The Dagster layer: assets, jobs, sensors and the schedule over the roots of given settings.
+"""The Dagster layer: assets, jobs, sensors and the schedule for given settings.
 
-They are imported when they are asked for: `doctor` needs one module of this package and no stage.
+Modules are imported where they are needed, because `doctor` needs one module of this package and
+none of the stages.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import dagster as dg
 
 from demo_pipeline.settings import Settings
 
-_TABLE_INTERVAL = 60  # seconds between two looks at the quarantine
-
 
 def build_defs(
     settings: Settings, extra_sensors: Sequence[dg.SensorDefinition] = ()
 ) -> dg.Definitions:
-    """Everything that Dagster loads.
+    """Builds all definitions that Dagster loads.
 
     Args:
         settings: every path and threshold.
         extra_sensors: more sensors, e.g. to notify people of failures. With `dagster-slack`
-            installed, write this in a module of your own, and name that module in
-            `workspace.yaml` instead of `demo_pipeline.definitions`::
+            installed, write this in your own module, and name that module in `workspace.yaml`
+            instead of `demo_pipeline.definitions`::
 
                 defs = build_defs(
                     Settings(),
@@ -37,63 +35,33 @@ def build_defs(
 
             `dagster.make_email_on_run_failure_sensor` does the same by mail.
     """
-    from demo_pipeline.defs.dataset_assets import (
-        build_dataset_assets,
-        dataset_jobs,
-        observed_reviews,
-    )
+    from demo_pipeline.defs.dataset_assets import build_dataset_assets, datasets_job
+    from demo_pipeline.defs.dataset_sensors import rebuild_datasets, tasks_changed
     from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
-    from demo_pipeline.defs.evaluation import evaluation_job, evaluation_scores
     from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
+    from demo_pipeline.defs.observed_assets import observed_reviews, observed_tasks, tasks_job
     from demo_pipeline.defs.resources import roots_resource
-    from demo_pipeline.defs.upload_sensor import process_many
+    from demo_pipeline.defs.upload_sensor import new_uploads, process_many
 
-    jobs, roots = dataset_jobs(settings), roots_resource(settings)
-    many = process_many(roots)
+    interval = settings.discovery.interval_seconds
+    roots = roots_resource(settings)
+    build_datasets = datasets_job(settings)
+    many_job = process_many(roots)
     return dg.Definitions(
         assets=[
             *DEMONSTRATION_ASSETS,
             *build_dataset_assets(settings),
-            evaluation_scores,
+            observed_tasks,
             observed_reviews,
         ],
-        jobs=[process_demonstration, many, *jobs.values(), evaluation_job, *MAINTENANCE_JOBS],
+        jobs=[process_demonstration, many_job, build_datasets, tasks_job, *MAINTENANCE_JOBS],
         schedules=[weekly_prune],
-        sensors=[*_sensors(settings.discovery.interval_seconds, jobs, many), *extra_sensors],
+        sensors=[
+            new_uploads(interval, many_job),
+            rebuild_datasets(interval, build_datasets),
+            tasks_changed(interval, tasks_job),
+            *extra_sensors,
+        ],
         resources={"roots": roots},
         executor=dg.in_process_executor,
     )
-
-
-def _sensors(
-    seconds: int, jobs: Mapping[str, Any], many: dg.JobDefinition
-) -> list[dg.SensorDefinition]:
-    from demo_pipeline.defs import dataset_assets as datasets
-    from demo_pipeline.defs.evaluation import new_evaluations
-    from demo_pipeline.defs.upload_sensor import new_uploads
-    from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-    from demo_pipeline.runs.stages import job_of
-    from demo_pipeline.runs.task_catalog import TASKS_STAGE
-    from demo_pipeline.stage import DATASETS_JOB
-
-    return [
-        new_uploads(seconds, many),
-        datasets.rebuild_datasets(seconds, jobs[DATASETS_JOB]),
-        datasets.dataset_changed(
-            "tasks_changed",
-            seconds,
-            TASKS_STAGE,
-            jobs[job_of(TASKS_STAGE)],
-            "Builds the catalog of OSWorld tasks when it is missing or the task files changed. "
-            "Existing trajectories are compared again by the job `reprocess_changed`.",
-        ),
-        datasets.dataset_changed(
-            "quarantine_changed",
-            _TABLE_INTERVAL,
-            QUARANTINE_STAGE,
-            jobs[job_of(QUARANTINE_STAGE)],
-            "Builds the table of quarantined demonstrations when a record was added, changed or "
-            "deleted.",
-        ),
-        new_evaluations(seconds),
-    ]

@@ -1,8 +1,4 @@
-"""The stages of a demonstration: one asset each, partitioned by demonstration, and their job.
-
-Belongs here: what an asset does and says, whatever started its run. What a stage is, and whether it
-is up to date, is in runs/graph.py.
-"""
+"""The stages of a demonstration: one asset each, partitioned by demonstration, and their job."""
 
 import warnings
 from collections.abc import Iterator
@@ -10,22 +6,25 @@ from collections.abc import Iterator
 import dagster as dg
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.partitions import DEMONSTRATIONS, FORCE_TAG, OWNERS, group_of
+from demo_pipeline.defs.partitions import ASSET_GROUP, DEMONSTRATIONS, FORCE_TAG, OWNERS
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
-from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs.demonstration_outputs import demonstration_output
 from demo_pipeline.runs.failures import DefectError, RefusedError, TransientError
 from demo_pipeline.runs.graph import Graph
-from demo_pipeline.runs.results import DEFECT, REFUSED, BuildResult
+from demo_pipeline.runs.results import DEFECT, REFUSED
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.stage import DEMONSTRATION_JOB, Need, Stage
 from demo_pipeline.store.versions import CheckOutcome
 
 DECODING_POOL = "decoding"
-_Said = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeResult[None]]
+_SEE_SCREENSHOTS = (
+    " To see them, run `demo-pipeline review ID`, or open the contact sheet whose path is in the "
+    "metadata of a partition."
+)
+_Results = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeResult[None]]
 
 
 def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
@@ -33,64 +32,60 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)  # partitioned checks; tests pin them
         checks = reporting.check_specs(stage.name, stage.checks, DEMONSTRATIONS)
+    parents = list(stage.inputs)
+    if Need.TASK in stage.needs:
+        parents.append(OSWORLD_TASKS)
+    is_screenshots = stage is SCREENSHOTS_STAGE
 
     @dg.asset(
         name=stage.name,
-        deps=[*stage.inputs, *([OSWORLD_TASKS] if Need.TASK in stage.needs else [])],
+        deps=parents,
         partitions_def=DEMONSTRATIONS,
         check_specs=checks,
-        group_name=group_of(stage.name),
+        group_name=ASSET_GROUP,
         kinds=set(stage.kinds),
         owners=OWNERS,
-        description=stage.description,
+        description=stage.description + (_SEE_SCREENSHOTS if is_screenshots else ""),
         code_version=stage.code_version,
         metadata=reporting.columns_metadata(stage.columns),
-        pool=DECODING_POOL if stage is SCREENSHOTS_STAGE else None,
+        pool=DECODING_POOL if is_screenshots else None,
     )
-    def build(context: dg.AssetExecutionContext, roots: Roots) -> _Said:
-        key, force = context.partition_key, context.run.tags.get(FORCE_TAG) == "true"
+    def build(context: dg.AssetExecutionContext, roots: Roots) -> _Results:
+        key = context.partition_key
+        force = context.run.tags.get(FORCE_TAG) == "true"
         try:
             with reporting.package_log(context.log.log):
                 graph = Graph(roots.workspace)
-                made = graph.build(demonstration_output(graph, stage, key), force=force)
+                result = graph.build(demonstration_output(graph, stage, key), force=force)
         except TransientError as error:
             raise reporting.retried(context, error) from None
         except RefusedError as error:
-            sentence = reporting.first_sentence(error.problems)
-            yield dg.AssetObservation(stage.name, partition=key, description=sentence)
-            for outcome in error.checks or [_refusal(stage, error)]:
+            message = reporting.first_sentence(error.problems)
+            yield dg.AssetObservation(stage.name, partition=key, description=message)
+            for outcome in error.checks or [_failed_first_check(stage, error)]:
                 yield reporting.check_result(outcome)
             raise reporting.failure(error.problems, REFUSED) from None
         except DefectError as error:
-            sentence = f"{key}: {error}"
-            yield dg.AssetObservation(stage.name, partition=key, description=sentence)
+            message = f"{key}: {error}"
+            yield dg.AssetObservation(stage.name, partition=key, description=message)
             raise dg.Failure(
-                sentence, metadata={reporting.WHY: DEFECT}, allow_retries=False
+                message, metadata={reporting.WHY: DEFECT}, allow_retries=False
             ) from None
-        # Not as the result's own metadata, which are in the event of the step's output too.
-        location = f"{roots.workspace.store.url}/{made.output}"
-        context.add_asset_metadata(reporting.stage_metadata(made, location))
-        yield _materialized(stage, made)
+        # Metadata of the result itself would be stored in the event of the step's output, too.
+        metadata = reporting.stage_metadata(result, roots.workspace.store.url)
+        context.add_asset_metadata(metadata)
+        yield dg.MaterializeResult(
+            data_version=reporting.data_version(result),
+            check_results=list(reporting.stage_check_results(stage, result)),
+        )
 
     return build
 
 
-def _refusal(stage: Stage[RecordingInputs], error: RefusedError) -> CheckOutcome:
-    """The verdict of the first check of a stage that wrote nothing."""
-    problems: tuple[Problem, ...] = error.problems
-    return CheckOutcome(stage.checks[0].name, False, problems, blocking=stage.checks[0].blocking)
-
-
-def _materialized(stage: Stage[RecordingInputs], made: BuildResult) -> dg.MaterializeResult[None]:
-    checks = {check.name: check for check in stage.checks}
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(made.content[:16]),
-        check_results=[
-            reporting.check_result(one, checks[one.name].counts(made.summary))
-            for one in made.checks
-            if one.name in checks
-        ],
-    )
+def _failed_first_check(stage: Stage[RecordingInputs], error: RefusedError) -> CheckOutcome:
+    """The outcome shown for a stage that wrote nothing, so that no check could run."""
+    check = stage.checks[0]
+    return CheckOutcome(check.name, False, error.problems, blocking=check.blocking)
 
 
 DEMONSTRATION_ASSETS = [demonstration_asset(stage) for stage in STAGES]

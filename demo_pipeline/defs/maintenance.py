@@ -6,10 +6,8 @@ the UI shows.
 
 import datetime as dt
 import shutil
-import sqlite3
 import time
-from collections.abc import Collection, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -19,11 +17,14 @@ from demo_pipeline.defs.dead_runs import dead_run_ids
 from demo_pipeline.defs.partitions import PARTITION_TAG, PARTITIONS_NAME
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.defs.upload_sensor import process_ids
+from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.demonstration_outputs import is_outdated
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 
 _PAGE = 500
+_DAY = 86400.0
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
@@ -31,46 +32,63 @@ _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterR
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """Delete finished runs created before these epoch seconds, with their events; return their ids.
 
-    The run of the newest materialization of every partition and dataset is kept, since without it
-    the asset counts as never materialized; and the newest run of every demonstration, which says
-    how it ended.
+    The run of the newest materialization or observation of an asset or partition is kept, because
+    without it the UI shows the asset as never materialized. The newest run of each demonstration is
+    kept, too, because it says how the demonstration ended.
     """
-    kept, partitions = set(_runs_behind_assets(instance)), set[str]()
-    moment, cursor = dt.datetime.fromtimestamp(before, dt.UTC), None
-    old, runs = dg.RunsFilter(statuses=_ENDED, created_before=moment), list[dg.DagsterRun]()
-    while records := instance.get_run_records(old, limit=_PAGE, cursor=cursor):
+    kept_runs = set(_runs_behind_assets(instance))
+    moment = dt.datetime.fromtimestamp(before, dt.UTC)
+    old_runs = dg.RunsFilter(statuses=_ENDED, created_before=moment)
+    runs: list[dg.DagsterRun] = []
+    cursor = None
+    while records := instance.get_run_records(old_runs, limit=_PAGE, cursor=cursor):
         runs += (record.dagster_run for record in records)
         cursor = runs[-1].run_id
     deleted = []
+    partitions_seen = set[str]()
     for run in runs:  # the newest first
         key = run.tags.get(PARTITION_TAG)
-        if run.run_id not in kept and (key is None or key in partitions):
+        is_newest_of_partition = key is not None and key not in partitions_seen
+        if run.run_id not in kept_runs and not is_newest_of_partition:
             instance.delete_run(run.run_id)
             deleted.append(run.run_id)
-        partitions |= {key} if key else set()
+        if key:
+            partitions_seen.add(key)
     return deleted
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
+    """Yield the run of the newest event of each partition, dataset and observed asset."""
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
-        key = dg.AssetKey(stage.name)
         for start in range(0, len(ids), _PAGE):
-            part = ids[start : start + _PAGE]
-            wanted = dg.AssetRecordsFilter(key, asset_partitions=part)
-            cursor, missing = None, set(part)
-            while missing:  # newest first, until each partition's newest was seen
-                found = instance.fetch_materializations(wanted, limit=_PAGE, cursor=cursor)
-                for record in found.records:
-                    if record.partition_key in missing:
-                        missing.discard(record.partition_key)
-                        yield record.run_id
-                cursor = found.cursor
-                if not found.has_more:
-                    break
-    for dataset in instance.get_asset_records([dg.AssetKey(one.name) for one in DATASET_STAGES]):
+            yield from _runs_behind_partitions(instance, stage.name, ids[start : start + _PAGE])
+    for dataset in instance.get_asset_records(
+        [dg.AssetKey(stage.name) for stage in DATASET_STAGES]
+    ):
         if dataset.asset_entry.last_materialization is not None:
             yield dataset.asset_entry.last_materialization.run_id
+    for name in (OSWORLD_TASKS, REVIEWS):
+        for record in instance.fetch_observations(dg.AssetKey(name), limit=1).records:
+            yield record.run_id
+
+
+def _runs_behind_partitions(
+    instance: dg.DagsterInstance, asset: str, partitions: Sequence[str]
+) -> Iterator[str]:
+    """Yield the run of the newest materialization of each of an asset's partitions."""
+    events = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=partitions)
+    missing = set(partitions)
+    cursor = None
+    while missing:  # newest first, until the newest of each partition was seen
+        page = instance.fetch_materializations(events, limit=_PAGE, cursor=cursor)
+        for record in page.records:
+            if record.partition_key in missing:
+                missing.discard(record.partition_key)
+                yield record.run_id
+        cursor = page.cursor
+        if not page.has_more:
+            return
 
 
 def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool:
@@ -83,32 +101,20 @@ def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
     """Remove the partition and its runs with their events and logs; returns how many runs.
 
-    Dagster cannot remove single events: the few without such a run stay. They hold ids and counts.
+    Dagster cannot remove single events. Events that belong to other runs stay: they hold ids and
+    counts. In SQLite the bytes of deleted rows stay in the file until other rows replace them.
     """
+    home = Path(instance.root_directory)
     tags = {PARTITION_TAG: demonstration}
-    runs = [run.run_id for run in instance.get_runs(dg.RunsFilter(tags=tags))]
-    for run_id in runs:
-        instance.delete_run(run_id)
-    if demonstration in instance.get_dynamic_partitions(PARTITIONS_NAME):
-        instance.delete_dynamic_partition(PARTITIONS_NAME, demonstration)
-    _wipe(Path(instance.root_directory), runs)
-    return len(runs)
-
-
-def _wipe(home: Path, run_ids: Collection[str]) -> None:
-    """Remove what deleting leaves in files: logs, and deleted rows in SQLite's free pages."""
+    run_ids = [run.run_id for run in instance.get_runs(dg.RunsFilter(tags=tags))]
     for run_id in run_ids:
+        instance.delete_run(run_id)
         shutil.rmtree(home / "storage" / run_id, ignore_errors=True)
         for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
             file.unlink(missing_ok=True)
-    for file in (home / "history").rglob("*.db"):
-        # A database that is in use stays as it is; SQLite uses its free pages again.
-        with suppress(sqlite3.Error), closing(sqlite3.connect(file, timeout=10)) as database:
-            database.execute("VACUUM")
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-_DAY = 86400.0
+    if demonstration in instance.get_dynamic_partitions(PARTITIONS_NAME):
+        instance.delete_dynamic_partition(PARTITIONS_NAME, demonstration)
+    return len(run_ids)
 
 
 class _RetryConfig(dg.Config):
@@ -128,8 +134,8 @@ class _PruneConfig(dg.Config):
 def _retry(context: dg.OpExecutionContext, config: _RetryConfig, roots: Roots) -> None:
     quarantined = [record.demonstration for record in list_quarantine(roots.workspace.store)]
     wanted = set(config.ids or quarantined)
-    if unknown := sorted(wanted.difference(quarantined)):
-        context.log.warning("not quarantined, skipped: %s", ", ".join(map(repr, unknown)))
+    if others := sorted(wanted.difference(quarantined)):
+        context.log.warning("not quarantined, skipped: %s", ", ".join(map(repr, others)))
     process_ids(context, roots.workspace, [key for key in quarantined if key in wanted])
 
 
@@ -138,21 +144,22 @@ def _retry(context: dg.OpExecutionContext, config: _RetryConfig, roots: Roots) -
     description="Processes every demonstration again whose code or settings changed.",
 )
 def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
-    workspace, outdated = roots.workspace, list[str]()
-    for key in (upload.id for upload in workspace.uploads.list_demonstrations()):
+    workspace = roots.workspace
+    outdated = []
+    for upload in workspace.uploads.list_demonstrations():
         try:
-            if is_outdated(workspace, key):
-                outdated.append(key)
+            if is_outdated(workspace, upload.id):
+                outdated.append(upload.id)
         except Exception as error:  # noqa: BLE001 - the others are processed all the same
-            context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)
+            reason = type(error).__name__
+            context.log.warning("%s skipped, it cannot be read now: %s", upload.id, reason)
     process_ids(context, workspace, outdated)
 
 
 @dg.op(name="prune", description="Deletes old runs and old versions that nothing refers to.")
 def _prune(context: dg.OpExecutionContext, config: _PruneConfig, roots: Roots) -> None:
-    now, workspace = time.time(), roots.workspace
-    runs = prune_runs(context.instance, now - config.days * _DAY)
-    versions = workspace.store.prune(config.grace_hours * 3600)
+    runs = prune_runs(context.instance, time.time() - config.days * _DAY)
+    versions = roots.workspace.store.prune(config.grace_hours * 3600)
     context.log.info("%d runs and %d versions deleted", len(runs), len(versions))
     context.add_output_metadata({"runs": len(runs), "versions": len(versions)})
 

@@ -1,12 +1,12 @@
-"""What people read in the UI: metadata of outputs, results of checks, reasons of failures, the log.
+"""Metadata of outputs, results of checks, reasons of failures and the log, as the UI shows them.
 
 Belongs here: converting summaries, checks and problems into Dagster's types. None of them contains
-typed text, and no text of a recording is markup in it.
+typed text, and text of a recording is never rendered as markup.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -16,78 +16,87 @@ import pyarrow as pa
 
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions, column_domains
-from demo_pipeline.files.shown_text import (
-    counted,
-    markdown_table,
-    markdown_text,
-    plain_line,
-    plain_values,
-)
-from demo_pipeline.problems import Problem
+from demo_pipeline.files.shown_text import counted, plain_line, plain_values
+from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
+from demo_pipeline.problems import Problem, errors
 from demo_pipeline.runs.failures import RETRY_SECONDS, TransientError, UploadChangedError
 from demo_pipeline.runs.results import MAY_PASS, BuildResult
-from demo_pipeline.stage import Check
+from demo_pipeline.stage import Check, Stage
 from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
-_SHOWN = 20
-_WORDS = {
+WHY = "why"  # in the metadata of a failure: one of the reasons of runs/results.py
+KEPT_VERSION = "a check failed, so the last good version is kept: "
+_TABLE_ROWS = 20
+_COUNT_NAMES = {
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",
 }
-WHY = "why"  # in the metadata of a failure: one of those of runs/results.py
+_PROBLEM_COLUMNS = dg.TableSchema.from_name_type_dict(
+    {"severity": "string", "where": "string", "what": "string", "what to do": "string"}
+)
+_HAS_PICTURES = {SCREENSHOTS_STAGE.name, TRAJECTORIES_STAGE.name, CONTACT_SHEETS_STAGE.name}
 
 
-def dataset_metadata(made: BuildResult, location: str) -> dict[str, Any]:
+def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
     """The counts of a dataset, its location, version, number of files and size in bytes."""
-    known = {key: value for key, value in made.summary.items() if value is not None}
-    shown: dict[str, Any] = plain_values(known)
-    return shown | {
+    summary = {key: value for key, value in result.summary.items() if value is not None}
+    return {
+        **plain_values(summary),
         "path": dg.MetadataValue.path(location),
-        "outcome": made.status.value,
-        "version": made.version.id if made.version else "",
-        "files": made.files,
-        "output_bytes": made.size,
+        "outcome": result.status.value,
+        "version": result.version.id if result.version else "",
+        "files": result.files,
+        "output_bytes": result.size,
     }
 
 
-def stage_metadata(made: BuildResult, location: str) -> dict[str, Any]:
-    """What the UI draws and links of an output of a demonstration, of which there are thousands.
+def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
+    """Numbers other than 0, warnings, and where the output and its pictures are.
 
-    Numbers other than 0, warnings, and where the rest is. No picture and no word of a task is in
-    it: events cannot be wiped when a demonstration is forgotten.
+    Pictures and the words of a task stay out, because Dagster cannot delete single events when a
+    demonstration is forgotten.
     """
-    found = made.summary.items()
-    shown: dict[str, Any] = {key: one for key, one in found if one and type(one) in {int, float}}
-    if warnings := made.summary.get("warnings"):
-        shown["warnings"] = dg.MetadataValue.json(plain_values(warnings))
-    shown |= {"path": dg.MetadataValue.path(location), "outcome": made.status.value}
-    if made.stage == TRAJECTORIES_STAGE.name:
-        shown["review"] = f"demo-pipeline review {made.demonstration}"
-    if made.stage == CONTACT_SHEETS_STAGE.name:
-        shown["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
-    return shown
+    metadata: dict[str, Any] = {
+        key: value for key, value in result.summary.items() if value and type(value) in {int, float}
+    }
+    if warnings := result.summary.get("warnings"):
+        metadata["warnings"] = dg.MetadataValue.json(plain_values(warnings))
+    metadata["path"] = dg.MetadataValue.path(f"{store_url}/{result.output}")
+    metadata["outcome"] = result.status.value
+    if result.stage in _HAS_PICTURES:
+        sheets = CONTACT_SHEETS_STAGE.output(result.demonstration)
+        metadata["contact_sheet"] = dg.MetadataValue.path(f"{store_url}/{sheets}/{FIRST_SHEET}")
+        metadata["review"] = f"demo-pipeline review {result.demonstration}"
+    return metadata
+
+
+def data_version(result: BuildResult) -> dg.DataVersion:
+    """The content of an output, as Dagster compares it."""
+    return dg.DataVersion(result.content[:16])
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
-    """The columns of an asset's table as its metadata; nothing without a table."""
+    """The columns of an asset's table as its metadata; empty for an asset without a table."""
     if schema is None:
         return {}
-    descriptions, domains = column_descriptions(schema), dict(column_domains(schema))
-    columns = [
-        dg.TableColumn(
-            name=field.name,
-            type=str(field.type),
-            description=descriptions[field.name],
-            constraints=dg.TableColumnConstraints(
-                nullable=field.nullable,
-                other=[domains[field.name].words] if field.name in domains else None,
-            ),
+    descriptions = column_descriptions(schema)
+    domains = dict(column_domains(schema))
+    columns = []
+    for field in schema:
+        allowed_values = [domains[field.name].words] if field.name in domains else None
+        columns.append(
+            dg.TableColumn(
+                name=field.name,
+                type=str(field.type),
+                description=descriptions[field.name],
+                constraints=dg.TableColumnConstraints(
+                    nullable=field.nullable, other=allowed_values
+                ),
+            )
         )
-        for field in schema
-    ]
     return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
@@ -109,90 +118,121 @@ def check_specs(
     ]
 
 
-def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
-    """The first twenty rows of plain values as a Markdown table."""
-    names = list(rows[0]) if rows else ["nothing"]
-    return text_table(names, [list(row.values()) for row in rows[:_SHOWN]], len(rows))
+def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.AssetCheckResult]:
+    """Yield the results of the checks that the stage declares today.
+
+    An output that is up to date has the results of its build. A check that was renamed since is
+    left out.
+    """
+    checks = {check.name: check for check in stage.checks}
+    for outcome in result.checks:
+        if outcome.name in checks:
+            yield check_result(outcome, checks[outcome.name].counts(result.summary))
 
 
 def check_result(
     outcome: CheckOutcome, compared: Mapping[str, int] = MappingProxyType({})
 ) -> dg.AssetCheckResult:
-    """The result of a check: what it compared, or its problems.
+    """The result of a check: how much it compared, or its errors and warnings.
 
-    Its rows are three in Dagster's databases: what is said of a check is said once.
+    Dagster stores each result three times. Therefore nothing is repeated in it.
     """
-    problems = outcome.problems
-    found = {"problems": dg.MetadataValue.int(len(problems)), "found": problem_table(problems)}
+    severity = dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN
+    if not outcome.problems:
+        return dg.AssetCheckResult(
+            check_name=outcome.name,
+            passed=outcome.passed,
+            severity=severity,
+            description=_compared_words(compared),
+        )
+    error_count = len(errors(outcome.problems))
+    warning_count = len(outcome.problems) - error_count
+    description = first_sentence(outcome.problems)
+    if outcome.passed:
+        description = f"no error, {counted(warning_count, 'warnings')}: {description}"
+    metadata = {
+        "errors": dg.MetadataValue.int(error_count),
+        "warnings": dg.MetadataValue.int(warning_count),
+        "found": problem_table(outcome.problems),
+    }
     if compared:
-        found["compared"] = dg.MetadataValue.json(dict(compared))
+        metadata["compared"] = dg.MetadataValue.json(dict(compared))
     return dg.AssetCheckResult(
         check_name=outcome.name,
         passed=outcome.passed,
-        severity=dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN,
-        description=first_sentence(problems) if problems else _compared_words(compared),
-        metadata=found if problems else {},
+        severity=severity,
+        description=description,
+        metadata=metadata,
     )
+
+
+def _compared_words(compared: Mapping[str, int]) -> str:
+    counts = []
+    for name, number in compared.items():
+        counts.append(counted(number, _COUNT_NAMES.get(name, name.replace("_", " "))))
+    return f"no problem in {', '.join(counts)}" if counts else "no problem"
 
 
 def first_sentence(problems: Sequence[Problem]) -> str:
     """The first problem in plain text, and how many more there are."""
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{plain_line(str(problems[0]))}{more}" if problems else "refused without a reason"
+    if not problems:
+        return "refused without a reason"
+    sentence = plain_line(str(problems[0]))
+    if len(problems) > 1:
+        return f"{sentence} (and {len(problems) - 1} more)"
+    return sentence
 
 
-def _compared_words(compared: Mapping[str, int]) -> str:
-    counts = [
-        counted(number, _WORDS.get(name, name.replace("_", " ")))
-        for name, number in compared.items()
-    ]
-    return f"no problem in {', '.join(counts)}" if counts else "no problem"
-
-
-def failure(problems: Sequence[Problem], why: str, before: str = "") -> dg.Failure:
-    """What ends a run of a demonstration or a dataset: its first words are the sentence."""
+def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg.Failure:
+    """The failure of a run; its message names the first problem."""
     metadata = {WHY: dg.MetadataValue.text(why), "found": problem_table(problems)}
-    return dg.Failure(before + first_sentence(problems), metadata=metadata, allow_retries=False)
+    message = introduction + first_sentence(problems)
+    return dg.Failure(message, metadata=metadata, allow_retries=False)
 
 
 def retried(context: dg.AssetExecutionContext, error: TransientError) -> Exception:
-    """What to raise after an error that may pass: three more attempts, then its own sentence."""
+    """The exception to raise after a transient error: three retries, then a failure.
+
+    An upload that changed is not retried, because the sensor requests another run for it.
+    """
     attempts = context.retry_number
     if attempts < len(RETRY_SECONDS) and not isinstance(error, UploadChangedError):
-        context.log.warning("%s; it is tried again", error.reason)
+        context.log.warning("%s; the step is retried", error.reason)
         return dg.RetryRequested(len(RETRY_SECONDS), seconds_to_wait=RETRY_SECONDS[attempts])
-    tried = f"; tried {attempts + 1} times" if attempts else ""
-    said = f"{plain_line(error.reason)}{tried}"
-    return dg.Failure(said, metadata={WHY: MAY_PASS}, allow_retries=False)
+    message = plain_line(error.reason)
+    if attempts:
+        message += f"; tried {attempts + 1} times"
+    return dg.Failure(message, metadata={WHY: MAY_PASS}, allow_retries=False)
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
-    """The first twenty problems as a Markdown table."""
-    rows = [(p.severity, p.location, p.message, p.remedy) for p in problems[:_SHOWN]]
-    return text_table(("severity", "where", "what", "what to do"), rows, len(problems))
-
-
-def text_table(
-    head: Sequence[str], rows: Iterable[Sequence[object]], total: int
-) -> dg.MetadataValue:
-    """A Markdown table of any text, and how many of `total` rows it does not show."""
-    cells = [["" if one is None else markdown_text(str(one)) for one in row] for row in rows]
-    more = f"\n\n… and {total - len(cells)} more" if total > len(cells) else ""
-    return dg.MetadataValue.md(markdown_table(head, cells) + more)
+    """The first twenty problems as a table. The UI shows its cells as plain text."""
+    records = []
+    for problem in problems[:_TABLE_ROWS]:
+        record = {
+            "severity": problem.severity.value,
+            "where": plain_line(problem.location),
+            "what": plain_line(problem.message),
+            "what to do": plain_line(problem.remedy),
+        }
+        records.append(dg.TableRecord(record))
+    return dg.MetadataValue.table(records, schema=_PROBLEM_COLUMNS)
 
 
 @contextmanager
-def package_log(tell: Callable[[int, str], None]) -> Iterator[None]:
-    """Repeat what this thread logs at INFO and above, in a run's log or to who keeps it for one.
+def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
+    """Pass what this thread logs at INFO and above to `write`, which takes a level and a message.
 
-    Runs of other threads have logs of their own.
+    Runs of other threads have their own logs.
     """
-    logger, thread = logging.getLogger(LOG_ROOT), threading.get_ident()
-    handler, before = PassedOnLog(tell), logger.level
+    logger = logging.getLogger(LOG_ROOT)
+    level_before = logger.level
+    thread = threading.get_ident()
+    handler = PassedOnLog(write)
     handler.addFilter(lambda record: record.thread == thread)
     handler.begin()
     try:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(before)
+        logger.setLevel(level_before)

@@ -1,12 +1,12 @@
 """The sensor on uploads, and the job that takes many of them through their stages at once.
 
-Belongs here: asking Dagster what is in work, and requesting runs. What is whole and new is decided
-in runs/discovery.py; the runs of many are made by runs/local_runs.py.
+Belongs here: asking Dagster what is in work, and requesting runs. runs/discovery.py decides which
+uploads are complete and new; runs/local_runs.py executes the runs of many.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from demo_pipeline.defs.dataset_assets import watching
+from demo_pipeline.defs.dataset_sensors import SensorAnswer, store_sensor
 from demo_pipeline.defs.dead_runs import close_dead_runs
 from demo_pipeline.defs.demonstrations import process_demonstration
 from demo_pipeline.defs.partitions import (
@@ -47,16 +47,20 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
-MANY = 25  # requests a tick: each takes 0.3 CPU s, in which the sensor says nothing (measured)
+MANY = 25  # requests a tick: each takes 0.3 CPU s, in which the sensor does nothing else (measured)
+_KEYS_PER_QUERY = 10_000  # demonstrations in a question to Dagster's database
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-_settled: dict[str, Settled] = {}  # URL of a store → what this process knows of it
+# URL of a store → the uploads whose outputs this process has found in it.
+_settled: dict[str, Settled] = {}
+_RunEnd = tuple[bool, float]
+"""Whether a person cancelled a run, and when it ended, in epoch seconds."""
 
 
 class Ids(dg.Config):
-    """Which demonstrations to process; those that are built or refused as they are, are skipped."""
+    """Which demonstrations to process. Those that are built or quarantined already are skipped."""
 
     ids: list[str] = Field(description="ids of demonstrations in the uploads")
 
@@ -68,43 +72,45 @@ class Ids(dg.Config):
 )
 def _demonstrations(context: dg.OpExecutionContext, config: Ids, roots: Roots) -> None:
     workspace = roots.workspace
-    todo = [key for key in dict.fromkeys(config.ids) if not is_settled(workspace, key)]
-    process_ids(context, workspace, todo)
+    ids = [key for key in dict.fromkeys(config.ids) if not is_settled(workspace, key)]
+    process_ids(context, workspace, ids)
 
 
 def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Sequence[str]) -> None:
-    """The work of an op over many demonstrations; its metadata say what became of them."""
+    """Processes many demonstrations inside an op, whose metadata count the results."""
     if not runs_here(context.instance):
         raise dg.Failure(
-            "this job makes its runs on this machine, which needs Dagster's default launcher; "
+            "this job executes its runs on this machine, which needs Dagster's default launcher; "
             f"launch a backfill of process_demonstration instead, over {', '.join(ids)}",
             allow_retries=False,
         )
-    counts, refused = dict.fromkeys(Status, 0), list[str]()
-    home, workers = Path(context.instance.root_directory), workspace.settings.execution.workers
+    counts = dict.fromkeys(Status, 0)
+    not_done = []
+    home = Path(context.instance.root_directory)
+    workers = workspace.settings.execution.workers
     with closing(LocalRuns(workspace, home, workers, context.job_name)) as runs:
         runs.prepare(ids)
-        for one in runs.process(ids):
-            counts[one.status] += 1
-            if not one.status.is_done:
-                refused.append(one.demonstration)
-                context.log.warning("%s: %s", one.demonstration, one.problems[0])
+        for result in runs.process(ids):
+            counts[result.status] += 1
+            if not result.status.is_done:
+                not_done.append(result.demonstration)
+                context.log.warning("%s: %s", result.demonstration, result.problems[0])
     context.add_output_metadata(
         {
             "done": counts[Status.BUILT],
             "refused": counts[Status.REJECTED],
             "failed": counts[Status.FAILED],
-            "not_done": dg.MetadataValue.text(", ".join(refused) or "none"),
+            "not_done": dg.MetadataValue.text(", ".join(not_done) or "none"),
         }
     )
 
 
 def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
-    """The job `process_many`; it has its resource already, as jobs of sensors have to."""
+    """The job `process_many`. It has its resource already, as jobs of sensors must."""
 
     @dg.job(
         name=PROCESS_MANY,
-        description="Processes the demonstrations `ids`, a run for each.",
+        description="Processes the demonstrations `ids`, each by a run of its own.",
         resource_defs={"roots": roots},
     )
     def job() -> None:
@@ -125,34 +131,32 @@ def runs_here(instance: dg.DagsterInstance) -> bool:
 def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefinition:
     """The sensor `new_uploads`."""
 
-    @watching(
+    @store_sensor(
         "new_uploads",
         interval_seconds,
-        "Registers whole uploads in a folder or bucket, and requests a run for each new, changed "
-        f"or newly reviewed one, or one run of {PROCESS_MANY} for more than {MANY} at once.",
+        "Registers complete uploads in a folder or bucket, and requests a run for each that is "
+        "new, changed or newly reviewed. More than "
+        f"{MANY} at once become one run of {PROCESS_MANY}.",
         process_demonstration,
         many,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: Workspace
-    ) -> dg.SensorResult | dg.SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> SensorAnswer:
         instance = context.instance
         settled = _settled.setdefault(workspace.store.url, Settled())
-        settled.forget(close_dead_runs(instance) if runs_here(instance) else ())
+        if runs_here(instance):
+            settled.forget(close_dead_runs(instance))
         if workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None:
             return dg.SkipReason(_NO_CATALOG)
-        seen = from_plain(_json(context.cursor))
+        seen = from_plain(_parse_json(context.cursor))
         look = _look(instance, workspace, settled, seen)
         cursor = json.dumps(as_plain(look.seen))
         if not look.requests:
-            waits = f"{look.unstable} uploads are not still yet" if look.unstable else ""
-            if look.misnamed:
-                waits = f"refused: {counted(look.misnamed, 'folders')} of the uploads: {NAME_RULE}"
-            reason = dg.SkipReason(waits or "no new or changed upload is complete")
-            return dg.SensorResult(skip_reason=reason, cursor=cursor)
-        new = unregistered(instance, [one.id for one in look.requests])
+            return dg.SensorResult(skip_reason=dg.SkipReason(_skip_reason(look)), cursor=cursor)
+        new_ids = unregistered(instance, [request.id for request in look.requests])
         return dg.SensorResult(
-            dynamic_partitions_requests=[DEMONSTRATIONS.build_add_request(new)] if new else [],
+            dynamic_partitions_requests=(
+                [DEMONSTRATIONS.build_add_request(new_ids)] if new_ids else []
+            ),
             run_requests=_run_requests(look.requests, together=runs_here(instance)),
             cursor=cursor,
         )
@@ -160,53 +164,60 @@ def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefin
     return evaluate
 
 
+def _skip_reason(look: Look) -> str:
+    if look.misnamed:
+        return f"refused: {counted(look.misnamed, 'folders')} of the uploads: {NAME_RULE}"
+    if look.unstable:
+        return f"{counted(look.unstable, 'uploads')} may still change"
+    return "no new or changed upload is complete"
+
+
 def _look(
     instance: dg.DagsterInstance, workspace: Workspace, settled: Settled, seen: dict[str, Seen]
 ) -> Look:
+    """The decision about every upload, with at most `MANY` requests where each becomes a run."""
     settled.begin(workspace)
     listed = list_uploads(workspace)
-    busy = _in_work(instance)
-    many = _last_of_many(instance)
-    ends = {
-        key: max(_last_end(instance, key), many.get(key, NO_END))
-        for key in stuck(seen)
-        if key not in busy
-    }
-    look = decide(listed, seen, settled, ends, busy, workspace.settings.discovery)
+    in_work = _in_work(instance)
+    ends = _last_ends(instance, [key for key in stuck(seen) if key not in in_work])
+    look = decide(listed, seen, settled, ends, in_work, workspace.settings.discovery)
     if runs_here(instance) or len(look.requests) <= MANY:
         return look
-    later = {one.id for one in look.requests[MANY:]}  # as if they had not been looked at yet
-    kept = {key: seen.get(key, one) if key in later else one for key, one in look.seen.items()}
-    return replace(look, requests=look.requests[:MANY], seen=kept)
+    later_ids = {request.id for request in look.requests[MANY:]}
+    remembered = dict(look.seen)
+    for key in later_ids:  # as if this tick had not looked at them
+        remembered[key] = seen.get(key, look.seen[key])
+    return replace(look, requests=look.requests[:MANY], seen=remembered)
 
 
 def _run_requests(requests: Sequence[Request], *, together: bool) -> list[dg.RunRequest]:
     if not together or len(requests) <= MANY:
         return [
             dg.RunRequest(
-                one.run_key,
+                request.run_key,
                 job_name=process_demonstration.name,
-                partition_key=one.id,
-                tags={REASON_TAG: one.reason},
+                partition_key=request.id,
+                tags={REASON_TAG: request.reason},
             )
-            for one in requests
+            for request in requests
         ]
-    keys = "\n".join(sorted(one.run_key for one in requests))
-    config = dg.RunConfig(ops={"demonstrations": Ids(ids=[one.id for one in requests])})
-    key = f"{PROCESS_MANY}@{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
-    return [dg.RunRequest(key, job_name=PROCESS_MANY, run_config=config)]
+    keys = "\n".join(sorted(request.run_key for request in requests))
+    run_key = f"{PROCESS_MANY}@{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
+    ids = [request.id for request in requests]
+    config = dg.RunConfig(ops={"demonstrations": Ids(ids=ids)})
+    return [dg.RunRequest(run_key, job_name=PROCESS_MANY, run_config=config)]
 
 
 def _in_work(instance: dg.DagsterInstance) -> set[str]:
-    """The demonstrations with a run that is queued or running, also as one of many."""
-    found = set[str]()
+    """The demonstrations with a run that is queued or running, also inside a run of many."""
+    in_work = set[str]()
     for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED)):
         run = record.dagster_run
         if key := run.tags.get(PARTITION_TAG):
-            found.add(key)
+            in_work.add(key)
         elif run.job_name == PROCESS_MANY:
-            found.update(_ids_of(run))
-    return found
+            in_work.update(_ids_of(run))
+    return in_work
 
 
 def _ids_of(run: dg.DagsterRun) -> list[str]:
@@ -215,24 +226,38 @@ def _ids_of(run: dg.DagsterRun) -> list[str]:
     return list(config.get("ops", {}).get("demonstrations", {}).get("config", {}).get("ids", ()))
 
 
-def _last_end(instance: dg.DagsterInstance, key: str) -> tuple[bool, float]:
-    """Whether a person cancelled the last run of a demonstration, and when it ended."""
-    runs = instance.get_run_records(dg.RunsFilter(tags={PARTITION_TAG: key}), limit=1)
-    return next(map(_end_of, runs), NO_END)
+def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
+    """The end of the last run of each of these demonstrations, alone or inside a run of many."""
+    ends: dict[str, _RunEnd] = {}
+    for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):
+        ends = dict.fromkeys(_ids_of(record.dagster_run), _end_of(record))
+    for key, end in _newest_of_each(instance, ids):
+        ends[key] = max(end, ends.get(key, NO_END))
+    return ends
 
 
-def _last_of_many(instance: dg.DagsterInstance) -> dict[str, tuple[bool, float]]:
-    """The same of the last run of many, for each of its demonstrations."""
-    runs = instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1)
-    return {key: _end_of(record) for record in runs for key in _ids_of(record.dagster_run)}
+def _newest_of_each(
+    instance: dg.DagsterInstance, ids: Sequence[str]
+) -> Iterator[tuple[str, _RunEnd]]:
+    """Yield the demonstrations that have a run of their own, with the end of the newest.
+
+    Many ids are asked for by one query: a query for each takes 7 ms.
+    """
+    for start in range(0, len(ids), _KEYS_PER_QUERY):
+        runs_of_ids = dg.RunsFilter(tags={PARTITION_TAG: ids[start : start + _KEYS_PER_QUERY]})
+        newest: dict[str, dg.RunRecord] = {}
+        for record in instance.get_run_records(runs_of_ids):
+            newest.setdefault(record.dagster_run.tags[PARTITION_TAG], record)  # newest first
+        for key, record in newest.items():
+            yield key, _end_of(record)
 
 
-def _end_of(record: dg.RunRecord) -> tuple[bool, float]:
-    cancelled = record.dagster_run.status is dg.DagsterRunStatus.CANCELED
-    return cancelled, record.end_time or record.update_timestamp.timestamp()
+def _end_of(record: dg.RunRecord) -> _RunEnd:
+    is_cancelled = record.dagster_run.status is dg.DagsterRunStatus.CANCELED
+    return is_cancelled, record.end_time or record.update_timestamp.timestamp()
 
 
-def _json(text: str | None) -> object:
+def _parse_json(text: str | None) -> object:
     try:
         return json.loads(text or "{}")
     except ValueError:  # a person wrote it

@@ -11,10 +11,11 @@ from pathlib import Path
 import dagster as dg
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.dataset_assets import build_dataset_assets, dataset_jobs
+from demo_pipeline.defs.dataset_assets import build_dataset_assets, datasets_job
 from demo_pipeline.defs.dead_runs import close_dead_runs
 from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
 from demo_pipeline.defs.local_instance import opened_instance
+from demo_pipeline.defs.observed_assets import observed_tasks, tasks_job
 from demo_pipeline.defs.partitions import FORCE_TAG, register_partitions
 from demo_pipeline.defs.resources import roots_resource
 from demo_pipeline.files.logs import show_log
@@ -28,7 +29,7 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DEMONSTRATION_JOB
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-# With these a run stands on the job's page, is never tried again by the daemon, and ends some time.
+# With these tags the job's page lists the run, the daemon never retries it, and it ends in time.
 _TAGS = {
     ".dagster/repository": "__repository__@demo_pipeline",  # the location's name in workspace.yaml
     "dagster/max_retries": "0",
@@ -39,15 +40,16 @@ _TAGS = {
 def begin(
     settings: Settings, home: Path, command: str, level: int
 ) -> Callable[[WorkerTask], WorkerAnswer]:
-    """In a worker: the definitions and the instance, once.
+    """Prepares a worker process: makes the definitions and opens the instance, once.
 
     Raises:
         InstanceError: Dagster cannot record runs.
     """
     save_memory()
     show_log(level)
-    definitions, kept = _definitions(settings), ExitStack()
-    instance = kept.enter_context(opened_instance(home))
+    definitions = _definitions(settings)
+    opened = ExitStack()
+    instance = opened.enter_context(opened_instance(home))
 
     def work(task: WorkerTask) -> WorkerAnswer:
         HAS_SPARE_PROCESSOR.set(task.is_alone)
@@ -55,9 +57,9 @@ def begin(
             with redacted_errors(task.kind, *task.names[:1]):
                 if task.kind == "prepare":
                     register_partitions(instance, task.names)
-                again = close_dead_runs(instance, died=task.kind != "cancel")
+                killed_ids = close_dead_runs(instance, died=task.kind != "cancel")
                 if task.kind in {"prepare", "cancel"}:
-                    return WorkerAnswer(tuple(again))
+                    return WorkerAnswer(tuple(killed_ids))
                 return _run(definitions, instance, task, command)
         except DefectError as error:
             return WorkerAnswer(failures=(Failure("", DEFECT, f"{error}"),))
@@ -66,10 +68,10 @@ def begin(
 
 
 def _definitions(settings: Settings) -> dg.Definitions:
-    """What the jobs that run here need."""
+    """Only what the jobs that run here need."""
     return dg.Definitions(
-        assets=[*DEMONSTRATION_ASSETS, *build_dataset_assets(settings)],
-        jobs=[process_demonstration, *dataset_jobs(settings).values()],
+        assets=[*DEMONSTRATION_ASSETS, *build_dataset_assets(settings), observed_tasks],
+        jobs=[process_demonstration, datasets_job(settings), tasks_job],
         resources={"roots": roots_resource(settings)},
         executor=dg.in_process_executor,
     )
@@ -78,38 +80,47 @@ def _definitions(settings: Settings) -> dg.Definitions:
 def _run(
     definitions: dg.Definitions, instance: dg.DagsterInstance, task: WorkerTask, command: str
 ) -> WorkerAnswer:
-    (name,), run_id = task.names, str(uuid.uuid4())
-    is_one = task.kind == "demonstration"
-    job = definitions.resolve_job_def(DEMONSTRATION_JOB if is_one else name)
-    with held(lock_folder(Path(instance.root_directory)), run_id, name if is_one else ""):
+    (name,) = task.names
+    partition = name if task.kind == "demonstration" else None
+    job = definitions.resolve_job_def(DEMONSTRATION_JOB if partition else name)
+    tags = {**_TAGS, "user": command}
+    if task.force:
+        tags[FORCE_TAG] = "true"
+    run_id = str(uuid.uuid4())
+    with held(lock_folder(Path(instance.root_directory)), run_id, partition or ""):
         result = job.execute_in_process(
-            partition_key=name if is_one else None,
+            partition_key=partition,
             run_id=run_id,
             instance=instance,
             raise_on_error=False,
             run_config=_QUIET,
-            tags=_TAGS | {"user": command} | ({FORCE_TAG: "true"} if task.force else {}),
+            tags=tags,
         )
     failures = tuple(_failures(result))
     if not (failures or result.success):
         failures = (Failure("", DEFECT, "the run failed"),)
-    return WorkerAnswer(failures=failures, built={} if is_one else dict(_built(result)))
+    locations = {} if partition else dict(_dataset_locations(result))
+    return WorkerAnswer(failures=failures, built=locations)
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:
-    """Yield why each step failed; one that failed without our words has a defect."""
+    """Yield why each step failed. A failure that our code did not raise is a defect."""
     for event in result.get_step_failure_events():
-        data = event.step_failure_data
-        said, error, step = data.user_failure_data, data.error, event.step_key or ""
-        if said is None:
-            yield Failure(step, DEFECT, error.cls_name or "" if error else "")
+        step = event.step_key or ""
+        failure = event.step_failure_data.user_failure_data
+        if failure is None:
+            error = event.step_failure_data.error
+            yield Failure(step, DEFECT, (error.cls_name if error else None) or "")
             continue
-        why = said.metadata.get(reporting.WHY)
-        yield Failure(step, str(why.value) if why else "", said.description or "")
+        why = failure.metadata.get(reporting.WHY)
+        yield Failure(step, str(why.value) if why else "", failure.description or "")
 
 
-def _built(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
-    """Yield each dataset and where it is."""
+def _dataset_locations(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
+    """Yield each materialized or observed dataset with its location."""
     for event in result.get_asset_materialization_events():
-        said = event.step_materialization_data.materialization
-        yield said.asset_key.path[-1], str(said.metadata["path"].value)
+        materialization = event.step_materialization_data.materialization
+        yield materialization.asset_key.path[-1], str(materialization.metadata["path"].value)
+    for event in result.get_asset_observation_events():
+        observation = event.asset_observation_data.asset_observation
+        yield observation.asset_key.path[-1], str(observation.metadata["path"].value)

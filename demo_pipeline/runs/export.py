@@ -30,17 +30,17 @@ from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_diff import write_origins
 from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
-from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built, job_of
+from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings, Settings
-from demo_pipeline.stage import DATASETS_JOB, TrainingExport
+from demo_pipeline.stage import TrainingExport
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 _EXPORTED = (
-    *(stage.folder for stage in DATASET_STAGES if job_of(stage) == DATASETS_JOB),
+    *(stage.folder for stage in DATASETS_JOB_STAGES),
     CONTACT_SHEETS_STAGE.folder,
 )
 _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place

@@ -1,12 +1,12 @@
 """The graph of outputs: whether an output is up to date, and the only way to build it.
 
-An output is a folder in the store that a stage makes: of one demonstration, of all committed
-trajectories, or of predictions. `Graph.state` says what a build would change; `Graph.build` builds
+An output is a folder in the store that a stage makes: of one demonstration, or of all committed
+trajectories. `Graph.state` says what a build would change; `Graph.build` builds
 one output from the inputs that are committed now. The command line, the sensors, the assets of
 Dagster and `exports.json` ask these two and nothing else.
 
 Kinds of outputs differ in how they find and open their inputs, and in what they remember of a
-failure: see `demonstration_outputs`, `dataset_outputs`, `evaluations` and `imported_trajectories`.
+failure: see `demonstration_outputs`, `dataset_outputs` and `imported_trajectories`.
 """
 
 import logging
@@ -126,7 +126,7 @@ class Output(ABC, Generic[AnyInputs]):
     Attributes:
         graph: the graph that it belongs to.
         stage: the stage that makes it.
-        key: id of the demonstration, or name of the evaluation; empty for a dataset.
+        key: id of the demonstration; empty for a dataset.
     """
 
     def __init__(self, graph: "Graph", stage: Stage[AnyInputs], key: str = "") -> None:

@@ -23,11 +23,11 @@ from demo_pipeline.runs.graph import (
 )
 from demo_pipeline.runs.results import DatasetOutcome, left_out_words
 from demo_pipeline.runs.setting_notes import noted_settings, section_values, setting_changes
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built, job_of
+from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, STAGES, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import DATASETS_JOB, Stage
+from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.names import is_bucket
 from demo_pipeline.store.store import Store
@@ -107,11 +107,7 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
 
 def _stages_of_a_run(settings: Settings) -> list[Stage[DatasetInputs]]:
     """The stages that a run builds after the demonstrations."""
-    return [
-        stage
-        for stage in DATASET_STAGES
-        if job_of(stage) == DATASETS_JOB and is_built(stage, settings)
-    ]
+    return [stage for stage in DATASETS_JOB_STAGES if is_built(stage, settings)]
 
 
 def bytes_written(store: Store, output: str) -> int:

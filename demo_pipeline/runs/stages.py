@@ -29,10 +29,9 @@ from demo_pipeline.recording.recording_stages import (
     RecordingInputs,
 )
 from demo_pipeline.review.triage import TRIAGE_STAGE
-from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.settings import ExportName, Settings
-from demo_pipeline.stage import DATASETS_JOB, Need, Stage, TrainingExport
+from demo_pipeline.stage import Need, Stage, TrainingExport
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 # In the order in which they run.
@@ -60,24 +59,17 @@ TRAINING_EXPORTS: Mapping[str, TrainingExport[DatasetInputs]] = {
 }
 """By the name of the stage."""
 
-# An input comes before the stages that read it.
-DATASET_STAGES: tuple[Stage[DatasetInputs], ...] = (
+# Built from the trajectories by the job `build_datasets`. An input comes before its readers.
+DATASETS_JOB_STAGES: tuple[Stage[DatasetInputs], ...] = (
     *(export.stage for export in TRAINING_EXPORTS.values()),
     QUESTS_STAGE,
     INDEX_STAGE,
     STATISTICS_STAGE,
-    TASKS_STAGE,
-    QUARANTINE_STAGE,
 )
+DATASET_STAGES: tuple[Stage[DatasetInputs], ...] = (*DATASETS_JOB_STAGES, TASKS_STAGE)
 DATASET_STAGE_BY_NAME: Mapping[str, Stage[DatasetInputs]] = {
     stage.name: stage for stage in DATASET_STAGES
 }
-_OTHER_JOBS = {TASKS_STAGE.name: "read_osworld_tasks", QUARANTINE_STAGE.name: "report_quarantine"}
-
-
-def job_of(stage: Stage[DatasetInputs]) -> str:
-    """The job that builds a dataset."""
-    return _OTHER_JOBS.get(stage.name, DATASETS_JOB)
 
 
 def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:

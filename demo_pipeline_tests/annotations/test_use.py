@@ -16,11 +16,11 @@ from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.shown_text import MARKER
 from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.review.review_store import Reviews, subject_of
-from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
+from demo_pipeline.runs.evaluations import Evaluation, score_file, write_right_answers
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED
-from demo_pipeline_tests.building import build_stage, run_dataset_stage, run_evaluation
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory, every_file
 from demo_pipeline_tests.exports.forms import validate_step_labels
@@ -400,16 +400,13 @@ def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:
 
 def test_scores_are_of_the_steps_that_annotations_leave(root):
     workspace = opened(root, exclude_steps="incorrect")
-    folder = root / "store/evaluations/right"
-    folder.mkdir(parents=True)
-    write_right_answers(workspace, folder / "predictions.jsonl", Evaluation(split="any"))
-    (folder / "evaluation.json").write_text('{"split": "any"}', encoding="utf-8")
-    results = [run_evaluation(workspace, "right") for _ in range(2)]
+    predictions = root / "predictions.jsonl"
+    asked = Evaluation(split="any")
+    write_right_answers(workspace, predictions, asked)
+    assert score_file(workspace, predictions, asked).steps == 12
     say(workspace, of_step(1, "step_correct", False))
     rebuild(workspace)
-    results.append(run_evaluation(workspace, "right"))
-    assert [one.status for one in results] == ["made", "unchanged", "made"]
-    assert [one.summary["steps"] for one in results] == [12, 12, 11]
+    assert score_file(workspace, predictions, asked).steps == 11
 
 
 def test_what_is_annotated_is_in_no_summary(root):

@@ -163,7 +163,9 @@ def test_a_model_is_asked_and_its_answers_are_scored(root, monkeypatch):
         "scores.parquet",
         "steps.parquet",
         "summary.json",
+        "failures.jpg",
     }
+    assert (out / "failures.jpg").read_bytes().startswith(b"\xff\xd8")
     for text in (done.output, scored.output, *(path.read_bytes() for path in out.iterdir())):
         data = text.encode() if isinstance(text, str) else text
         assert TYPED.encode() not in data

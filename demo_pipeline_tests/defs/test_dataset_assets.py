@@ -8,7 +8,7 @@ import pytest
 
 from demo_pipeline.defs import build_defs
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
@@ -16,7 +16,9 @@ from demo_pipeline_tests.uploads import upload
 
 KINDS = {"osworld_quests": "osworld", "trajectory_index": "dataset"}
 EXPORTERS = [
-    stage for stage in DATASET_STAGES if stage.reads_trajectories and is_built(stage, Settings())
+    stage
+    for stage in DATASETS_JOB_STAGES
+    if stage.reads_trajectories and is_built(stage, Settings())
 ]
 PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
 
@@ -67,9 +69,9 @@ def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path, stage):
 def test_a_failed_check_is_shown_and_keeps_the_last_good_version(built, monkeypatch):
     strictest = [
         replace(stage, checks=(replace(stage.checks[0], run=lambda *_: [PROBLEM]),))
-        for stage in DATASET_STAGES
+        for stage in DATASETS_JOB_STAGES
     ]
-    monkeypatch.setattr("demo_pipeline.defs.dataset_assets.DATASET_STAGES", strictest)
+    monkeypatch.setattr("demo_pipeline.defs.dataset_assets.DATASETS_JOB_STAGES", strictest)
     settings = built.settings.model_copy(update={"datasets": DatasetSettings(seed=1)})
     strict = replace(built, settings=settings, definitions=build_defs(settings))
     before = built.workspace.store.current("dataset")
@@ -77,7 +79,7 @@ def test_a_failed_check_is_shown_and_keeps_the_last_good_version(built, monkeypa
     said = failures(result)["trajectory_index"]
     assert "the last good version is kept" in said.description
     assert "index.json:7" in said.description
-    assert "look at it" in said.metadata["found"].value
+    assert said.metadata["found"].records[0].data["what to do"] == "look at it"
     verdict = verdicts(result)["desktopd_dataset"]
     assert not verdict.passed
     assert verdict.description == str(PROBLEM)

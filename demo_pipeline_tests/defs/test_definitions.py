@@ -23,15 +23,8 @@ DATASETS = [
     "osworld_quests",
 ]
 STATISTICS = "dataset_statistics"
-SCORES = "evaluation_scores"
-GROUPS = {
-    **{name: name for name in CHAIN[:6]},  # what the lineage opens with
-    **dict.fromkeys((*CHAIN[6:], "reviews"), "records"),
-    **dict.fromkeys((SHEETS, TRIAGE, "quarantine"), "inspection"),
-    **dict.fromkeys((*DATASETS, STATISTICS), "datasets"),
-    SCORES: "evaluations",
-    "osworld_tasks": "tasks",
-}
+OBSERVED = ["osworld_tasks", "reviews"]
+ASSETS = [*CHAIN, SHEETS, TRIAGE, *DATASETS, STATISTICS, *OBSERVED]
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +41,19 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
     return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
 
 
-def test_every_asset_exists_in_its_group(specs):
-    assert {name: spec.group_name for name, spec in specs.items()} == GROUPS
+def test_every_asset_is_in_one_group_so_that_the_lineage_opens_with_their_names(specs):
+    assert {name: spec.group_name for name, spec in specs.items()} == dict.fromkeys(
+        ASSETS, "demo_pipeline"
+    )
 
 
-@pytest.mark.parametrize("name", sorted(GROUPS))
+def test_the_datasets_are_selected_by_their_kind(definitions):
+    graph = definitions.resolve_asset_graph()
+    selected = dg.AssetSelection.from_string("kind:dataset").resolve(graph)
+    assert {key.path[-1] for key in selected} == {*DATASETS, STATISTICS}
+
+
+@pytest.mark.parametrize("name", sorted(ASSETS))
 def test_an_asset_has_a_description_and_an_owner(specs, name):
     spec = specs[name]
     assert spec.description is not None
@@ -68,6 +69,12 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(specs):
     assert {specs[name].partitions_def for name in partitioned} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
+
+
+def test_what_people_write_is_observed_so_that_materialize_all_leaves_it_out(definitions):
+    graph = definitions.resolve_asset_graph()
+    assert {key.path[-1] for key in graph.materializable_asset_keys} == {*ASSETS} - {*OBSERVED}
+    assert {key.path[-1] for key in graph.observable_asset_keys} == {*OBSERVED}
 
 
 def test_lineage_runs_from_the_recording_to_the_datasets(specs):
@@ -86,14 +93,13 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs):
     assert made_of[SHEETS] == made_of[TRIAGE] == set()
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == set()
-    assert parents[SCORES] == {"trajectory_index"}
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
 
 
 def test_parquet_assets_show_their_columns_with_types_and_meaning(specs):
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
     without = {"raw_recordings", "records"}
-    assert shown == set(CHAIN) - without | {TRIAGE, "osworld_tasks", "quarantine", SCORES}
+    assert shown == set(CHAIN) - without | {TRIAGE, "osworld_tasks"}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -106,7 +112,7 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions):
     checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
-    datasets = {*DATASETS, "osworld_tasks", "quarantine"}
+    datasets = {*DATASETS, "osworld_tasks"}
     stages = {stage.name for stage in STAGES} - {SHEETS, TRIAGE}  # for people: they stop nothing
     assert blocking == stages | datasets
 
@@ -118,28 +124,18 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions):
             "process_demonstration",
             "build_datasets",
             "read_osworld_tasks",
-            "report_quarantine",
-            "score_evaluation",
         )
     }
     assert steps == {
         "process_demonstration": {*CHAIN, SHEETS, TRIAGE},
         "build_datasets": {*DATASETS, STATISTICS},
         "read_osworld_tasks": {"osworld_tasks"},
-        "report_quarantine": {"quarantine"},
-        "score_evaluation": {SCORES},
     }
 
 
 def test_the_sensors_are_on_and_the_schedule_is_off(definitions):
     sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
-    assert set(sensors) == {
-        "tasks_changed",
-        "new_uploads",
-        "rebuild_datasets",
-        "new_evaluations",
-        "quarantine_changed",
-    }
+    assert set(sensors) == {"tasks_changed", "new_uploads", "rebuild_datasets"}
     for sensor in sensors.values():
         assert isinstance(sensor, dg.SensorDefinition)
         assert sensor.default_status is dg.DefaultSensorStatus.RUNNING

@@ -1,5 +1,8 @@
 """What Dagster's home still holds of a forgotten demonstration."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -24,8 +27,22 @@ def telling() -> None:
 
 
 def holding(home: Path, text: str) -> list[str]:
-    files = (path for path in home.rglob("*") if path.is_file())
-    return [str(path.relative_to(home)) for path in files if text.encode() in path.read_bytes()]
+    """The files and the rows of databases with this text.
+
+    SQLite may keep the bytes of deleted rows, in a database or its journal, until it reuses them.
+    """
+    found = []
+    for path in home.rglob("*"):
+        if path.suffix == ".db":
+            found += [f"{path.name}: {row}" for row in rows(path) if text in row]
+        elif path.is_file() and not path.name.endswith((".db-wal", ".db-shm")):
+            found += [str(path.relative_to(home))] if text.encode() in path.read_bytes() else []
+    return found
+
+
+def rows(database: Path) -> Iterator[str]:
+    with closing(sqlite3.connect(database)) as connection:
+        yield from connection.iterdump()
 
 
 def test_its_partition_and_its_runs_go_with_their_events(tmp_path, monkeypatch):

@@ -41,5 +41,5 @@ def test_the_commands_of_dagster_name_assets_that_exist():
     assert selections
     specs = build_defs(Settings()).resolve_all_asset_specs()
     names = {spec.key.path[-1] for spec in specs}
-    names |= {f"group:{spec.group_name}" for spec in specs}
+    names |= {f"kind:{kind}" for spec in specs for kind in spec.kinds}
     assert {selection.strip("*") for selection in selections} <= names

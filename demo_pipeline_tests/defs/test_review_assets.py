@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from demo_pipeline.defs.dataset_assets import observed_reviews
+from demo_pipeline.defs.observed_assets import observed_reviews
 from demo_pipeline.defs.resources import roots_resource
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from demo_pipeline.defs import build_defs
-from demo_pipeline.defs.dataset_assets import built_for, newest_records
+from demo_pipeline.defs.dataset_assets import built_from_event, newest_records_event
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
 
@@ -51,7 +51,8 @@ def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         return replace(stage, checks=(check,)) if stage.name == name else stage
 
     monkeypatch.setattr(
-        "demo_pipeline.defs.dataset_assets.DATASET_STAGES", [strict(one) for one in DATASET_STAGES]
+        "demo_pipeline.defs.dataset_assets.DATASETS_JOB_STAGES",
+        [strict(one) for one in DATASETS_JOB_STAGES],
     )
 
 
@@ -94,9 +95,9 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed):
     assert {"messages", "cudag"} < statuses.keys()
     assert set(statuses.values()) == {"disabled"}
     assert made.workspace.store.outputs("messages") == []
-    newest = newest_records(made.instance)
-    assert built_for(made.instance, made.settings) == newest > 0
-    assert built_for(made.instance, Settings()) == 0
+    newest = newest_records_event(made.instance)
+    assert built_from_event(made.instance, made.settings) == newest > 0
+    assert built_from_event(made.instance, Settings()) == 0
 
 
 def test_an_export_is_an_asset_only_when_the_settings_name_it(processed):

@@ -28,7 +28,6 @@ import dagster as dg
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -183,8 +182,7 @@ def _command(home: Path, *arguments: str) -> None:
 def _outcome(wall: float) -> Outcome:
     workspace = Workspace.open(Settings())
     store = workspace.store
-    names = set(store.outputs()) - {QUARANTINE_STAGE.folder}  # only the daemon writes it
-    versions = {name: store.current(name) for name in names}
+    versions = {name: store.current(name) for name in store.outputs()}
     published = {
         name: (version.content, {entry.path: entry.sha256 for entry in version.manifest.files})
         for name, version in versions.items()

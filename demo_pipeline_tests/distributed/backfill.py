@@ -20,7 +20,7 @@ import dagster as dg
 from dagster._core.storage.tags import BACKFILL_ID_TAG, PARENT_RUN_ID_TAG
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.dataset_assets import built_for, newest_records
+from demo_pipeline.defs.dataset_assets import built_from_event, newest_records_event
 from demo_pipeline.defs.partitions import PARTITION_TAG, UNFINISHED
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
@@ -80,9 +80,9 @@ class Backfill:
         if len(self.kills) < len(KILLS) and done * 4 >= self.expected * len(self.kills):
             self._kill(KILLS[len(self.kills)], runs)
         backfill = self.instance.get_backfill(self.id)
-        newest = newest_records(self.instance)
+        newest = newest_records_event(self.instance)
         finished = backfill is not None and backfill.status.value.startswith(("COMPLETED", "FAIL"))
-        built = 0 < newest <= built_for(self.instance, self.workspace.settings)
+        built = 0 < newest <= built_from_event(self.instance, self.workspace.settings)
         built = built and not self.instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
         return finished and built and all(run.dagster_run.status in _ENDED for run in runs)
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 import dagster as dg
@@ -26,7 +25,6 @@ QUICK_DISCOVERY = {
     "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
 }
 """Settings with which a daemon looks for uploads often enough for a test."""
-_TABLE = "quarantine_table"  # the daemon's alone: the undisturbed command line writes none
 _QUIET = 8.0  # seconds without an open run: several ticks of the sensors
 
 
@@ -55,13 +53,11 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
             wait_for(daemon, _drained(scene, place, instance), "the end of all runs", PATIENCE)
             # Not later: a sensor of Dagster's that is told to end finds no code location any more.
             log = (home / LOG).read_text(encoding="utf-8", errors="replace")
-    workspace_of(place).store.remove(_TABLE)
     if ended.code != 0:
         tally.torn.append(f"{place.folder.name}: exit code {ended.code}: {ended.output[-800:]}")
     examine(scene, place, tally, ended)
     tally.torn += [f"{place.folder.name}, daemon: {line}" for line in shown_tracebacks(log)]
-    # The table's own lock.
-    finish(replace(scene, files=scene.files + 1), place, tally)
+    finish(scene, place, tally)
     return tally
 
 
@@ -71,7 +67,7 @@ def _drained(scene: Scene, place: Place, instance: dg.DagsterInstance) -> Callab
 
     def drained() -> bool:
         ended = all(run.ended for run in runs_of(instance))
-        if not ended or differing(workspace, scene.after) != [f"{_TABLE} differs"]:
+        if not ended or differing(workspace, scene.after):
             open_at[0] = time.monotonic()
         return time.monotonic() - open_at[0] > _QUIET
 

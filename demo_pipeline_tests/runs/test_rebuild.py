@@ -15,12 +15,15 @@ COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
         ("recordings/d1", "raw_recordings --partition d1"),
         ("trajectories/d1", "trajectories --partition d1"),
         ("dataset", "trajectory_index"),
-        ("osworld/tasks", "osworld_tasks"),
         ("datasets/demonstrations--me--20250101_000000", "cudag_dataset"),
     ],
 )
 def test_an_output_is_built_by_its_asset(output, selected):
     assert rebuild_command(output) == f"{COMMAND} {selected}"
+
+
+def test_the_catalog_of_tasks_is_built_by_a_command_because_its_asset_is_observed():
+    assert rebuild_command("osworld/tasks") == "demo-pipeline run --verify"
 
 
 def test_an_error_about_an_output_names_the_command():
@@ -38,8 +41,7 @@ def test_an_error_about_an_output_names_the_command():
         ("events/d1", "demo-pipeline run --verify"),
         ("datasets/one", "demo-pipeline run --verify"),
         ("osworld/tasks", "demo-pipeline run --verify"),
-        ("quarantine_table", f"{COMMAND} quarantine"),
-        ("evaluation_scores/one", f"{COMMAND} evaluation_scores --partition one"),
+        ("removed_dataset", f"{COMMAND} removed_dataset"),
     ],
 )
 def test_a_damaged_file_names_a_command_that_builds_it_again(output, command):

@@ -162,6 +162,6 @@ def test_a_damaged_catalog_quarantines_no_demonstration(root, workspace):
     size = path.stat().st_size
     path.unlink()
     path.write_bytes(b"#" * size)
-    with pytest.raises(RefusedError, match="--select osworld_tasks"):
+    with pytest.raises(RefusedError, match="build it with `demo-pipeline run --verify`"):
         build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     assert list_quarantine(workspace.store) == []

@@ -26,7 +26,6 @@ from demo_pipeline.observation.frames.screenshot_files import PICTURES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.osworld.task_files import CATALOG_SCHEMA, PROBLEMS_SCHEMA
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
-from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA
 from demo_pipeline.settings import ExportName, Section, Settings, project_root
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_SCHEMA, PROVENANCE_SCHEMA
 
@@ -51,9 +50,8 @@ TABLES = {
     "sft/*.parquet": SFT_SCHEMA,
     "osworld/tasks/catalog.parquet": CATALOG_SCHEMA,
     "osworld/tasks/problems.parquet": PROBLEMS_SCHEMA,
-    "quarantine_table/quarantine.parquet": QUARANTINE_SCHEMA,
-    "evaluation_scores/<name>/scores.parquet": SCORES_SCHEMA,
-    "evaluation_scores/<name>/steps.parquet": STEPS_SCHEMA,
+    "eval score --out/scores.parquet": SCORES_SCHEMA,
+    "eval score --out/steps.parquet": STEPS_SCHEMA,
 }
 EVERY_EXPORT: tuple[str, ...] = get_args(ExportName)
 

@@ -20,7 +20,6 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.review.material import Material
 from demo_pipeline.runs.dataset_outputs import DatasetOutput, failed_before
-from demo_pipeline.runs.evaluations import list_evaluations
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
@@ -29,7 +28,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline_tests.building import build_stage, run_dataset_stage, run_evaluation
+from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server
@@ -57,8 +56,6 @@ def workspace(
             Bucket(UPLOADS, tmp_path).put(f"one/{file}", recording / file)
         # By another test: the server is shared.
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[STORE.split("/")[2]].keys.clear()
-        Bucket(STORE, tmp_path).put("evaluations/mine/predictions.jsonl", b"")
-        Bucket(STORE, tmp_path).put("evaluations/mine/evaluation.json", b'{"split": "any"}')
         iam = get_session().create_client("iam")
         user = tmp_path.name
         iam.create_user(UserName=user)
@@ -130,16 +127,6 @@ def test_steps_are_annotated_with_it(workspace, tmp_path):
     result = build_stage(workspace, ANNOTATIONS_STAGE, "one")
     assert result.summary["effective"] == 2
     assert workspace.store.delete_documents("annotations/one") == 2
-
-
-def test_predictions_are_scored_and_never_written_with_it(workspace, tmp_path):
-    commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
-    assert [found.name for found in list_evaluations(workspace)[0]] == ["mine"]
-    assert run_evaluation(workspace, "mine").status == "made"
-    objects = workspace.store.objects
-    for name in ("mine", "other"):
-        with pytest.raises(StorageError, match="access denied"):
-            objects.put(f"evaluations/{name}/predictions.jsonl", b"x")
 
 
 def test_s3_accepts_the_documented_lifecycle_rule(moto):

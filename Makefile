@@ -124,7 +124,10 @@ demo: setup
 	echo "  $$store/sft/         samples for supervised fine-tuning"; \
 	echo "  $$store/messages/    the same steps as chats with images and tool calls"; \
 	echo; \
-	echo 'To see how it was built: make ui opens the Dagster UI on http://127.0.0.1:$(PORT)'
+	echo 'Next'; \
+	echo '  $(BIN)/demo-pipeline review           watch, judge and correct the steps on a page'; \
+	echo '  $(BIN)/demo-pipeline report DIR       write that to pages that you can send'; \
+	echo '  make ui                         see how it was built, in the Dagster UI on http://127.0.0.1:$(PORT)'
 
 demo-s3: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)

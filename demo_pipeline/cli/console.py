@@ -1,8 +1,7 @@
-"""Console output: lines for tools, JSON and CSV.
+"""Output for tools and for people without `rich`: lines, JSON and CSV.
 
-Belongs here: how the commands print. Everything passes through `plain_line`, so that no text of a
-recording is a control sequence of the terminal. What needs `rich` is in `tables.py`, which is
-imported when a table or a bar is drawn.
+Everything passes through `plain_line`, so that no text of a recording is a control sequence of the
+terminal. Tables and bars are in `tables.py`, because `rich` takes time to import.
 """
 
 import csv
@@ -21,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
 
 
 def print_line(text: str) -> None:
-    """Write a line that tools may read: without markup, and wrapped on a terminal alone."""
+    """Write a line without markup; only a terminal gets it wrapped."""
     _write(sys.stdout, text)
 
 
@@ -32,12 +31,13 @@ def print_error(text: str) -> None:
 
 def _write(stream: TextIO, text: str) -> None:
     line = plain_line(text)
-    width = shutil.get_terminal_size().columns if stream.isatty() else len(line)
-    if len(line) > width:  # between words: a path or a command stays whole
-        parts = textwrap.wrap(
-            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-        line = "\n".join(parts)
+    if stream.isatty():
+        width = shutil.get_terminal_size().columns
+        if len(line) > width:  # wrapped between words, so that paths and commands can be copied
+            lines = textwrap.wrap(
+                line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
+            line = "\n".join(lines)
     stream.write(f"{line}\n")
     stream.flush()
 
@@ -51,7 +51,8 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as CSV with a header; lists and objects are JSON, a null is empty."""
     table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerows([list(rows[0])] if rows else [])
+    if rows:
+        table.writerow(rows[0])
     for row in rows:
         table.writerow(plain_characters(plain_value(value)) for value in row.values())
 
@@ -65,9 +66,13 @@ def plain_value(value: object) -> str:
 
 def byte_text(size: int) -> str:
     """A number of bytes with three digits: `812 B`, `4.51 kB`, `1.20 GB`."""
-    number, unit = float(size), "B"
+    if size < 1000:
+        return f"{size} B"
+    number = float(size)
+    unit = "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if number < 1000:
             break
-        number, unit = number / 1000, larger
-    return f"{size} B" if unit == "B" else f"{number:.3g} {unit}"
+        number /= 1000
+        unit = larger
+    return f"{number:.3g} {unit}"

@@ -1,11 +1,7 @@
-"""The commands `demo-pipeline inspect` and `demo-pipeline quarantine`.
+"""The commands `demo-pipeline inspect` and `demo-pipeline quarantine`."""
 
-Belongs here: what people read about single demonstrations.
-"""
-
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,18 +10,15 @@ from demo_pipeline.cli.environment import (
     USAGE,
     failure_sentence,
     open_workspace,
-    print_refused,
+    print_ignored_uploads,
     refuse,
 )
-
-if TYPE_CHECKING:
-    from demo_pipeline.runs.workspace import Workspace
 
 
 def inspect(
     demonstration: Annotated[str, typer.Argument(help="Id of a processed demonstration.")],
 ) -> None:
-    """Show a demonstration: actions, repairs, rejected lines, steps, datasets; or why it has none.
+    """Show a demonstration: actions, repairs, rejected lines, steps, datasets; or why not.
 
     Typed text is not shown, only its length.
     """
@@ -46,29 +39,31 @@ def inspect(
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
     workspace = open_workspace()
-    store, key = workspace.store, demonstration
+    store = workspace.store
+    key = demonstration
     if not is_safe_id(key):
         refuse(f"{key!r} cannot be a demonstration: {NAME_RULE}")
-    quarantined = [*quarantine_lines(store, key)]
-    for line in quarantined:
+    reasons = list(quarantine_lines(store, key))
+    for line in reasons:
         print_line(line)
     stages = (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
-    output = TRAJECTORIES_STAGE.output(key)
-    recorded = all(store.current(stage.output(key)) for stage in stages)
-    if not recorded and not has_imported_trajectory(Graph(workspace), key):
-        if not quarantined:
+    is_recorded = all(store.current(stage.output(key)) for stage in stages)
+    if not is_recorded and not has_imported_trajectory(Graph(workspace), key):
+        if not reasons:
             refuse(absence(workspace, key))
         raise typer.Exit(USAGE)
-    if quarantined:
+    if reasons:
         print_line("")
-    lines = ["no recording: the trajectory was imported"]
-    if recorded:
-        raw, events, actions = (store.open(s.output(key))[0] for s in stages)
-        lines = [*timeline_lines(events, actions, read_manifest(raw))]
+    if is_recorded:
+        raw, events, actions = (store.open(stage.output(key))[0] for stage in stages)
+        lines = list(timeline_lines(events, actions, read_manifest(raw)))
+    else:
+        lines = ["no recording: the trajectory was imported"]
+    output = TRAJECTORIES_STAGE.output(key)
     if store.current(output):
         folder = store.open(output)[0]
-        shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
-        lines += ["", *step_lines(folder, shown), "", *dataset_lines(store, key)]
+        place = str(folder) if is_bucket(store.url) else f"{store.url}/{output}"
+        lines += ["", *step_lines(folder, place), "", *dataset_lines(store, key)]
     for line in lines:
         print_line(line)
     print_line(f"look at it, judge it, correct it: demo-pipeline review {key}")
@@ -77,46 +72,27 @@ def inspect(
 def show_quarantine() -> None:
     """List the quarantined demonstrations, with the reasons and what to do.
 
-    Uploads that lack a file are listed last: the daemon waits for it.
+    Uploads that lack a file are listed last: the daemon waits for the file.
     """
+    from demo_pipeline.runs.health import incomplete_uploads
     from demo_pipeline.runs.quarantine import list_quarantine
 
     workspace = open_workspace()
     records = list_quarantine(workspace.store)
     for record in records:
+        attempts = f" [{record.attempts} attempts]" if record.attempts > 1 else ""
         for problem in record.known_problems():
             remedy = problem.remedy or "correct the upload"
             reason = replace(problem, demonstration="", remedy=remedy)
-            attempts = _attempts(record.attempts)
             print_line(f"{record.demonstration} {record.stage} {reason}{attempts}")
     print_line(f"{len(records)} quarantined")
-    _print_all(
-        _incomplete(workspace),
-        "incomplete: the daemon processes each when it has its files",
-        "incomplete uploads cannot be listed",
-    )
-
-
-def _attempts(number: int) -> str:
-    return f" [{number} attempts]" if number > 1 else ""
-
-
-def _print_all(lines: Iterator[str], closing: str, trouble: str) -> None:
-    """Print lines and how many there are, or why they cannot be had."""
     try:
-        found = list(lines)
+        incomplete = incomplete_uploads(workspace)
+        print_ignored_uploads(workspace)
     except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-        print_error(f"{trouble}: {failure_sentence(error)}")
+        print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
         return
-    for line in found:
-        print_line(line)
-    if found:
-        print_line(f"{len(found)} {closing}")
-
-
-def _incomplete(workspace: "Workspace") -> Iterator[str]:
-    from demo_pipeline.runs.health import incomplete_uploads
-
-    found = incomplete_uploads(workspace)
-    print_refused(workspace)
-    yield from (f"{key} incomplete: {reason}" for key, reason in found.items())
+    for demonstration, missing in incomplete.items():
+        print_line(f"{demonstration} incomplete: {missing}")
+    if incomplete:
+        print_line(f"{len(incomplete)} incomplete: the daemon processes each when it has its files")

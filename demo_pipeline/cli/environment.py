@@ -1,7 +1,7 @@
-"""What every command needs: settings, Dagster's home folder, errors as sentences, and Ctrl-C.
+"""The basis of every command: settings, Dagster's home folder, errors as sentences, and Ctrl-C.
 
-Belongs here: reporting what cannot be used as a usage error; turning errors into a sentence, never
-a traceback. Messages of errors that are not ours are left out, since they may quote typed text.
+An error becomes one sentence, never a traceback. Messages of other libraries' errors are left out,
+because they may quote typed text.
 """
 
 import json
@@ -10,8 +10,8 @@ import shlex
 import signal
 import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,19 +20,26 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from demo_pipeline.cli.console import print_error
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.settings import PREFIX, Section, Settings, dagster_home, is_project
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
-OK, INVALID, USAGE = 0, 1, 2
+OK = 0
+INVALID = 1
+USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
+_VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".avi", ".flv")
+_LISTED = 5  # names in one sentence
 
 
 def usable_settings(*, anywhere: bool = False) -> Settings:
-    """The settings; errors in them end the command, each with variable, value and an example.
+    """The settings; wrong ones end the command with their variable, value and an example.
 
-    Unless the command works `anywhere`, it is refused where there is neither a project nor a store.
+    Args:
+        anywhere: the command needs neither a project nor a configured store.
     """
     lines = list[str]()
     try:
@@ -40,7 +47,8 @@ def usable_settings(*, anywhere: bool = False) -> Settings:
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             message = detail["msg"].removeprefix("Value error, ")
-            if place := tuple(map(str, detail["loc"][:2])):
+            place = tuple(map(str, detail["loc"][:2]))
+            if place:
                 message = f"setting {_assigned(place, detail['input'])}: {message}{_example(place)}"
             lines += message.splitlines()
     except SettingsError as error:
@@ -55,22 +63,26 @@ def usable_settings(*, anywhere: bool = False) -> Settings:
 
 
 def open_workspace() -> "Workspace":
-    """The roots that the settings name."""
+    """The uploads, the store and the settings."""
     from demo_pipeline.runs.workspace import Workspace
 
     return Workspace.open(usable_settings())
 
 
 def _assigned(place: tuple[str, ...], value: object) -> str:
-    """A setting's variable, with its value if that cannot be a secret."""
+    """`VARIABLE=value`, or only the variable if the value may hold a secret."""
     name = f"{PREFIX}{'__'.join(place).upper()}"
-    plain = isinstance(value, str | int | float) and len(place) > 1
-    return f"{name}={value}" if plain and not {*":@"} & {*str(value)} else name
+    is_plain = isinstance(value, str | int | float) and len(place) > 1
+    if is_plain and not {":", "@"} & set(str(value)):
+        return f"{name}={value}"
+    return name
 
 
 def _default(place: tuple[str, ...]) -> tuple[Any, str]:
-    """Default of a setting or a section, and the description; (None, "") when there is none."""
-    fields, default, description = Settings.model_fields, None, ""
+    """Default and description of a setting or a section; (None, "") for an unknown name."""
+    fields = Settings.model_fields
+    default = None
+    description = ""
     for name in place:
         if name not in fields:
             return None, ""
@@ -81,7 +93,7 @@ def _default(place: tuple[str, ...]) -> tuple[Any, str]:
 
 
 def _example(place: tuple[str, ...]) -> str:
-    """What a setting may be: its default, or what it is for."""
+    """An example of a setting's value: its default, or its description if that is empty."""
     default, description = _default(place)
     if default is None or isinstance(default, Section):
         return ""
@@ -92,7 +104,7 @@ def _example(place: tuple[str, ...]) -> str:
 
 
 def _not_json(message: str) -> Iterator[str]:
-    """Yield a sentence for each variable that has to be JSON and is not."""
+    """Yield a sentence for each variable that must be JSON and is not."""
     top = f"{PREFIX}{message.partition(chr(34))[2].partition(chr(34))[0]}".upper()
     for name in sorted(name for name in os.environ if name.upper().startswith(top)):
         place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
@@ -100,14 +112,14 @@ def _not_json(message: str) -> Iterator[str]:
         try:
             json.loads(os.environ[name])
         except ValueError:
-            if isinstance(default, Section):  # of its first setting
+            if isinstance(default, Section):  # the example is for its first setting
                 place = (*place, next(iter(type(default).model_fields)))
             if isinstance(default, Section | tuple):
                 yield f"setting {name}: is not valid JSON{_example(place)}"
 
 
 def set_dagster_home() -> Path:
-    """Set DAGSTER_HOME, by default to that of the project, whether or not Dagster can use it."""
+    """Set DAGSTER_HOME, by default to the project's; Dagster may still be unable to use it."""
     home = dagster_home()
     if not is_project() and not os.environ.get("DAGSTER_HOME"):
         _refuse_outside("DAGSTER_HOME to a folder in which Dagster records runs")
@@ -131,18 +143,60 @@ def _refuse_outside(needed: str) -> NoReturn:
     )
 
 
-def print_refused(workspace: "Workspace") -> bool:
-    """Say which folders of the uploads are refused for their names; whether there are any."""
+def print_ignored_uploads(workspace: "Workspace") -> bool:
+    """Print what is ignored in the uploads, with remedies.
+
+    Returns whether a folder is ignored because its name cannot be an id.
+    """
     from demo_pipeline.store.uploads import NAME_RULE
 
-    if names := workspace.uploads.misnamed():
+    names = workspace.uploads.misnamed()
+    if names:
         print_error(f"refused: {', '.join(names)} in {workspace.uploads.url}: {NAME_RULE}")
+    for line in _loose_files(workspace.uploads.url):
+        print_error(line)
     return bool(names)
+
+
+def _loose_files(inbox: str) -> Iterator[str]:
+    """Yield a sentence for each kind of file in the inbox that belongs into a folder.
+
+    A bucket is not examined, because it can have a million objects.
+    """
+    from demo_pipeline.store.names import is_bucket, local_path
+
+    if is_bucket(inbox):
+        return
+    with suppress(OSError):  # a missing inbox has an error of its own
+        entries = sorted(local_path(inbox).iterdir())
+        names = [path.name for path in entries if path.is_file() and path.name[0] != "."]
+        archives = [name for name in names if name.lower().endswith(_ARCHIVES)]
+        loose = [
+            name
+            for name in names
+            if name.lower().endswith(_VIDEOS) or name in RECORDING_FILES or name.endswith(".mcap")
+        ]
+        if archives:
+            yield (
+                f"ignored: {_listed(archives)} in {inbox}: archives are not read; unpack each, so "
+                "that every recording is a folder of its own"
+            )
+        if loose:
+            yield (
+                f"ignored: {_listed(loose)} in {inbox}: a recording is a folder with "
+                f"{', '.join(RECORDING_FILES)}; make a folder and move its files there. "
+                "Recordings of other tools: `demo-pipeline import`"
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"
 
 
 @contextmanager
 def dagster_instance(home: Path) -> Iterator[Any]:
-    """Dagster's instance in this folder; the command ends unless it can record runs there."""
+    """Dagster's instance in a folder; the command ends if Dagster cannot record runs there."""
     from demo_pipeline.defs.local_instance import opened_instance
     from demo_pipeline.runs.failures import InstanceError
 
@@ -155,7 +209,7 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 
 def failure_sentence(error: Exception) -> str:
-    """Why a command cannot go on, and what to do."""
+    """A sentence that says why a command failed, and what to do."""
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
     from demo_pipeline.store.errors import StorageError
@@ -168,11 +222,11 @@ def failure_sentence(error: Exception) -> str:
         return f"a defect of the pipeline: {name}{place_of(error)}; please report it"
     file = getattr(error, "filename", None)
     place = f"{ascii(os.fsdecode(file))[1:-1]}: " if isinstance(file, str | bytes) else ""
-    return f"{place}{reason}; what is done is kept, and the next run goes on when that is over"
+    return f"{place}{reason}; finished work is kept, and the next run goes on when that is over"
 
 
 class CommandInterrupt(BaseException):
-    """A person pressed Ctrl-C. Unlike `KeyboardInterrupt`, no library answers it itself."""
+    """A person pressed Ctrl-C. Unlike `KeyboardInterrupt`, no library catches it."""
 
 
 @contextmanager
@@ -189,7 +243,7 @@ def interruptible() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Let the command end in peace: from now on, Ctrl-C does nothing."""
+    """From now on, Ctrl-C does nothing, so that the command can end in order."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

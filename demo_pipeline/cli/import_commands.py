@@ -1,6 +1,9 @@
 """The command `demo-pipeline import`: recordings of other tools become upload folders."""
 
+import os
+import shlex
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +11,7 @@ import typer
 
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import INVALID, open_workspace, refuse, usable_settings
+from demo_pipeline.files.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
     from demo_pipeline.importers.source_recording import FoundRecording, Importer
@@ -24,7 +28,7 @@ def import_from(
         typer.Option("--to", help="Folder for the uploads.", show_default="the uploads' folder"),
     ] = None,
     task: Annotated[
-        str, typer.Option("--task", help="What the person was to do, where nothing says it.")
+        str, typer.Option("--task", help="The person's task, for recordings that do not name it.")
     ] = "",
     status: Annotated[
         str, typer.Option("--status", help="How it ended: completed, failed or aborted.")
@@ -33,10 +37,10 @@ def import_from(
     """Make recordings of OWAMcap, AgentNet, DuckTrack and other tools into uploads.
 
     Each becomes a folder that `demo-pipeline run` processes like any other, with a `source.json`
-    that says what was not carried over. What is there already is left as it is.
+    that lists what could not be carried over. Uploads that exist already are unchanged.
 
-    `import.json` in a recording's folder (or NAME.import.json beside a file) says `task`, `status`
-    and `application` of that recording, and counts before the options.
+    `import.json` in a recording's folder (or NAME.import.json next to a file) gives `task`,
+    `status` and `application` of that recording, and overrides the options.
     """
     from demo_pipeline.importers.import_recordings import find_recordings
     from demo_pipeline.importers.source_recording import UnreadableSourceError
@@ -45,26 +49,55 @@ def import_from(
     if status and status not in OUTCOMES:
         refuse(f"--status {status}: expected one of {', '.join(OUTCOMES)}")
     uploads = to or _uploads_folder()
+    native = {path: list(_native_recordings(path)) for path in paths}
+    for path, folders in native.items():
+        if folders:
+            print_error(f"demo-pipeline: {_copy_instruction(path, folders, uploads)}")
+    others = [path for path in paths if not native[path]]
     try:
-        found = list(find_recordings(paths))
+        recordings = list(find_recordings(others))
     except UnreadableSourceError as error:
         print_error(f"demo-pipeline: {error}")
         raise typer.Exit(INVALID) from None
-    if not _import_all(found, uploads, Given(task, status)):
+    succeeded = not recordings or _import_all(recordings, uploads, Given(task, status))
+    if not succeeded or len(others) < len(paths):
         raise typer.Exit(INVALID)
 
 
+def _native_recordings(path: Path) -> Iterator[Path]:
+    """Yield the folders, at or below a path, that have the files of an upload."""
+    if path.is_file() and path.name in RECORDING_FILES:
+        path = path.parent
+    for folder, below, names in os.walk(path):
+        below.sort()
+        if set(RECORDING_FILES) <= set(names):
+            yield Path(folder)
+
+
+def _copy_instruction(path: Path, folders: Sequence[Path], uploads: Path) -> str:
+    inbox = shlex.quote(str(uploads))
+    if len(folders) == 1:
+        source = shlex.quote(str(folders[0]))
+        return f"{path}: this is an upload already: copy it to the inbox: cp -R {source} {inbox}/"
+    return (
+        f"{path}: these {len(folders)} recordings are uploads already: copy their folders to the "
+        f"inbox {inbox}"
+    )
+
+
 def _import_all(
-    found: "list[tuple[Importer, FoundRecording]]", uploads: Path, options: "Given"
+    recordings: "Sequence[tuple[Importer, FoundRecording]]", uploads: Path, options: "Given"
 ) -> bool:
-    """Import each, with a bar and a sentence for what is wrong; whether nothing is."""
+    """Import each recording, show a bar, and print what is wrong; returns whether nothing is."""
     from demo_pipeline.cli.tables import progress_bar
     from demo_pipeline.importers.import_recordings import ImportState, import_recording
     from demo_pipeline.runs.imported_trajectories import import_trajectory
 
-    notes, counts, workspace = Counter[str](), Counter[ImportState](), None
+    notes = Counter[str]()
+    counts = Counter[ImportState]()
+    workspace = None
     with progress_bar() as bar:
-        for importer, recording in bar.track(found, description="importing"):
+        for importer, recording in bar.track(recordings, description="importing"):
             if importer.read is None:
                 workspace = workspace or open_workspace()
                 outcome = import_trajectory(workspace, recording, options)
@@ -77,13 +110,13 @@ def _import_all(
                 for sentence in outcome.sentences:
                     print_error(f"{outcome.place}: {sentence.removeprefix(f'{outcome.place}: ')}")
     for note, count in sorted(notes.items()):
-        print_error(f"{count} of {len(found)}: {note}")
+        print_error(f"{count} of {len(recordings)}: {note}")
     print_line(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     return not (counts[ImportState.REFUSED] or counts[ImportState.DAMAGED])
 
 
 def _uploads_folder() -> Path:
-    """The folder of uploads that the settings name; a bucket is refused."""
+    """The uploads' folder of the settings; a bucket is refused."""
     from demo_pipeline.store.names import is_bucket
 
     uploads = usable_settings().uploads

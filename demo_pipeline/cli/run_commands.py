@@ -1,7 +1,6 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-Belongs here: which demonstrations a run processes, its steps, and its exit code; finding out,
-without Dagster, that there is nothing to do.
+A run that has nothing to do finds that out without importing Dagster, which takes a second.
 """
 
 import logging
@@ -22,7 +21,7 @@ from demo_pipeline.cli.environment import (
     dagster_instance,
     ignore_interrupts,
     open_workspace,
-    print_refused,
+    print_ignored_uploads,
     refuse,
     set_dagster_home,
 )
@@ -35,15 +34,17 @@ if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
+_IDS_PER_LINE = 5  # of `--dry-run`
+_FORCE = "Build unchanged outputs again, too."
+_RETRY = "Retry the quarantined demonstrations, too."
 _VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
-_LOG = logging.getLogger(__package__)
-_RECORD = "Process what is up to date, too, so that Dagster has a record of it: for a new home."
-_NAMED = 5  # demonstrations of a line of `--dry-run`
+_RECORD = "Also run unchanged demonstrations, so that a new Dagster home has a record of them."
+_DRY_RUN = "Build and write nothing; show what would be built, and why."
 
 
 @dataclass
 class _Selection:
-    """The ids that a run processes, those still in quarantine, and how many are up to date."""
+    """The ids that a run processes, those that stay quarantined, and how many are up to date."""
 
     todo: list[str]
     quarantined: list[str]
@@ -51,38 +52,38 @@ class _Selection:
 
 
 def register() -> None:
-    """Register every recording in the uploads root as a Dagster partition.
+    """Register every recording in the uploads as a Dagster partition.
 
-    Required once before `dagster asset materialize --partition ID`; `run` does it itself.
+    Required once before `dagster asset materialize --partition ID`; `run` registers by itself.
     """
     workspace = open_workspace()
-    print_refused(workspace)
-    ids = _listed(workspace)
+    print_ignored_uploads(workspace)
+    ids = _uploaded_ids(workspace)
     from demo_pipeline.defs.partitions import register_partitions
 
     with dagster_instance(set_dagster_home()) as instance:
-        new = register_partitions(instance, ids)
-    for key in new:
-        print_line(f"registered {key}")
-    found = counted(len(ids), "demonstrations")
-    print_line(f"{found} in {workspace.uploads.url}, {len(new)} newly registered")
+        new_ids = register_partitions(instance, ids)
+    for demonstration in new_ids:
+        print_line(f"registered {demonstration}")
+    total = counted(len(ids), "demonstrations")
+    print_line(f"{total} in {workspace.uploads.url}, {len(new_ids)} newly registered")
 
 
 def run(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(help="Process only these demonstrations (default: all new or changed)."),
+        typer.Argument(help="Process only these demonstrations. [default: all new or changed]"),
     ] = None,
     *,
-    force: Annotated[bool, typer.Option(help="Build what did not change, too.")] = False,
-    retry: Annotated[bool, typer.Option(help="Retry what is quarantined, too.")] = False,
+    force: Annotated[bool, typer.Option(help=_FORCE)] = False,
+    retry: Annotated[bool, typer.Option(help=_RETRY)] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if any is quarantined.")] = False,
     verify: Annotated[bool, typer.Option(help=_VERIFY)] = False,
     record: Annotated[bool, typer.Option("--record", help=_RECORD)] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Build nothing: show what would be built and why.")
-    ] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: as `execution.workers`.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes; 0: the setting `execution.workers`.")
+    ] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.
 
@@ -90,32 +91,46 @@ def run(
     `--retry` is given.
     """
     workspace = open_workspace()
-    workers = workers or workspace.settings.execution.workers
-    one = _Run(workspace, set_dagster_home(), ids or (), force, retry, verify, record, workers)
+    command = _Run(
+        workspace,
+        set_dagster_home(),
+        ids or (),
+        force=force,
+        retry=retry,
+        verify=verify,
+        record=record,
+        workers=workers or workspace.settings.execution.workers,
+    )
     try:
-        one.find_uploads()
+        command.find_uploads()
         if dry_run:
-            one.show_plan()
+            command.show_plan()
         else:
-            one.run(strict=strict)
+            command.run(strict=strict)
     except (CommandInterrupt, KeyboardInterrupt):
         ignore_interrupts()
-        count = sum(result.status.is_done for result in one.results)
+        done = sum(result.status.is_done for result in command.results)
         print_error(
-            f"interrupted: {count} demonstrations were done in this run and are kept; "
+            f"interrupted: {done} demonstrations were done in this run and are kept; "
             "the next `demo-pipeline run` goes on with the others"
         )
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _listed(workspace: "Workspace") -> list[str]:
-    """The ids in the uploads."""
+def _uploaded_ids(workspace: "Workspace") -> list[str]:
     return [upload.id for upload in workspace.uploads.list_demonstrations()]
 
 
 @dataclass
 class _Run:
-    """What a person asked `run` for, as its options say, and what was done so far."""
+    """The options of `run`, and the results so far.
+
+    Attributes:
+        uploaded: ids in the uploads.
+        imported: ids of imported trajectories, which have no upload.
+        has_misnamed: whether folders of the uploads are ignored because of their names.
+        errors: why datasets could not be built.
+    """
 
     workspace: "Workspace"
     home: Path
@@ -125,29 +140,30 @@ class _Run:
     verify: bool
     record: bool
     workers: int
-    known: Sequence[str] = ()
+    uploaded: Sequence[str] = ()
     imported: Sequence[str] = ()
-    refused: bool = False
+    has_misnamed: bool = False
     results: list["DemonstrationResult"] = field(default_factory=list)
     datasets: list["DatasetOutcome"] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def find_uploads(self) -> None:
-        """List the uploads; it is a usage error to name others."""
+        """List the uploads; unknown ids are a usage error."""
         from demo_pipeline.runs.imported_trajectories import imported_ids
 
-        self.refused = print_refused(self.workspace)
-        self.known = _listed(self.workspace)
-        self.imported = imported_ids(self.workspace, {*self.known})
-        if unknown := {*self.ids}.difference(self.known, self.imported):
+        self.has_misnamed = print_ignored_uploads(self.workspace)
+        self.uploaded = _uploaded_ids(self.workspace)
+        self.imported = imported_ids(self.workspace, {*self.uploaded})
+        unknown = {*self.ids}.difference(self.uploaded, self.imported)
+        if unknown:
             refuse(f"no recording {', '.join(sorted(unknown))} in {self.workspace.uploads.url}")
 
     def run(self, *, strict: bool) -> None:
-        """Do it, and print what was done."""
+        """Build, and print the results."""
         from demo_pipeline.cli.tables import report_run
 
         start = time.monotonic()
-        selection = self._idle() or self._work()
+        selection = self._nothing_to_build() or self._build()
         if not (selection.todo or selection.quarantined or selection.up_to_date):
             print_line(
                 f"no recording in {self.workspace.settings.uploads}: copy a folder with "
@@ -157,19 +173,21 @@ class _Run:
             print_line("no trajectory is committed yet: no dataset to build")
         seconds = time.monotonic() - start
         report_run(self.results, selection.up_to_date, self.datasets, seconds)
-        if count := len(selection.quarantined):
+        still_quarantined = len(selection.quarantined)
+        if still_quarantined:
             print_line(
-                f"{count} more still quarantined: `demo-pipeline quarantine` shows the reasons"
+                f"{still_quarantined} more still quarantined: `demo-pipeline quarantine` shows "
+                "the reasons"
             )
-        for line in self.errors:
-            print_error(f"datasets: {line}")
+        for error in self.errors:
+            print_error(f"datasets: {error}")
         statuses = {result.status for result in self.results}
-        incomplete = self.refused or count or "rejected" in statuses
+        incomplete = self.has_misnamed or still_quarantined or "rejected" in statuses
         if "failed" in statuses or self.errors or (strict and incomplete):
             raise typer.Exit(INVALID)
 
     def show_plan(self) -> None:
-        """Print what would be done."""
+        """Print what would be built, and why."""
         from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.plan import plan
 
@@ -178,50 +196,53 @@ class _Run:
         todo = dict.fromkeys(selection.todo, "--force" if self.force else "")
         if not self.force:
             todo |= dict.fromkeys(damaged.intersection(todo), "a file was damaged")
-        found = plan(self.workspace, todo, force=self.force)
-        alike: dict[str, list[str]] = {}
-        for key, reasons in found.demonstrations.items():
-            alike.setdefault(_reason_words(reasons), []).append(key)
-        for words, keys in alike.items():
-            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-            print_line(f"{', '.join(keys[:_NAMED])}{more}: {words}")
-        if found.datasets:
-            print_line(f"datasets: {_reason_words(found.datasets)}")
+        planned = plan(self.workspace, todo, force=self.force)
+        ids_by_reason: dict[str, list[str]] = {}
+        for demonstration, reasons in planned.demonstrations.items():
+            ids_by_reason.setdefault(_reason_words(reasons), []).append(demonstration)
+        for words, ids in ids_by_reason.items():
+            hidden = len(ids) - _IDS_PER_LINE
+            more = f" and {hidden} more" if hidden > 0 else ""
+            print_line(f"{', '.join(ids[:_IDS_PER_LINE])}{more}: {words}")
+        if planned.datasets:
+            print_line(f"datasets: {_reason_words(planned.datasets)}")
         print_line(
             f"to build: {counted(len(selection.todo), 'demonstrations')}, "
-            f"{counted(len(found.datasets), 'datasets')}; "
+            f"{counted(len(planned.datasets), 'datasets')}; "
             f"{len(selection.quarantined)} stay quarantined, {selection.up_to_date} are up to date"
         )
 
-    def _select(self, wanted: Collection[str]) -> _Selection:
-        """Choose among all uploads; `wanted` are processed though nothing changed."""
+    def _select(self, forced: Collection[str]) -> _Selection:
+        """Choose among the uploads; the `forced` are processed even if nothing changed."""
         from demo_pipeline.runs.demonstration_outputs import is_refused, is_up_to_date
 
-        workspace, chosen = self.workspace, self._chosen()
-        stale = [k for k in chosen if k in wanted or not _holds(is_up_to_date, workspace, k)]
-        for key in sorted(set(chosen) - set(stale)):
-            _LOG.info("%s: every output is unchanged", key)
-        todo, quarantined = list[str](), list[str]()
-        for key in stale:
-            skipped = not (self.retry or self.ids or key in wanted)
-            skipped = skipped and _holds(is_refused, workspace, key)
-            (quarantined if skipped else todo).append(key)
-        return _Selection(todo, quarantined, len(chosen) - len(stale))
+        chosen = self._chosen()
+        todo = list[str]()
+        quarantined = list[str]()
+        for demonstration in chosen:
+            if demonstration in forced:
+                todo.append(demonstration)
+            elif _holds(is_up_to_date, self.workspace, demonstration):
+                _LOG.info("%s: every output is unchanged", demonstration)
+            elif self.retry or self.ids:
+                todo.append(demonstration)
+            elif _holds(is_refused, self.workspace, demonstration):
+                quarantined.append(demonstration)
+            else:
+                todo.append(demonstration)
+        return _Selection(todo, quarantined, len(chosen) - len(todo) - len(quarantined))
 
     def _chosen(self) -> list[str]:
-        """Those that were named, or all uploads and imported trajectories."""
-        return list(dict.fromkeys(self.ids or [*self.known, *self.imported]))
+        """The ids that were named, or all uploads and imported trajectories."""
+        return list(dict.fromkeys(self.ids or [*self.uploaded, *self.imported]))
 
     def _has_trajectories(self) -> bool:
         from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
         return bool(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
 
-    def _idle(self) -> _Selection | None:
-        """What there is when nothing would be built; None when the work has to say or do it.
-
-        It imports no Dagster, which takes a second.
-        """
+    def _nothing_to_build(self) -> _Selection | None:
+        """The selection if nothing has to be built; None if Dagster is needed to find that out."""
         from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
@@ -233,23 +254,24 @@ class _Run:
         selection = self._select(damaged_demonstrations(self.workspace))
         if selection.todo:
             return None
-        found: list[DatasetOutcome] = []
+        datasets: list[DatasetOutcome] = []
 
         def datasets_are_unchanged(workspace: "Workspace") -> bool:
-            found.extend(outcomes := unchanged_datasets(workspace) or ())
-            return bool(outcomes) or not self._has_trajectories()
+            datasets.extend(unchanged_datasets(workspace) or ())
+            return bool(datasets) or not self._has_trajectories()
 
         if not _holds(datasets_are_unchanged, self.workspace):
             return None
-        self.datasets = found
+        self.datasets = datasets
         return selection
 
-    def _work(self) -> _Selection:
-        """Build what has to be built, each demonstration by a run of Dagster."""
+    def _build(self) -> _Selection:
+        """Build everything that is not up to date, each demonstration in a run of Dagster."""
         from demo_pipeline.runs.failures import InstanceError
         from demo_pipeline.runs.health import HealthLevel, clear_leftovers, store_finding
 
-        if (finding := store_finding(self.workspace)).level is HealthLevel.ERROR:
+        finding = store_finding(self.workspace)
+        if finding.level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
         from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.local_runs import LocalRuns
@@ -259,75 +281,94 @@ class _Run:
         with closing(LocalRuns(self.workspace, self.home, self.workers, "demo-pipeline")) as runs:
             clear_leftovers(self.workspace)
             try:
-                again = runs.prepare(self.known).intersection(self._chosen())
+                killed = runs.prepare(self.uploaded).intersection(self._chosen())
             except InstanceError as error:
                 refuse(str(error))
-            damaged, remake = damaged_demonstrations(self.workspace), False
+            damaged = damaged_demonstrations(self.workspace)
+            datasets_are_damaged = False
             if self.verify:
-                damaged, remake = self._verify()
-            force = self.force or remake
-            if force or not _holds(tasks_unchanged, self.workspace):
-                self._build_datasets(runs, TASKS_JOB, force=force)
-            forced = damaged | {*self._chosen()} if self.force else damaged
-            everything = {*self._chosen()} if self.record else set[str]()
-            selection = self._select(forced | again | everything)
-            rest = [key for key in selection.todo if key not in forced]
-            self._process(runs, [k for k in selection.todo if k in forced], force=True)
-            self._process(runs, rest, force=False)
+                damaged, datasets_are_damaged = self._verify()
+            force_datasets = self.force or datasets_are_damaged
+            if force_datasets or not _holds(tasks_unchanged, self.workspace):
+                self._build_datasets(runs, "OSWorld tasks", TASKS_JOB, force=force_datasets)
+            rebuilt = damaged | {*self._chosen()} if self.force else damaged
+            recorded = {*self._chosen()} if self.record else set[str]()
+            selection = self._select(rebuilt | killed | recorded)
+            first = [key for key in selection.todo if key in rebuilt]
+            others = [key for key in selection.todo if key not in rebuilt]
+            self._process(runs, first, force=True)
+            self._process(runs, others, force=False)
             if self._has_trajectories():
-                self._build_datasets(runs, force=force)
+                self._build_datasets(runs, force=force_datasets)
         return selection
 
     def _process(self, runs: "LocalRuns", ids: Sequence[str], *, force: bool) -> None:
-        """Take in each result as it comes; an interruption ends the work that is under way."""
+        """Process demonstrations, keep each result as it comes, and show a bar.
+
+        An interruption ends the workers.
+        """
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.runs.imported_trajectories import renew_trajectory
 
         if not ids:
             return
-        with progress_bar() as progress:
-            shown = progress.add_task("demonstrations", total=len(ids))
-            for key in (key for key in ids if key in self.imported):  # without a partition
-                self.results.append(renew_trajectory(self.workspace, key, force=force))
-                progress.advance(shown)
-            if not (rest := [key for key in ids if key not in self.imported]):
-                return
-            with closing(runs.process(rest, force=force)) as running:
-                for result in running:
-                    self.results.append(result)
-                    progress.advance(shown)
+        waiting = dict.fromkeys(ids)
+        uploaded = [key for key in ids if key not in self.imported]
 
-    def _build_datasets(self, runs: "LocalRuns", job: str = "", *, force: bool) -> None:
+        def in_progress() -> list[str]:
+            """The workers take the demonstrations in their order."""
+            return [*waiting][: self.workers]
+
+        with progress_bar(in_progress) as progress:
+            task = progress.add_task("demonstrations", total=len(ids))
+
+            def keep(result: "DemonstrationResult") -> None:
+                self.results.append(result)
+                waiting.pop(result.demonstration, None)
+                progress.advance(task)
+
+            for key in ids:
+                if key in self.imported:  # an imported trajectory has no partition
+                    keep(renew_trajectory(self.workspace, key, force=force))
+            if uploaded:
+                with closing(runs.process(uploaded, force=force)) as results:
+                    for result in results:
+                        keep(result)
+
+    def _build_datasets(
+        self, runs: "LocalRuns", title: str = "datasets", job: str = "", *, force: bool
+    ) -> None:
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.stage import DATASETS_JOB
 
         with progress_bar() as progress:
-            task = progress.add_task(job or "datasets", total=1)
+            task = progress.add_task(title, total=1)
             built = runs.build_datasets(job or DATASETS_JOB, force=force)
             progress.advance(task)
         self.datasets += built.outcomes
         self.errors += built.errors
 
     def _verify(self) -> tuple[set[str], bool]:
-        """(demonstrations to build again, whether to build the datasets again); prints the damage.
+        """Compare every committed file with its hash, and print the damage.
 
-        A demonstration whose upload is gone cannot be built again.
+        Returns the damaged demonstrations that can be built again, since their upload still
+        exists, and whether a dataset is damaged.
         """
         from demo_pipeline.runs.damage import damage_problem, verify_outputs
 
-        found = verify_outputs(self.workspace, self.ids or None)
-        for damage in found.damages:
+        verified = verify_outputs(self.workspace, self.ids or None)
+        for damage in verified.damages:
             print_error(f"damaged: {replace(damage_problem(damage), remedy='')}")
-        print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
-        for key in sorted(found.demonstrations - set(self.known)):
+        print_line(f"{verified.outputs} outputs verified, {len(verified.damages)} problems")
+        for key in sorted(verified.demonstrations - set(self.uploaded)):
             print_error(f"{key}: its upload is gone, so it cannot be built again")
-        return set(found.demonstrations).intersection(self.known), found.datasets
+        return set(self.uploaded) & verified.demonstrations, verified.datasets
 
 
-def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
-    """The answer to a question; no when roots or files cannot be read, as the run reports why."""
+def _holds(question: Callable[..., bool], workspace: "Workspace", *arguments: str) -> bool:
+    """The answer to a question; no if roots or files cannot be read: the run reports the error."""
     try:
-        return question(workspace, *about)
+        return question(workspace, *arguments)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run reports it
         _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
         return False

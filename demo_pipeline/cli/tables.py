@@ -1,12 +1,14 @@
-"""A progress bar and tables for people, drawn by `rich`; imported by what draws one.
+"""Tables and progress bars for people. Most of them need `rich`, which takes time to import.
 
-Belongs here: how they look. Texts pass through `cell`, so that none is markup.
+Texts pass through `cell` or `plain_line`, so that no text of a recording is markup.
 """
 
 import logging
+import shutil
 import sys
+import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -25,6 +29,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demo_pipeline.cli.console import byte_text, plain_value, print_error, print_line
+from demo_pipeline.datasets.splits import Split
 from demo_pipeline.files.logs import shown_level
 from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.runs.results import (
@@ -37,8 +42,16 @@ from demo_pipeline.runs.results import (
 
 out = Console()
 _NUMBER = "0.000"
-_SHORT = {"predictions": "predic- tions"}
+_SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
+_OVERVIEW_ROWS = 12  # of a table in the overview: two lines of 80 columns
+_OVERVIEW_WIDTH = 100  # columns, at most, also where the output is not a terminal
+_STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
+_NO_TRAIN_SPLIT = (
+    "has no train split: all recordings of a task go to the same split, and with few tasks none "
+    "may go to train; record more tasks, or set train_ratio = 1, val_ratio = 0 and test_ratio = 0 "
+    "under [datasets] in demo_pipeline.toml"
+)
 
 
 def cell(value: object, style: str = "") -> Text:
@@ -46,23 +59,23 @@ def cell(value: object, style: str = "") -> Text:
     return Text("" if value is None else plain_line(str(value)), style)
 
 
-_LISTED = 12  # rows of a table in the overview: two lines of 80 columns
-
-
 def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table; records that are wider than the terminal stand one below the other."""
+    """Print a table; records that are wider than the terminal are printed one below the other."""
+    if not rows:
+        print_line(f"{title}: no rows")
+        return
     table = Table(title=title, title_justify="left")
-    for column, value in (rows[0] if rows else {"nothing": ""}).items():
-        number = isinstance(value, int | float)
-        table.add_column(cell(column), justify="right" if number else "left", overflow="fold")
+    for column, value in rows[0].items():
+        justify: Any = "right" if isinstance(value, int | float) else "left"
+        table.add_column(cell(column), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*map(cell, row.values()))
     if len(table.columns) == 1 or out.measure(table, options=_UNLIMITED).maximum <= out.width:
         out.print(table)
         return
     width = max(len(plain_line(name)) for name in rows[0])
-    for place, row in enumerate(rows, start=1):
-        print_line(f"{title} {place} of {len(rows)}")
+    for number, row in enumerate(rows, start=1):
+        print_line(f"{title} {number} of {len(rows)}")
         for name, value in row.items():
             print_line(f"  {plain_line(name):<{width}}  {plain_value(value)}".rstrip())
 
@@ -70,65 +83,98 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def print_statistics(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], *, everything: bool
 ) -> None:
-    """Print every table, or what fits a screen of 24 lines, without what counts nothing."""
-    for title, rows in tables.items() if everything else ():
-        print_records(title.replace("_", " "), rows)
+    """Print every table, or an overview that fits a screen of 24 lines and leaves out zeros."""
     if everything:
+        for title, rows in tables.items():
+            print_records(title.replace("_", " "), rows)
         return
     for row in tables.get("overview", ()):
-        said = [f"{plain_value(value)} {name.replace('_', ' ')}" for name, value in row.items()]
-        print_line(", ".join(said))
-    lists = {
+        numbers = [f"{plain_value(value)} {name.replace('_', ' ')}" for name, value in row.items()]
+        _print_wrapped(", ".join(numbers))
+    columns = {
         "applications": ("application", "trajectories"),
         "actions": ("action_type", "steps"),
         "leak_rates": ("action_type", "leak_rate"),
         "exports": ("export", "records"),
         "doubt": ("signal", "steps"),
     }
-    for table, (name, number) in lists.items():
+    for table, (name, number) in columns.items():
         rows = [row for row in tables.get(table, ()) if row.get(number)]
-        rows = sorted(rows, key=lambda row: -row[number])[:_LISTED]
-        said = [f"{plain_line(str(row[name]))} {plain_value(row[number])}" for row in rows]
-        if said:
-            print_line(f"{table.replace('_', ' ')} ({number.replace('_', ' ')}): {', '.join(said)}")
+        rows = sorted(rows, key=lambda row: -row[number])[:_OVERVIEW_ROWS]
+        values = [f"{plain_line(str(row[name]))} {plain_value(row[number])}" for row in rows]
+        if values:
+            title = f"{table.replace('_', ' ')} ({number.replace('_', ' ')})"
+            _print_wrapped(f"{title}: {', '.join(values)}")
     print_line("`demo-pipeline stats --all` prints every table, `--help` how to ask in SQL")
 
 
-def progress_bar() -> Progress:
-    """A bar with count, elapsed and remaining time, on standard error, unless the log is there."""
+def _print_wrapped(text: str) -> None:
+    width = min(shutil.get_terminal_size().columns, _OVERVIEW_WIDTH)
+    for line in textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False):
+        print_line(line)
+
+
+class _InProgress(ProgressColumn):
+    """Names the items that are in progress."""
+
+    max_refresh = 1.0
+
+    def __init__(self, items: Callable[[], Sequence[str]]) -> None:
+        super().__init__()
+        self._items = items
+
+    def render(self, task: Task) -> Text:
+        names = [] if task.finished else self._items()
+        if not names:
+            return Text()
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        return Text(f"{names[0]}{more}", overflow="ellipsis", no_wrap=True)
+
+
+def progress_bar(in_progress: Callable[[], Sequence[str]] = tuple) -> Progress:
+    """A bar on standard error with count and times; no bar while the log is shown there.
+
+    Args:
+        in_progress: returns the names of the items that are in progress.
+    """
     return Progress(
-        TextColumn("{task.description:>15}"),
-        BarColumn(),
+        TextColumn("{task.description:>14}"),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        _InProgress(in_progress),
         console=Console(stderr=True),
         disable=shown_level() < logging.WARNING,
     )
 
 
 def report_run(
-    outcomes: Sequence[DemonstrationResult],
+    results: Sequence[DemonstrationResult],
     up_to_date: int,
     datasets: Sequence[DatasetOutcome],
     seconds: float,
 ) -> None:
     """Print tables of demonstrations and datasets, the reasons of failures, and a closing line."""
-    if outcomes:
-        out.print(_demonstration_table(outcomes))
-        for outcome in outcomes:
-            if sentence := _unrecorded_success(outcome):
-                print_line(f"{outcome.demonstration}: {sentence}")
-    for outcome in outcomes:
-        for problem in outcome.problems:
-            said = replace(problem, demonstration="")
-            words = said.message if outcome.status is Status.FAILED else said
-            print_error(f"{outcome.demonstration} {outcome.stage}: {words}")
+    if results:
+        out.print(_demonstration_table(results))
+        for result in results:
+            sentence = _unrecorded_success(result)
+            if sentence:
+                print_line(f"{result.demonstration}: {sentence}")
+    for result in results:
+        for problem in result.problems:
+            text = str(replace(problem, demonstration=""))
+            if result.status is Status.FAILED:
+                text = problem.message
+            print_error(f"{result.demonstration} {result.stage}: {text}")
     if datasets:
-        out.print(_dataset_table(datasets))
-        for line in _left_out(datasets):
+        _print_datasets(datasets)
+        for line in [*_left_out(datasets), *_without_train_split(datasets)]:
             print_line(line)
-    counts = Counter(IN_TABLES[outcome.status] for outcome in outcomes)
+        for sentence in dict.fromkeys(text for dataset in datasets for text in dataset.told):
+            print_line(sentence)
+    counts = Counter(IN_TABLES[result.status] for result in results)
     failed = f"{counts['failed']} failed, " if counts["failed"] else ""
     print_line(
         f"{counts['done']} done, {counts['quarantined']} quarantined, {failed}"
@@ -136,68 +182,92 @@ def report_run(
     )
 
 
-def _table(title: str) -> Table:
-    """A table without borders, so that a terminal of 80 columns shows ids in one line."""
-    close = (0, 1, 0, 0)
-    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=close, show_edge=False)
-
-
-def _demonstration_table(outcomes: Sequence[DemonstrationResult]) -> Table:
-    table = _table("Demonstrations")
+def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
+    """A table without borders, so that a terminal of 80 columns shows each id on one line."""
+    table = Table(
+        title="Demonstrations",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
     for name in ("demonstration", "status", "outcome", "application"):
         table.add_column(name, overflow="fold")
-    for name in ("steps", "leaks", "seconds"):
+    for name in ("steps", "leaks", "video s"):
         table.add_column(name, justify="right")
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.demonstration):
-        shown, summary = IN_TABLES[outcome.status], outcome.summary
-        colour = {"done": "green", "quarantined": "yellow"}.get(shown, "red")
-        keys = ("outcome", "application", "steps", "leaks")
-        seconds = summary.get("seconds")
-        length = "" if seconds is None else f"{seconds:.1f}"
-        cells = [cell(summary.get(key)) for key in keys]
-        table.add_row(outcome.demonstration, cell(shown, colour), *cells, length)
+    for result in sorted(results, key=lambda result: result.demonstration):
+        status = IN_TABLES[result.status]
+        summary = result.summary
+        video_seconds = summary.get("seconds")
+        table.add_row(
+            result.demonstration,
+            cell(status, _STATUS_COLOURS.get(status, "red")),
+            *(cell(summary.get(key)) for key in ("outcome", "application", "steps", "leaks")),
+            "" if video_seconds is None else f"{video_seconds:.1f}",
+        )
     return table
 
 
-def _unrecorded_success(outcome: DemonstrationResult) -> str:
-    """Says why a demonstration is not done whose meta.json does not tell; else empty."""
-    ended = outcome.summary.get("outcome")
-    result = outcome.summary.get("error_message") or ""
-    keys = {"status": "status unknown" in result, "reason": "reason none" in result}
-    missing = [f"`{key}`" for key, is_missing in keys.items() if is_missing]
-    if ended in {None, "done"} or not missing:
+def _unrecorded_success(result: DemonstrationResult) -> str:
+    """A sentence if a demonstration is not done because meta.json does not say so; else empty."""
+    outcome = result.summary.get("outcome")
+    message = result.summary.get("error_message") or ""
+    missing = []
+    if "status unknown" in message:
+        missing.append("`status`")
+    if "reason none" in message:
+        missing.append("`reason`")
+    if outcome in {None, "done"} or not missing:
         return ""
     return (
-        f"the outcome is {ended}, because meta.json has no {' and no '.join(missing)}; training "
+        f"the outcome is {outcome}, because meta.json has no {' and no '.join(missing)}; training "
         'datasets leave it out. If the task was done, write `"status": "completed"` and '
         '`"reason": "done"` into meta.json'
     )
 
 
-def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
-    table = _table("Datasets")
-    table.add_column("asset")
-    table.add_column("contents")
-    table.add_column("written", justify="right")
-    table.add_column("path", overflow="fold")
+def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
+    """Print a table whose paths stay on one line each, so that they can be copied."""
+    rows = [("asset", "contents", "written", "path")]
     for dataset in datasets:
+        path = dataset.path.removeprefix(f"{Path.cwd()}/")
         size = byte_text(dataset.bytes_written)
-        path = dataset.path.removeprefix(f"{Path.cwd()}/")  # whole in a narrow terminal, too
-        table.add_row(dataset.name, contents(dataset.counts), size, cell(path))
-    return table
+        rows.append((dataset.name, contents(dataset.counts), size, plain_line(path)))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        f"{name:<{widths[0]}}  {held:<{widths[1]}}  {size:>{widths[2]}}  {path}"
+        for name, held, size, path in rows
+    ]
+    terminal = shutil.get_terminal_size().columns
+    rule = "─" * min(max(map(len, lines)), terminal)
+    for line in ("Datasets", lines[0], rule, *lines[1:]):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """What is not in the datasets, and why: a line for those that leave out the same."""
-    names, lines = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    """Sentences on demonstrations that datasets leave out.
+
+    Datasets that leave out the same share a line.
+    """
+    names = defaultdict[str, list[str]](list)
     for dataset in datasets:
         for words in dataset.left_out:
             names[words].append(dataset.name)
+    lines = defaultdict[str, list[str]](list)
     for words, leaving in names.items():
         lines[", ".join(leaving)].append(words)
-    told = dict.fromkeys(sentence for dataset in datasets for sentence in dataset.told)
-    left = [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
-    return [*left, *told]
+    return [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
+
+
+def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
+    """A sentence on the datasets that have rows, but none for training."""
+    names = []
+    for dataset in datasets:
+        counts = [count for count in dataset.counts.values() if isinstance(count, Mapping)]
+        has_rows = any(any(count.values()) for count in counts)
+        if has_rows and not any(count.get(Split.TRAIN) for count in counts):
+            names.append(dataset.name)
+    return [f"{', '.join(names)} {_NO_TRAIN_SPLIT}"] if names else []
 
 
 def print_scores(preset: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -228,27 +298,30 @@ def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     groups: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["dimension"], row["value"]), {})[row["answers"]] = row
-    last = ""
+    previous = ""
     for (dimension, value), group in groups.items():
-        if dimension not in (last, value):
+        if dimension not in (previous, value):
             table.add_row(dimension.replace("_", " "))
-        last = dimension
-        steps = str(max(row["steps"] for row in group.values()))
+        previous = dimension
+        label = value if dimension == value else f"  {value}"
+        steps = max(row["steps"] for row in group.values())
         scores = [_share(group[name]["score"]) for name in names]
-        table.add_row(cell(value if dimension == value else f"  {value}"), steps, *scores)
+        table.add_row(cell(label), str(steps), *scores)
     return table
 
 
 def _narrow_table(title: str, first: str) -> Table:
-    """A table of numbers that fits 80 columns, and its first column, whose words may be folded."""
+    """A table of numbers that fits 80 columns; only the words of its first column are folded."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
     table.add_column(first, overflow="fold")
     return table
 
 
 def _add_numbers(table: Table, name: str) -> None:
-    """A column whose numbers stay whole; its heading has a line for each word."""
-    heading = name if name == "95 %" else _SHORT.get(name, name).replace(" ", "\n")
+    """Add a column whose numbers are not folded; its heading has a line for each word."""
+    heading = name
+    if name != "95 %":
+        heading = _SPLIT_HEADINGS.get(name, name).replace(" ", "\n")
     width = max(len(_NUMBER), *map(len, heading.split("\n")))
     table.add_column(heading, justify="right", min_width=width)
 

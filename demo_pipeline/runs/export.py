@@ -220,17 +220,22 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
 
 
 def _require_named(settings: Settings) -> None:
-    """Refuse to guess what only the owner of the recordings knows."""
+    """Refuse to guess what only the owner of the recordings knows; asks for everything at once."""
+    missing = []
     if settings.datasets.license == "unknown":
-        raise StorageError(
-            "datasets.license is not set (DEMO_PIPELINE_DATASETS__LICENSE): a shared dataset needs "
-            "the license that the people in the recordings agreed to, as the Hub names it, e.g. "
-            "cc-by-4.0 or other; ask the owner of the recordings, and do not share it before"
+        missing.append(
+            "datasets.license (DEMO_PIPELINE_DATASETS__LICENSE), the license that the people in "
+            "the recordings agreed to, as the Hub names it, e.g. cc-by-4.0 or other"
         )
     if not settings.hub.language:
+        missing.append(
+            "hub.language (DEMO_PIPELINE_HUB__LANGUAGE), the languages of the tasks by their "
+            'ISO 639-1 codes, e.g. ["en"]'
+        )
+    if missing:
         raise StorageError(
-            "hub.language is not set (DEMO_PIPELINE_HUB__LANGUAGE): name the languages of the "
-            'tasks by their ISO 639-1 codes, e.g. ["en"]'
+            f"a shared dataset needs {' and '.join(missing)}; ask the owner of the recordings, "
+            "and do not share it before"
         )
 
 

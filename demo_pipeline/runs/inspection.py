@@ -35,6 +35,7 @@ from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.quarantine import read_quarantine
+from demo_pipeline.runs.results import LEFT_OUT_REMEDIES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.store import Store
@@ -205,7 +206,7 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
     known = {row["step_index"]: row for row in rows}
     yield f"Steps: {len(steps)}, in {shown}"
     if steps:
-        yield f"{'step':>5}{'#':>5}  {'picture':<25} {'leak':<12} {'action':<13} target"
+        yield f"{'step':>5}{'#':>5}  {'screenshot':<25}{'leak':<12}{'action':<13}target"
     for step in steps:
         row = known[step.index]
         element = step.action.target_element  # its name may be what somebody typed
@@ -213,8 +214,8 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
         leak = "unavoidable" if row["unavoidable"] else "leak" if row["leak"] else "no"
         yield (
             f"{step.index:>5}{row['action_index']:>5}  "
-            f"{step.screenshot.relative_to(trajectory)!s:<25} {leak:<12} "
-            f"{step.action.action_type:<13} {target}"
+            f"{step.screenshot.relative_to(trajectory)!s:<25}{leak:<12}"
+            f"{step.action.action_type:<13}{target}"
         ).rstrip()
 
 
@@ -234,9 +235,11 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
             state += f" in {row['split']}" if row["split"] else ""
             if row["left_out"] and not row["records"]:
                 reason, setting = row["left_out"], f"include_{row['left_out']}"
-                known = setting in DatasetSettings.model_fields
+                remedy = LEFT_OUT_REMEDIES.get(reason, "")
+                if setting in DatasetSettings.model_fields:
+                    remedy = f"the setting datasets.{setting} takes it in"
                 state = f"left out: {reason.replace('_', ' ')}"
-                state += f" (the setting datasets.{setting} takes it in)" if known else ""
+                state += f" ({remedy})" if remedy else ""
         if row["status"] != "disabled":
             yield f"  {row['export']:<14}{state}"
 

@@ -23,6 +23,10 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
+# Remedies for reasons that do not name one themselves.
+LEFT_OUT_REMEDIES = {
+    "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
+}
 
 
 class Status(StrEnum):
@@ -153,7 +157,11 @@ def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
         for reason, count in summary.get(key, {}).items():
             if count:
                 kind = _DEMONSTRATIONS.get(reason, f"demonstration ({reason.replace('_', ' ')})")
-                yield f"{count} {kind if count == 1 else kind.replace('ion', 'ions', 1)}"
+                remedy = LEFT_OUT_REMEDIES.get(reason, "")
+                yield (
+                    f"{count} {kind if count == 1 else kind.replace('ion', 'ions', 1)}"
+                    f"{f' ({remedy})' if remedy else ''}"
+                )
     units = [key for key in summary if key.startswith("excluded_")]
     for key in (*units, "hidden_actions"):
         reasons = {name.replace("_", " "): n for name, n in summary.get(key, {}).items() if n}

@@ -198,6 +198,21 @@ class TestHelp:
         assert "DEMO_PIPELINE_STORE" in shown
 
 
+class TestImport:
+    def test_a_native_recording_is_called_an_upload_that_is_to_be_copied(
+        self, place, command, recording, tmp_path
+    ):
+        upload(recording, tmp_path, "mine")
+        answer = command(place, "import", str(tmp_path / "mine"))
+        assert answer.code == 1
+        assert "this is an upload already: copy it to the inbox: cp -R" in answer.err
+        assert f"cp -R {tmp_path / 'mine'} {place.root / 'uploads'}/" in answer.err
+        upload(recording, tmp_path, "another")
+        answer = command(place, "import", str(tmp_path))
+        assert "these 2 recordings are uploads already" in answer.err
+        assert list((place.root / "uploads").iterdir()) == []
+
+
 class TestWithoutDagster:
     """Importing Dagster takes longer than what these commands do."""
 
@@ -292,7 +307,7 @@ class TestRun:
             left_out = [line for line in answer.out.splitlines() if line.startswith("left out of")]
             exports, everything = sorted(left_out, key=lambda line: "trajectory_index" in line)
             assert exports.startswith("left out of sft_samples, messages_dataset, cudag_dataset: ")
-            assert "1 demonstration of unknown outcome" in exports
+            assert "1 demonstration of unknown outcome (judge it with `demo-pipeline" in exports
             assert "1 demonstration of a benchmark task" in exports
             assert everything.endswith("trajectory_index: 1 quarantined demonstration")
 
@@ -327,6 +342,20 @@ class TestRun:
             assert "refused: two words in" in answer.err
             assert "a folder's name is the demonstration id" in answer.err
         assert command(place, "run", "--strict").code == 1
+
+    def test_archives_and_loose_files_in_the_inbox_are_named_with_a_remedy(self, place, command):
+        for name in ("week.zip", "screen.mp4", "meta.json", "notes.txt", ".hidden.mp4"):
+            (place.root / "uploads" / name).touch()
+        for words in (("run",), ("register",), ("quarantine",)):
+            answer = command(place, *words)
+            assert answer.code == 0
+            assert "ignored: week.zip in" in answer.err
+            assert "archives are not read; unpack each" in answer.err
+            assert "ignored: meta.json, screen.mp4 in" in answer.err
+            assert "a recording is a folder with input_log.jsonl, meta.json" in answer.err
+            assert "notes.txt" not in answer.err
+            assert "hidden" not in answer.err
+        assert command(place, "run", "--strict").code == 0
 
     def test_without_any_upload_there_is_nothing_to_do(self, place, command):
         answer = command(place, "run")
@@ -482,6 +511,7 @@ class TestExport:
         refused = command(ran.place, "export", "--hub-layout", str(dest))
         assert refused.code == 2
         assert "DEMO_PIPELINE_DATASETS__LICENSE" in refused.err
+        assert "DEMO_PIPELINE_HUB__LANGUAGE" in refused.err  # both at once
         assert not dest.exists()
         named = {"DEMO_PIPELINE_HUB__LANGUAGE": '["en"]'}
         license_ = {"DEMO_PIPELINE_DATASETS__LICENSE": "cc-by-4.0"}

@@ -16,6 +16,7 @@ from demo_pipeline.cli import (
     dataset_commands,
     demonstration_commands,
     eval_commands,
+    forget_commands,
     import_commands,
     privacy_commands,
     project_commands,
@@ -112,7 +113,7 @@ app.add_typer(eval_commands.eval_app, name="eval")
 app.command("review")(review_commands.review)
 app.add_typer(review_commands.reviews_app, name="reviews")
 app.command("annotate")(annotate_commands.annotate_demonstrations)
-app.command("forget")(review_commands.forget)
+app.command("forget")(forget_commands.forget)
 
 if __name__ == "__main__":
     main()

@@ -16,14 +16,12 @@ import typer
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import (
     INVALID,
-    dagster_instance,
     open_workspace,
     refuse,
-    set_dagster_home,
 )
 
 if TYPE_CHECKING:
-    from demo_pipeline.runs.workspace import Workspace
+    pass
 
 _Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
 
@@ -119,77 +117,3 @@ def import_reviews(
     print_line(f"{added} added, {len(decisions) - added - len(refused)} known before")
     if problems or refused:
         raise typer.Exit(INVALID)
-
-
-def _uploaded(workspace: "Workspace", demonstration: str, *, delete_upload: bool) -> bool:
-    """Whether a demonstration that may be forgotten is in the uploads."""
-    from demo_pipeline.review.review_store import require_idle
-    from demo_pipeline.runs.health import HealthLevel, store_finding
-    from demo_pipeline.store.errors import StorageError
-    from demo_pipeline.store.names import is_safe_id
-
-    if not is_safe_id(demonstration):
-        refuse("this cannot be the id of a demonstration")
-    try:
-        require_idle(workspace.store, demonstration)
-    except StorageError as error:
-        refuse(str(error))
-    if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
-        refuse(f"nothing was removed: the store {finding.message}")
-    uploaded = workspace.uploads.find(demonstration) is not None
-    if uploaded and not delete_upload:
-        refuse(
-            f"{demonstration} is still in the uploads, so that the next run would process it "
-            "again; give --delete-upload to delete its files too"
-        )
-    return uploaded
-
-
-def forget(
-    demonstration: Annotated[str, typer.Argument(help="Id of the demonstration.")],
-    *,
-    delete_upload: Annotated[
-        bool, typer.Option(help="Delete the uploaded files too; needed while they are there.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
-    """Remove a demonstration for ever: outputs, decisions, caches, partition, and its datasets.
-
-    Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
-    them again without it. To leave out one that stays, reject it.
-    """
-    from demo_pipeline.defs.maintenance import forget_partition, is_being_processed
-    from demo_pipeline.review.review_store import forget_demonstration
-    from demo_pipeline.runs.stages import STAGES
-    from demo_pipeline.store.bucket import Bucket
-
-    workspace, home = open_workspace(), set_dagster_home()
-    uploaded = _uploaded(workspace, demonstration, delete_upload=delete_upload)
-    has_history = (home / "history").exists() or (home / "dagster.yaml").exists()
-    if has_history:
-        with dagster_instance(home) as instance:
-            if is_being_processed(instance, demonstration):
-                refuse(f"{demonstration} is being processed; wait until its run has ended")
-    if not yes:
-        what = "its upload, its outputs" if uploaded else "its outputs"
-        typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)
-    own, datasets, documents = forget_demonstration(
-        workspace.store, demonstration, [stage.name for stage in STAGES]
-    )
-    runs = 0
-    if has_history:
-        with dagster_instance(home) as instance:
-            runs = forget_partition(instance, demonstration)
-    if uploaded:  # last: after an error before it, the demonstration can be built again
-        workspace.uploads.remove(demonstration)
-    if not (uploaded or own or datasets or documents or runs):
-        print_error(f"{demonstration}: not found")
-        raise typer.Exit(INVALID)
-    print_line(f"outputs removed: {len(own)}, documents: {documents}")
-    for name in datasets:
-        print_line(f"{name} removed: it held the demonstration; the next run builds it again")
-    objects = workspace.store.objects
-    if isinstance(objects, Bucket) and objects.keeps_old():
-        print_line("the bucket keeps old versions of its objects: remove those by its own rules")
-    if has_history:
-        print_line(f"partition removed from Dagster, and its runs: {runs}")

@@ -10,6 +10,7 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -355,6 +356,48 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
     return added, refused
 
 
+@dataclass(frozen=True)
+class HeldOutputs:
+    """The outputs that hold a demonstration.
+
+    Attributes:
+        own: outputs that hold no other demonstration.
+        datasets: outputs that were built from it, or from a dataset that was.
+    """
+
+    own: frozenset[str]
+    datasets: frozenset[str]
+
+
+def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> HeldOutputs:
+    """The outputs that forgetting a demonstration removes.
+
+    Args:
+        store: of the pipeline.
+        demonstration: its id.
+        stages: names of the stages of a demonstration, whose outputs hold no other one.
+    """
+    versions = list(store.versions())
+    names = {name for name, _ in versions} | set(store.outputs())
+    own = {name for name in names if name.partition("/")[2] == demonstration}
+    others = [(name, version) for name, version in versions if name not in own]
+    datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]
+    held: set[str] = set()
+    made_of: set[str] = {demonstration}
+    while fresh := {name for name, one in datasets if _holds(one, made_of, demonstration)} - held:
+        held |= fresh
+        made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
+    return HeldOutputs(frozenset(own), frozenset(held))
+
+
+def documents_of(store: Store, demonstration: str) -> list[str]:
+    """Keys of the quarantine records, decisions and annotations of a demonstration."""
+    keys = []
+    for folder in _DOCUMENTS:
+        keys += store.list_documents(f"{folder}/{demonstration}")
+    return keys
+
+
 def forget_demonstration(
     store: Store, demonstration: str, stages: Collection[str]
 ) -> tuple[list[str], list[str], int]:
@@ -366,7 +409,7 @@ def forget_demonstration(
     Args:
         store: of the pipeline.
         demonstration: its id.
-        stages: names of the stages of a demonstration, whose outputs hold no other one.
+        stages: see `outputs_of`.
 
     Raises:
         StorageError: it is being built; what a build had read would come back. Or the document of
@@ -376,24 +419,16 @@ def forget_demonstration(
         Its outputs; the datasets that held it, or were made of one that did, which the next run
         builds again; and how many quarantine records, decisions and annotations went.
     """
-    versions = list(store.versions())
-    names = {name for name, _ in versions} | set(store.outputs())
-    own = {name for name in names if name.partition("/")[2] == demonstration}
+    outputs = outputs_of(store, demonstration, stages)
     read_split_memory(store)  # a damaged one stops this before anything is removed
     require_idle(store, demonstration)
-    others = [(name, version) for name, version in versions if name not in own]
-    datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]
-    held: set[str] = set()
-    made_of: set[str] = {demonstration}
-    while fresh := {name for name, one in datasets if _holds(one, made_of, demonstration)} - held:
-        held |= fresh
-        made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
-    for name in (*sorted(held), *sorted(own | store.local.traces(demonstration))):
+    held = sorted(outputs.datasets)
+    for name in (*held, *sorted(outputs.own | store.local.traces(demonstration))):
         store.erase(name)
     forget_split(store, demonstration)
     documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
     documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
-    return sorted(own), sorted(held), documents
+    return sorted(outputs.own), held, documents
 
 
 def require_idle(store: Store, demonstration: str) -> None:

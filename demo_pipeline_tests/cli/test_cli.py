@@ -67,6 +67,8 @@ DRY_COMMANDS = {
 DRY_RUNS = {
     "run --dry-run": "three: raw_recordings, events",
     "run --dry-run --force --retry --verify --record": "to build: 4 demonstrations",
+    "forget one two --dry-run": "nothing was removed: 2 demonstrations listed",
+    "forget --field platform=windows --dry-run": "nothing was removed: ",
     "annotate --provider rule --dry-run": "would be written, 0 known before",
     "annotate --provider import --file ROOT/lines.jsonl --dry-run": "1 would be written, 0 known",
     "annotate --provider openai --endpoint http://127.0.0.1:9/v1 --model m --dry-run": "requests",

@@ -1,0 +1,189 @@
+"""Finds the demonstrations of a person by meta.json, and lists what forgetting them removes."""
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.datasets.index import EXPORTS_SCHEMA, EXPORTS_TABLE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.files.recording_files import META_FILE
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.manifest import MANIFEST_FILE
+from demo_pipeline.recording.meta import read_meta
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
+from demo_pipeline.review.review_store import documents_of, outputs_of
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.bucket import in_parallel
+from demo_pipeline.store.errors import ObjectChangedError, StorageError
+from demo_pipeline.store.store import Store
+
+# Words in the names of fields in which recorders write who recorded.
+_PERSON_FIELD = re.compile(
+    r"user|person|people|author|annotator|participant|contributor|operator|owner|uploader"
+    r"|recorded_?by|recorder|e-?mail|wallet|address",
+    re.IGNORECASE,
+)
+_MAX_DEPTH = 8  # levels of nested objects that are searched
+
+
+@dataclass(frozen=True)
+class FieldValue:
+    """A field of meta.json, nested ones with dots (`recorder.user`), and its value as text."""
+
+    name: str
+    value: str
+
+    @property
+    def names_person(self) -> bool:
+        """Whether a field of this name says who recorded."""
+        return bool(_PERSON_FIELD.search(self.name))
+
+
+def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldValue]:
+    """Yield every field of meta.json that holds a text or a number, items of lists included."""
+    if isinstance(meta, Mapping) and depth < _MAX_DEPTH:
+        for key, value in meta.items():
+            yield from field_values(value, f"{prefix}.{key}" if prefix else str(key), depth + 1)
+    elif isinstance(meta, list) and depth < _MAX_DEPTH:
+        for value in meta:
+            yield from field_values(value, prefix, depth + 1)
+    elif isinstance(meta, str | int | float) and not isinstance(meta, bool):
+        yield FieldValue(prefix, str(meta).strip())
+
+
+@dataclass(frozen=True)
+class PersonSearch:
+    """Who is searched for.
+
+    Attributes:
+        person: a name, compared in any case with the whole value of every field that says who
+            recorded; empty: not searched.
+        fields: field → value, of which each has to be equal.
+    """
+
+    person: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def matches(self, meta: Any) -> bool:
+        """Whether a meta.json is of this person."""
+        values = list(field_values(meta))
+        names = {value.value.casefold() for value in values if value.names_person}
+        if self.person and self.person.strip().casefold() not in names:
+            return False
+        pairs = {(value.name, value.value) for value in values}
+        return all((name, value.strip()) in pairs for name, value in self.fields.items())
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Ids of a person's demonstrations, and of those whose meta.json cannot be read."""
+
+    matching: list[str]
+    unreadable: list[str]
+
+
+def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchResult:
+    """Search the uploads, and the recordings in the store whose upload is gone.
+
+    Raises:
+        StorageError: the uploads or the store cannot be read.
+    """
+    folder = RAW_RECORDINGS_STAGE.folder
+    stored = [name.rpartition("/")[2] for name in workspace.store.outputs(folder)]
+    uploaded = [upload.id for upload in workspace.uploads.list_demonstrations()]
+    ids = sorted({*stored, *uploaded})
+    metas = in_parallel(lambda key: list(_metas(workspace, key)), ids)
+    matching = [
+        key for key, found in zip(ids, metas, strict=True) if any(map(search.matches, found))
+    ]
+    unreadable = [key for key, found in zip(ids, metas, strict=True) if not found]
+    return SearchResult(matching, unreadable)
+
+
+def _metas(workspace: Workspace, demonstration: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the meta.json of the upload and that of the stored recording, which may differ."""
+    info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
+    if info is not None:
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary, META_FILE)
+            with suppress(ObjectChangedError, DemonstrationError, OSError):
+                workspace.uploads.objects.fetch(info.key, info.etag, path)
+                yield read_meta(path.read_bytes())[0].members()
+    output = RAW_RECORDINGS_STAGE.output(demonstration)
+    if workspace.store.current(output) is not None:
+        with suppress(JsonFileError, KeyError):
+            manifest = load_json(workspace.store.open(output, MANIFEST_FILE)[0] / MANIFEST_FILE)
+            yield manifest["meta"]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """All that forgetting a demonstration removes.
+
+    Attributes:
+        is_uploaded: whether its folder is in the uploads.
+        upload: names of the files in it.
+        outputs: of the demonstration, in all versions.
+        datasets: those that hold the demonstration; all their versions are removed.
+        documents: number of quarantine records, decisions and annotations.
+        records: export → its records of the demonstration in the last built datasets.
+    """
+
+    demonstration: str
+    is_uploaded: bool
+    upload: tuple[str, ...]
+    outputs: list[str]
+    datasets: list[str]
+    documents: int
+    records: Mapping[str, int]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remove."""
+        return not (self.is_uploaded or self.outputs or self.datasets or self.documents)
+
+
+def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
+    """What forgetting each demonstration removes; nothing is changed."""
+    stages = [stage.name for stage in STAGES]
+    records = _records(workspace.store)
+    removals = []
+    for demonstration in ids:
+        outputs = outputs_of(workspace.store, demonstration, stages)
+        files = workspace.uploads.objects.files(demonstration) or {}
+        removals.append(
+            Removal(
+                demonstration,
+                workspace.uploads.find(demonstration) is not None,
+                tuple(sorted(files)),
+                sorted(outputs.own),
+                sorted(outputs.datasets),
+                len(documents_of(workspace.store, demonstration)),
+                records.get(demonstration, Counter()),
+            )
+        )
+    return removals
+
+
+def _records(store: Store) -> Mapping[str, Counter[str]]:
+    """Demonstration → export → records, from the index of the datasets; empty without one."""
+    records: dict[str, Counter[str]] = {}
+    if store.current(INDEX_STAGE.folder) is None:
+        return records
+    try:
+        folder = store.open(INDEX_STAGE.folder, EXPORTS_TABLE)[0]
+    except StorageError:
+        return records
+    for row in read_rows(folder / EXPORTS_TABLE, EXPORTS_SCHEMA):
+        if row["records"]:
+            counts = records.setdefault(row["trajectory_id"], Counter())
+            counts[row["export"]] += row["records"]
+    return records

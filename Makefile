@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook truth property fuzz consumers replay canaries faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs pictures notebook truth property fuzz consumers replay canaries faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -46,6 +46,7 @@ help-dev:
 	@echo '  make golden         the golden outputs'
 	@echo '  make code-versions  the code that every stage runs, after its code version was raised'
 	@echo '  make docs           the pages that are generated from the code'
+	@echo '  make pictures       the pictures of the pages, from the samples (PICTURES=strip: this one)'
 	@echo '  make notebook       the outputs of examples/explore.ipynb, run on the samples'
 	@echo '  make lock           requirements.lock, from constraints.txt'
 	@echo
@@ -178,6 +179,9 @@ code-versions: setup-dev
 
 docs: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.pages
+
+pictures: setup-dev browser
+	@$(BIN)/python -m demo_pipeline_tests.pictures $(PICTURES)
 
 notebook: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.notebook

@@ -1,0 +1,40 @@
+"""`make pictures`: writes the pictures of the pages into `docs/images/`.
+
+Each module draws its own files. `make pictures PICTURES=strip` draws those of one module.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from demo_pipeline_tests.pages import DOCS
+from demo_pipeline_tests.pictures import sheet, strip
+from demo_pipeline_tests.pictures.sample_store import build_sample_store
+
+IMAGES = DOCS / "images"
+# Draws files into the folder, from the store of the two desktop recordings in `data/samples/`.
+DRAWINGS: dict[str, Callable[[Path, Path], list[Path]]] = {
+    "strip": strip.draw,
+    "contact_sheet": sheet.draw,
+}
+
+
+def main() -> int:
+    """Draw the chosen pictures, and name them with their sizes."""
+    parser = argparse.ArgumentParser(prog="make pictures", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(DRAWINGS))
+    names = parser.parse_args().names or list(DRAWINGS)
+    if unknown := [name for name in names if name not in DRAWINGS]:
+        parser.error(f"there is no picture {unknown[0]!r}; choose from {', '.join(DRAWINGS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        root = build_sample_store(Path(folder))
+        for name in names:
+            for picture in DRAWINGS[name](root, IMAGES):
+                sys.stdout.write(f"{picture.name}: {picture.stat().st_size // 1000} kB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

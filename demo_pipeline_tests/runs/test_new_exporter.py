@@ -133,7 +133,7 @@ def test_a_run_builds_it_with_its_card_and_lists_it(checkout):
 def test_dagster_and_the_error_messages_know_it(checkout):
     assert json.loads(checkout.python("-c", ASK_DAGSTER)) == {
         "description": "A toy dataset: the id of every trajectory, one per line.",
-        "group": "datasets",
+        "group": "demo_pipeline",
         "parents": ["records"],
         "checks": ["toy_lines", "trajectories_whole"],
         "in_job": True,

@@ -1,6 +1,6 @@
-"""Generated from the code by `make docs`: the page of the settings, the picture of the assets.
+"""Pages that `make docs` generates from the code: settings, commands, the picture of the assets.
 
-Belongs here: what the page says. A test compares them with the files in `docs/`.
+A test compares them with the files in `docs/`.
 """
 
 import inspect
@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
 
+from demo_pipeline.cli.app import app
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.settings import Section, Settings, project_root
 from demo_pipeline.stage import Stage
@@ -21,7 +24,11 @@ _NOTE = "<!-- Written by `make docs`; change the code that it describes instead.
 
 def generated_pages() -> dict[str, str]:
     """File name in `docs/` → text."""
-    return {"reference/settings.md": "".join(_settings()), "images/assets.svg": asset_graph()}
+    return {
+        "reference/settings.md": "".join(_settings()),
+        "reference/commands.md": "".join(_commands()),
+        "images/assets.svg": asset_graph(),
+    }
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -114,6 +121,57 @@ def _meaning(field: FieldInfo) -> str:
         choices = ", ".join(f"`{choice}`" for choice in get_args(kind))
         return f"{field.description} ({few} of {choices})"
     return field.description
+
+
+def _commands() -> Iterator[str]:
+    """The page of the command line: every command with its arguments and options."""
+    root = get_command(app)
+    assert isinstance(root, TyperGroup)
+    yield f"# Commands\n\n{_NOTE}\n"
+    yield (
+        "Every command of `demo-pipeline`, with its arguments and options, for people who know what"
+        " they want to do. `demo-pipeline\nCOMMAND --help` prints the same. The guides show the"
+        " commands at work.\n\n"
+        "Exit codes: 0 success, 1 something is invalid, failed or was not found, 2 a usage error,"
+        " 130 interrupted by Ctrl-C.\n"
+    )
+    listed = [(f"[`{name}`](#{_anchor(name)})", _first_line(it)) for name, it in _leaves(root)]
+    yield "\n"
+    yield from _table(("command", "purpose"), listed)
+    for name, command in _leaves(root):
+        yield f"\n## demo-pipeline {name}\n\n{inspect.cleandoc(command.help or '')}\n\n"
+        parameters = [it for it in command.params if isinstance(it, TyperArgument | TyperOption)]
+        rows = [_parameter_row(it) for it in parameters]
+        if rows:
+            yield from _table(("argument or option", "default", "meaning"), rows)
+
+
+def _leaves(group: TyperGroup, prefix: str = "") -> Iterator[tuple[str, TyperCommand]]:
+    """Yield the full name of every command that is not a group of commands."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _leaves(command, f"{prefix}{name} ")
+        elif isinstance(command, TyperCommand):
+            yield f"{prefix}{name}", command
+
+
+def _anchor(name: str) -> str:
+    return f"demo-pipeline-{name.replace(' ', '-')}"
+
+
+def _first_line(command: TyperCommand) -> str:
+    return inspect.cleandoc(command.help or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _parameter_row(parameter: TyperArgument | TyperOption) -> tuple[str, str, str]:
+    """Name, default and meaning of an argument or option."""
+    if isinstance(parameter, TyperOption):
+        names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+        value = parameter.default
+        default = "" if value in (None, False, "") or parameter.required else f"`{value}`"
+        return names, "required" if parameter.required else default, parameter.help or ""
+    metavar = parameter.metavar or str(parameter.name).upper()
+    return f"`{metavar}`", "required" if parameter.required else "", parameter.help or ""
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ def _settings() -> Iterator[str]:
         "Other names are refused, in the file and in the environment. A stage is built again only"
         " when its own section, its inputs or its\ncode version changed.\n\n"
         "Credentials are not settings: they come from the environment of the S3 client"
-        " ([operations](../guides/operations.md#uploads-in-a-bucket)).\n"
+        " ([operations](../guides/operations.md#uploads-in-a-bucket)). The options of single"
+        " commands\nare on the page of the [commands](commands.md).\n"
     )
     roots = {
         name: field

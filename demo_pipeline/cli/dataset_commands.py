@@ -34,7 +34,7 @@ from demo_pipeline.problems import Problem, Severity
 if TYPE_CHECKING:
     from demo_pipeline.runs.dataset_diff import DatasetDiff
 
-_SHOWN = 20  # problems of a code, or lines of a cause
+_SHOWN = 20  # problems of a code, or lines of a difference
 _Dest = Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")]
 _Compared = Annotated[
     str,
@@ -102,36 +102,33 @@ def report(dest: _Dest) -> None:
 
 
 def diff(before: _Compared, after: _Compared, *, as_json: AsJson = False) -> None:
-    """Show which rows of datasets were added, removed and changed, each with its cause.
-
-    Causes are recordings, settings, code versions and decisions. No row's text is shown.
-    """
+    """Show which rows of datasets were added, removed and changed, without any text of a row."""
     from demo_pipeline.runs.dataset_diff import compare_datasets
 
-    found = compare_datasets(open_workspace(), before, after)
+    comparisons = compare_datasets(open_workspace(), before, after)
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(comparison) for comparison in comparisons])
         return
-    for one in found:
-        _print_diff(one)
+    for comparison in comparisons:
+        _print_diff(comparison)
 
 
-def _print_diff(one: "DatasetDiff") -> None:
-    counts = Counter(row.change for row in one.differences)
-    changes = ", ".join(f"{counts[change]} {change}" for change in ("added", "removed", "changed"))
-    print_line(f"{one.stage}: {one.before} → {one.after}")
-    print_line(f"{one.rows[0]} → {one.rows[1]} rows: {changes}")
-    groups: dict[tuple[str, ...], Counter[str]] = {}
-    for row in one.differences:
+def _print_diff(comparison: "DatasetDiff") -> None:
+    changes = Counter(row.change for row in comparison.differences)
+    print_line(f"{comparison.stage}: {comparison.before} → {comparison.after}")
+    print_line(
+        f"{comparison.rows[0]} → {comparison.rows[1]} rows: {changes['added']} added, "
+        f"{changes['removed']} removed, {changes['changed']} changed"
+    )
+    groups = Counter[str]()
+    for row in comparison.differences:
         parts = f": {', '.join(row.parts)}" if row.parts else ""
-        line = f"{row.change} of {row.demonstration} ({row.split or 'no split'}){parts}"
-        groups.setdefault(row.causes, Counter())[line] += 1
-    for causes, lines in groups.items():
-        print_line(f"because of {'; '.join(causes)}")
-        for line, count in [*lines.items()][:_SHOWN]:
-            print_line(f"{count:>6} {line}")
-        if len(lines) > _SHOWN:
-            print_line(f"       and {len(lines) - _SHOWN} lines more; --json has every row")
+        split = row.split or "no split"
+        groups[f"{row.change} of {row.demonstration} ({split}){parts}"] += 1
+    for words, count in [*groups.items()][:_SHOWN]:
+        print_line(f"{count:>6} {words}")
+    if len(groups) > _SHOWN:
+        print_line(f"       and {len(groups) - _SHOWN} lines more; --json has every row")
 
 
 def revalidate() -> None:

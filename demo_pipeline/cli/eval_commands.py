@@ -35,7 +35,7 @@ def write_requests(
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
     model: Annotated[str, typer.Option(help="The model's name in every request.")] = "model",
     images: Annotated[
-        str, typer.Option(help="`data`: inside the lines; `path`: files in <DEST>_images.")
+        str, typer.Option(help="`data`: inside the lines; `path`: files in `DEST_images`.")
     ] = "data",
     system_prompt: Annotated[
         Path | None, typer.Option(help="A file with the system prompt, instead of the form's own.")

@@ -28,7 +28,6 @@ from demo_pipeline.files.comparison import files_below
 from demo_pipeline.privacy.redaction_stage import looked_for
 from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
-from demo_pipeline.runs.dataset_diff import write_origins
 from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
 from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
@@ -87,7 +86,6 @@ def export_datasets(
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(content, target, copy_function=copier)
             sizes[name] = copier.written - before
-        write_origins(store, names, draft)
     return sizes
 
 

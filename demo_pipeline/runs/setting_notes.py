@@ -1,7 +1,7 @@
 """The values of settings, noted once for each fingerprint.
 
 Manifests hold only fingerprints of settings. `settings/<fingerprint>.json` keeps their values, so
-that `run --dry-run` and `diff` can name the settings that changed.
+that `run --dry-run` can name the settings that changed.
 """
 
 import json

@@ -24,7 +24,7 @@ _WITHOUT = {  # folder of documents → what happens when somebody deletes a dam
     "failed_exports": "then the export is built again",
     "quarantine": "then the demonstration is tried again",
     "reviews": "then that decision is lost, and the others hold",
-    "settings": "it only names settings in `--dry-run` and `diff`",
+    "settings": "it only names settings in `--dry-run`",
     "split_memory": "then splits are drawn anew, and demonstrations may move between them",
 }
 

@@ -164,9 +164,7 @@ def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(wat
     found = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
     assert found["process_demonstration"] == 2
     assert found["build_datasets"] == 1
-    assert set(found) <= {
-        *("process_demonstration", "build_datasets", "read_osworld_tasks")
-    }
+    assert set(found) <= {*("process_demonstration", "build_datasets", "read_osworld_tasks")}
     dataset = watched.checkout.root / "data/store/dataset"
     assert [path.name for path in (dataset / "trajectories").iterdir()] == [GOOD]
     well = watched.checkout.type(

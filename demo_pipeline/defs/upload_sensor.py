@@ -241,7 +241,7 @@ def _newest_of_each(
 ) -> Iterator[tuple[str, _RunEnd]]:
     """Yield the demonstrations that have a run of their own, with the end of the newest.
 
-    Many ids are asked for by one query: a query for each takes 7 ms.
+    Many ids are asked for by one query. With a query for each, 3,000 uploads took 20 to 30 s.
     """
     for start in range(0, len(ids), _KEYS_PER_QUERY):
         runs_of_ids = dg.RunsFilter(tags={PARTITION_TAG: ids[start : start + _KEYS_PER_QUERY]})

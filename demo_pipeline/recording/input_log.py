@@ -15,6 +15,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -384,7 +385,12 @@ def time_unit_problems(scale: TimeScale) -> list[Problem]:
 MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds: the year 3000
 MAX_PIXELS = 10_000_000  # distance of a coordinate from the origin
 MAX_DELTA = 1_000_000  # wheel units in one event
-_MAX_JSON_DEPTH = 4_000  # JSON levels, two per tree node; safe on every platform's stack
+MAX_TREE_LEVELS = 490  # of elements; the deepest known page has 120
+_MAX_JSON_LEVELS = 3 + 2 * MAX_TREE_LEVELS  # each element is an object in a list
+_DEEP_CALLS = 2 * _MAX_JSON_LEVELS  # for the decoder, from a caller at any depth
+_MAX_SCAN_OBJECTS = 200_000  # three for an element; a screen has some thousand elements
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"([\[{]+)|[\]}]+")
 
 
 class _Data(msgspec.Struct, gc=False):
@@ -452,12 +458,19 @@ def parse_log(
             yield Rejected(number, offset, length, "line_too_long", message)
             continue
         try:
-            if parsed := _decode_documented(line):
-                yield _documented_event(number, offset, length, parsed, scale)
+            parsed = _decode_documented(line)
+            if parsed is None:
+                event = _decode_any(number, offset, line.rstrip(LINE_END), scale)
             else:
-                yield _decode_any(number, offset, line.rstrip(LINE_END), scale)
+                event = _documented_event(number, offset, length, parsed, scale)
         except _LineError as error:
             yield Rejected(number, offset, length, error.code, str(error))
+            continue
+        if event.event == EventType.AXTREE and line.count(b"{") > _MAX_SCAN_OBJECTS:
+            message = f"scan has more than {_MAX_SCAN_OBJECTS} objects, more than any screen"
+            yield Rejected(number, offset, length, "too_many_elements", message)
+        else:
+            yield event
 
 
 def _decode_documented(line: bytes) -> _Line | None:
@@ -478,12 +491,30 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
-        pass
-    try:
-        with deeper_calls(_MAX_JSON_DEPTH):
-            return _decode_event(number, offset, line, scale)
-    except RecursionError:
-        raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
+        pass  # how many levels the decoder takes depends on its caller; the limit must not
+    if _json_levels(line) > _MAX_JSON_LEVELS:
+        message = f"JSON is nested more than {_MAX_JSON_LEVELS} levels deep, as a tree of more than"
+        raise _LineError("nested_too_deeply", f"{message} {MAX_TREE_LEVELS} levels is")
+    with deeper_decoding():
+        return _decode_event(number, offset, line, scale)
+
+
+def deeper_decoding() -> AbstractContextManager[None]:
+    """Lets the JSON decoder read every tree that the log may have, from a caller at any depth."""
+    return deeper_calls(_DEEP_CALLS)
+
+
+def _json_levels(line: bytes) -> int:
+    """Returns how deep objects and lists are nested in a line of JSON."""
+    level = 0
+    deepest = 0
+    for match in _BRACKETS.finditer(_STRING.sub(b"", line)):
+        if match[1]:
+            level += len(match[1])
+            deepest = max(deepest, level)
+        else:
+            level -= len(match[0])
+    return deepest
 
 
 def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:

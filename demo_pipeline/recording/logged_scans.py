@@ -22,6 +22,7 @@ from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
+from demo_pipeline.recording.input_log import deeper_decoding
 
 MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})
@@ -210,7 +211,8 @@ _DECODER = msgspec.json.Decoder(_Event)
 def regular_scan(line: bytes) -> RawScan | None:
     """Returns the scan in a line of the log; None unless every value has its documented type."""
     try:
-        return _DECODER.decode(line).data
+        with deeper_decoding():
+            return _DECODER.decode(line).data
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

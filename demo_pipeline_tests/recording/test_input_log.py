@@ -135,9 +135,36 @@ def nested(levels: int, event: str = "axtree") -> bytes:
     return b'{"event":"%s","data":{"duration":9,"tree":%s},"time":5}' % (event.encode(), tree)
 
 
-@pytest.mark.parametrize("levels", [1, 400, 900])
+@pytest.mark.parametrize("levels", [1, 400, 490])
 def test_deep_trees(levels):
     assert one(nested(levels)).duration_ms == 9
+
+
+def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
+    """The limit is the same below many calls, as those of Dagster, as it is below few."""
+
+    def below(calls: int) -> list[Event | Rejected]:
+        log = MOVE + b"\n" + nested(490) + b"\n" + nested(491) + b"\n"
+        return below(calls - 1) if calls else list(parse(log))
+
+    assert below(0) == below(400)
+    move, scan, rejected = below(0)
+    assert isinstance(move, Event)
+    assert isinstance(scan, Event)
+    assert isinstance(rejected, Rejected)
+    assert (rejected.line, rejected.code) == (3, "nested_too_deeply")
+    assert "a tree of more than 490 levels" in rejected.message
+
+
+def test_a_short_line_with_elements_without_number_is_rejected():
+    """Empty elements take three bytes in the log, and a hundred times as much in memory."""
+
+    def scan(elements: int) -> bytes:
+        tree = ",".join(["{}"] * elements)
+        return f'{{"event":"axtree","data":{{"tree":[{tree}]}},"time":5}}'.encode()
+
+    assert isinstance(one(scan(150_000)), Event)
+    assert refused(scan(200_000)).code == "too_many_elements"
 
 
 def test_deep_payloads_of_undocumented_events():

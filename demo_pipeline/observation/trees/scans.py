@@ -19,7 +19,7 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.clock.canvas import Boxes, ScreenParts
 from demo_pipeline.problems import Problem, warning
-from demo_pipeline.recording.input_log import scan_fault
+from demo_pipeline.recording.input_log import deeper_decoding, scan_fault
 from demo_pipeline.recording.logged_scans import (
     MAX_COORDINATE,
     LoggedScan,
@@ -259,7 +259,8 @@ def _regular_fault(line: bytes, scan: RawScan) -> str:
     """Which documented keys a scan lacks whose values all have the documented type."""
     if not scan.tree:
         return "data.tree: has no element"
-    keys = _KEYS_DECODER.decode(line).data
+    with deeper_decoding():
+        keys = _KEYS_DECODER.decode(line).data
     faults = [
         f"data.{name}: Field required"
         for name in ("duration", "queries", "focused_element")

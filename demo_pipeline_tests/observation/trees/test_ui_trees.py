@@ -125,7 +125,7 @@ def test_a_log_without_scans_gives_roots_only(plain: Observed, tmp_path: Path) -
 
 
 @pytest.mark.no_cover  # the other tests run the same lines, a thousand times less often
-@pytest.mark.parametrize(("depth", "actions"), [(400, 99), (1000, 3)])
+@pytest.mark.parametrize(("depth", "actions"), [(400, 99), (490, 3)])
 def test_trees_as_deep_as_web_pages_get_come_through(
     plain: Observed, tmp_path: Path, depth: int, actions: int
 ) -> None:

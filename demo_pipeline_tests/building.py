@@ -33,4 +33,4 @@ def run_dataset_stage(
 
 def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
     """Whether a run would build nothing of a demonstration."""
-    return demonstration_outputs.is_up_to_date(workspace, demonstration)
+    return demonstration_outputs.is_up_to_date(Graph(workspace), demonstration)

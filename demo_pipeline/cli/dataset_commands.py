@@ -61,6 +61,7 @@ def export(
     are not copied.
     """
     from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+    from demo_pipeline.runs.damage import damage_in_datasets
     from demo_pipeline.runs.export import export_datasets, export_hub_layout
     from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 
@@ -71,6 +72,8 @@ def export(
             total = byte_text(sum(config.sizes.values()))
             print_line(f"{config.table.config}: {rows or 'no row, not listed'} ({total})")
         print_line(f"to share it: hf upload NAME {dest} --repo-type dataset")
+        for problem in damage_in_datasets(workspace.store):
+            print_error(f"left out: {problem}")
         return
     exports = (export.stage for export in TRAINING_EXPORTS.values())
     disabled = [stage.folder for stage in exports if not is_built(stage, workspace.settings)]
@@ -83,6 +86,8 @@ def export(
     print_line(f"written: {sizes}")
     if index and (told := str(index.manifest.summary.get("privacy", ""))):
         print_line(told)
+    for problem in damage_in_datasets(workspace.store):
+        print_error(f"left out: {problem}")
 
 
 def report(dest: _Dest) -> None:

@@ -30,6 +30,7 @@ def inspect(
     from demo_pipeline.runs.inspection import (
         absence,
         dataset_lines,
+        pending_lines,
         quarantine_lines,
         step_lines,
         timeline_lines,
@@ -64,6 +65,7 @@ def inspect(
         folder = store.open(output)[0]
         place = str(folder) if is_bucket(store.url) else f"{store.url}/{output}"
         lines += ["", *step_lines(folder, place), "", *dataset_lines(store, key)]
+    lines += pending_lines(workspace, key)
     for line in lines:
         print_line(line)
     print_line(f"look at it, judge it, correct it: demo-pipeline review {key}")

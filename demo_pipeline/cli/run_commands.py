@@ -182,20 +182,17 @@ class _Run:
         for error in self.errors:
             print_error(f"datasets: {error}")
         statuses = {result.status for result in self.results}
-        incomplete = self.has_misnamed or still_quarantined or "rejected" in statuses
+        damaged = any(dataset.damaged for dataset in self.datasets)
+        incomplete = self.has_misnamed or still_quarantined or damaged or "rejected" in statuses
         if "failed" in statuses or self.errors or (strict and incomplete):
             raise typer.Exit(INVALID)
 
     def show_plan(self) -> None:
         """Print what would be built, and why."""
-        from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.plan import plan
 
-        damaged = damaged_demonstrations(self.workspace)
-        selection = self._select(self._chosen() if self.force else damaged)
+        selection = self._select(self._chosen() if self.force else ())
         todo = dict.fromkeys(selection.todo, "--force" if self.force else "")
-        if not self.force:
-            todo |= dict.fromkeys(damaged.intersection(todo), "a file was damaged")
         planned = plan(self.workspace, todo, force=self.force)
         ids_by_reason: dict[str, list[str]] = {}
         for demonstration, reasons in planned.demonstrations.items():
@@ -215,18 +212,20 @@ class _Run:
     def _select(self, forced: Collection[str]) -> _Selection:
         """Choose among the uploads; the `forced` are processed even if nothing changed."""
         from demo_pipeline.runs.demonstration_outputs import is_refused, is_up_to_date
+        from demo_pipeline.runs.graph import Graph
 
+        graph = Graph(self.workspace)
         chosen = self._chosen()
         todo = list[str]()
         quarantined = list[str]()
         for demonstration in chosen:
             if demonstration in forced:
                 todo.append(demonstration)
-            elif _holds(is_up_to_date, self.workspace, demonstration):
+            elif _holds(is_up_to_date, graph, demonstration):
                 _LOG.info("%s: every output is unchanged", demonstration)
             elif self.retry or self.ids:
                 todo.append(demonstration)
-            elif _holds(is_refused, self.workspace, demonstration):
+            elif _holds(is_refused, graph, demonstration):
                 quarantined.append(demonstration)
             else:
                 todo.append(demonstration)
@@ -243,7 +242,6 @@ class _Run:
 
     def _nothing_to_build(self) -> _Selection | None:
         """The selection if nothing has to be built; None if Dagster is needed to find that out."""
-        from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 
@@ -251,7 +249,7 @@ class _Run:
             return None
         if not _holds(tasks_unchanged, self.workspace):
             return None
-        selection = self._select(damaged_demonstrations(self.workspace))
+        selection = self._select(())
         if selection.todo:
             return None
         datasets: list[DatasetOutcome] = []
@@ -273,7 +271,6 @@ class _Run:
         finding = store_finding(self.workspace)
         if finding.level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
-        from demo_pipeline.runs.damage import damaged_demonstrations
         from demo_pipeline.runs.local_runs import LocalRuns
         from demo_pipeline.runs.plan import tasks_unchanged
         from demo_pipeline.stage import TASKS_JOB
@@ -284,7 +281,7 @@ class _Run:
                 killed = runs.prepare(self.uploaded).intersection(self._chosen())
             except InstanceError as error:
                 refuse(str(error))
-            damaged = damaged_demonstrations(self.workspace)
+            damaged = set[str]()
             datasets_are_damaged = False
             if self.verify:
                 damaged, datasets_are_damaged = self._verify()
@@ -365,10 +362,10 @@ class _Run:
         return set(self.uploaded) & verified.demonstrations, verified.datasets
 
 
-def _holds(question: Callable[..., bool], workspace: "Workspace", *arguments: str) -> bool:
+def _holds(question: Callable[..., bool], *arguments: object) -> bool:
     """The answer to a question; no if roots or files cannot be read: the run reports the error."""
     try:
-        return question(workspace, *arguments)
+        return question(*arguments)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run reports it
         _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
         return False

@@ -174,6 +174,8 @@ def report_run(
             print_line(line)
         for sentence in dict.fromkeys(text for dataset in datasets for text in dataset.told):
             print_line(sentence)
+        for sentence in dict.fromkeys(text for dataset in datasets for text in dataset.damaged):
+            print_error(f"left out: {sentence}")
     counts = Counter(IN_TABLES[result.status] for result in results)
     failed = f"{counts['failed']} failed, " if counts["failed"] else ""
     print_line(

@@ -19,6 +19,7 @@ from demo_pipeline.defs.resources import Roots
 from demo_pipeline.defs.upload_sensor import process_ids
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.demonstration_outputs import is_outdated
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
@@ -145,10 +146,11 @@ def _retry(context: dg.OpExecutionContext, config: _RetryConfig, roots: Roots) -
 )
 def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
     workspace = roots.workspace
+    graph = Graph(workspace)
     outdated = []
     for upload in workspace.uploads.list_demonstrations():
         try:
-            if is_outdated(workspace, upload.id):
+            if is_outdated(graph, upload.id):
                 outdated.append(upload.id)
         except Exception as error:  # noqa: BLE001 - the others are processed all the same
             reason = type(error).__name__

@@ -144,6 +144,7 @@ def describe_form(
     summary: ExportSummary,
     *,
     privacy: str = "",
+    damaged: int = 0,
 ) -> DatasetStats:
     """Write the card and the charts of a dataset in a form; returns what is in it.
 
@@ -154,6 +155,7 @@ def describe_form(
         made_of: what the build has written, and the provenance of the trajectories.
         summary: of the build.
         privacy: see `CommittedTrajectories`.
+        damaged: how many trajectories are left out because a file of theirs is damaged.
     """
     written, provenance = made_of
     stats = row_stats(written.rows, provenance)
@@ -167,7 +169,7 @@ def describe_form(
         form,
         stats,
         settings,
-        summary.left_out,
+        _with_damaged(summary.left_out, damaged),
         (configs, out),
         longest=written.longest,
         privacy=privacy,
@@ -279,10 +281,21 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [*rows[:_MOST_ROWS], *more]
 
 
-def describe_index(out: Path, settings: DatasetSettings, privacy: str = "") -> DatasetStats:
+def _with_damaged(left_out: Counts, damaged: int) -> Counts:
+    """The counts of a card, with the damaged trajectories if there are any."""
+    if not damaged:
+        return left_out
+    trajectories = {**left_out.get("trajectories", {}), "damaged": damaged}
+    return {**left_out, "trajectories": trajectories}
+
+
+def describe_index(
+    out: Path, settings: DatasetSettings, privacy: str = "", *, damaged: int = 0
+) -> DatasetStats:
     """Write the card and the charts of a trajectory dataset; returns what is in it."""
     stats = index_stats(out)
-    left_out = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
+    hidden_actions = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
+    left_out = _with_damaged(hidden_actions, damaged)
     write_charts(out, stats)
     text = card_text(None, stats, settings, left_out, (_INDEX, out), privacy=privacy)
     (out / CARD).write_text(text, encoding="utf-8")

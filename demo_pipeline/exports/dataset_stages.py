@@ -54,7 +54,15 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         committed, settings, written = inputs.committed, inputs.settings.datasets, inputs.written
         summary = build_form(form, committed.trajectories, out, settings, written)
         made_of = (written, committed.provenance)
-        describe_form(form, out, settings, made_of, summary, privacy=committed.privacy)
+        describe_form(
+            form,
+            out,
+            settings,
+            made_of,
+            summary,
+            privacy=committed.privacy,
+            damaged=committed.left_out.get("broken", 0),
+        )
         written.note_files(out, inputs.folders.values())
         return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
@@ -105,7 +113,8 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
     for source in trajectories:
         if (success := judged_success(source)) is not None:
             _write_judged(source, out / "trajectories" / source.id, success=success)
-    describe_index(out, settings, inputs.committed.privacy)
+    damaged = inputs.committed.left_out.get("broken", 0)
+    describe_index(out, settings, inputs.committed.privacy, damaged=damaged)
     return summary
 
 

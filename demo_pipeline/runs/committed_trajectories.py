@@ -1,18 +1,20 @@
 """The committed trajectories that datasets and evaluations are built from.
 
-Decides which trajectories take part, what is read of each, and what a recipe says of each. A
-trajectory whose records are damaged takes no part: it is counted as broken, and named.
+Decides which demonstrations take part, which of their files are read, and how a recipe depends on
+them. A demonstration whose records are damaged takes no part: it is counted as broken, and named.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.datasets.placement import place, splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
+from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.privacy.redaction_stage import looked_for, told_of_privacy
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.workspace import Workspace
@@ -28,14 +30,14 @@ SPLITS = "splits"  # among the inputs of a recipe
 
 @dataclass(frozen=True, slots=True)
 class _CommittedRecords:
-    """A version of records as datasets need it: thousands are held at once.
+    """A version of records, reduced to the facts that datasets need: thousands are in memory.
 
     Attributes:
-        folder: its files, as text; a `Path` takes ten times the memory.
-        name: of the version.
-        trajectory: the version that the records were made of.
-        digests: file → SHA-256, of the files that the present code and settings would write too.
-        withheld: why the demonstration must not leave; empty when it may.
+        folder: the folder of its files, as text; a `Path` takes ten times the memory.
+        name: the version.
+        trajectory: the version of the trajectory that the records were made from.
+        digests: file → SHA-256, for the files that the present code and settings would write too.
+        withheld: why the demonstration must not leave the store; empty if it may.
         summary: the summary of the records.
     """
 
@@ -54,13 +56,13 @@ class _CommittedRecords:
         fingerprints: Mapping[str, str],
         privacy: PrivacySettings,
     ) -> Self:
-        """Of a version.
+        """Reduce a version.
 
         Args:
-            folder: its files.
-            version: of records.
-            fingerprints: file of records → the fingerprint that it has to be made with.
-            privacy: what must have been looked for, if something must not leave.
+            folder: the folder of its files.
+            version: a version of records.
+            fingerprints: file of records → the fingerprint of the code and settings of today.
+            privacy: what the privacy stages must have looked for.
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]
@@ -78,18 +80,21 @@ class _CommittedRecords:
 
     @property
     def demonstration(self) -> str:
-        """The id."""
+        """The id of the demonstration."""
         return self.name.output.rpartition("/")[2]
 
 
 def _usable_files(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
-    """The files of records that need not be made again, by name."""
+    """The names of the files that datasets can use as they are."""
     usable = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest
-    if manifest.code_version == RECORDS_STAGE.code_version:
-        usable.add(TRAJECTORY_FILE)
-        usable |= {file.path for file in manifest.files if "/" in file.path}
-        usable |= {name for name, text in fingerprints.items() if manifest.inputs.get(name) == text}
+    if manifest.code_version != RECORDS_STAGE.code_version:
+        return usable
+    usable.add(TRAJECTORY_FILE)
+    usable |= {file.path for file in manifest.files if "/" in file.path}
+    for name, fingerprint in fingerprints.items():
+        if manifest.inputs.get(name) == fingerprint:
+            usable.add(name)
     return usable
 
 
@@ -107,11 +112,11 @@ def committed_trajectories(
     """Every trajectory with records, placed in its split.
 
     A quarantined demonstration whose last good records are still committed takes part with them.
-    Damaged records that are found meanwhile are left out, too.
+    Damaged records that are found on the way are left out.
 
     Args:
-        workspace: with the store.
-        damaged: outputs that were found damaged before.
+        workspace: opens the store.
+        damaged: outputs that are known to be damaged.
 
     Raises:
         StorageError: the store cannot be read.
@@ -126,10 +131,27 @@ def committed_trajectories(
             damaged_outputs.add(error.output)
 
 
+def damaged_records(committed: CommittedTrajectories) -> Iterator[ChangedOutput]:
+    """Yield the first damaged file of each version of records; reads all of their tables.
+
+    Annotated screenshots among the records are not read: `run --verify` reads them.
+    """
+    for trajectory in committed.trajectories:
+        output = committed.records[trajectory.id].output
+        for name, digest in trajectory.digests.items():
+            if "/" in name:
+                continue
+            file = Path(trajectory.records, name)
+            if not file.is_file() or read_digest(file).sha256 != digest:
+                yield ChangedOutput(output, name)
+                break
+
+
 def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajectories:
-    store, privacy = workspace.store, workspace.settings.privacy
-    every, broken = _open_records(workspace, damaged)
-    usable = {records.demonstration: records for records in every if not records.withheld}
+    store = workspace.store
+    privacy = workspace.settings.privacy
+    all_records, broken = _open_records(workspace, damaged)
+    usable = {records.demonstration: records for records in all_records if not records.withheld}
     trajectories = _trajectories(workspace, usable)
     trajectories, memory = place(store, trajectories, workspace.settings.datasets)
     quarantined = [
@@ -142,7 +164,7 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
         left_out={
             "broken": len(broken),
             "quarantined": len(quarantined),
-            "private": len(every) - len(usable),
+            "private": len(all_records) - len(usable),
         },
         damaged=tuple(sorted(broken)),
         told=(*memory.twins(), *memory.moves()),
@@ -154,25 +176,27 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
 def _open_records(
     workspace: Workspace, damaged: Collection[str]
 ) -> tuple[list[_CommittedRecords], list[str]]:
-    """All records but damaged ones, and the outputs that are damaged."""
-    store, privacy = workspace.store, workspace.settings.privacy
+    """Open all undamaged records. Also returns the damaged output of each other demonstration."""
+    store = workspace.store
+    privacy = workspace.settings.privacy
     fingerprints = record_fingerprints(workspace.settings)
     damaged_ids = {name.rpartition("/")[2] for name in damaged}
-    every: list[_CommittedRecords] = []
+    opened: list[_CommittedRecords] = []
     broken: list[str] = []
     for name in store.outputs(RECORDS_STAGE.folder):
         version = store.current(name)
-        if version is not None and name.rpartition("/")[2] not in damaged_ids:
-            try:
-                store.open_version(version, None)
-            except MissingOutput:
+        if version is None or name.rpartition("/")[2] in damaged_ids:
+            if not _is_forgotten(store, name):
                 broken.append(_damaged_output(store, name))
-            else:
-                folder = store.local.content(version.at)
-                every.append(_CommittedRecords.of(folder, version, fingerprints, privacy))
-        elif not _is_forgotten(store, name):
+            continue
+        try:
+            store.open_version(version, None)
+        except MissingOutput:
             broken.append(_damaged_output(store, name))
-    return every, broken
+            continue
+        folder = store.local.content(version.at)
+        opened.append(_CommittedRecords.of(folder, version, fingerprints, privacy))
+    return opened, broken
 
 
 def _is_forgotten(store: Store, output: str) -> bool:
@@ -181,7 +205,7 @@ def _is_forgotten(store: Store, output: str) -> bool:
 
 
 def _damaged_output(store: Store, records: str) -> str:
-    """The output that is damaged when records cannot be read: they, or their trajectory."""
+    """The damaged output because of which records cannot be read: the trajectory or themselves."""
     trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
     return trajectory if store.verify(trajectory) else records
 
@@ -189,7 +213,7 @@ def _damaged_output(store: Store, records: str) -> str:
 def _trajectories(
     workspace: Workspace, usable: Mapping[str, _CommittedRecords]
 ) -> tuple[DatasetTrajectory, ...]:
-    """The trajectories with what people decided about them, not placed yet."""
+    """The trajectories with the verdicts of their reviews; they have no split yet."""
     versions = {key: records.trajectory for key, records in usable.items()}
     verdicts = workspace.reviews.verdicts(versions)
     trajectories = []
@@ -213,7 +237,7 @@ def _trajectories(
 def trajectory_fingerprints(
     committed: CommittedTrajectories, files: Sequence[str], required_review: str
 ) -> dict[str, str]:
-    """What a recipe says of the trajectories when these files of their records are read."""
+    """The inputs of a recipe that reads these files of the records of every trajectory."""
     fingerprints = {
         trajectory.id: trajectory_fingerprint(trajectory, files, required_review)
         for trajectory in committed.trajectories
@@ -225,7 +249,7 @@ def trajectory_fingerprints(
 def trajectory_fingerprint(
     trajectory: DatasetTrajectory, files: Sequence[str], required_review: str
 ) -> str:
-    """Of a trajectory, of these files of its records, and of a review that counts."""
+    """The fingerprint of a trajectory, of these files of its records, and of a decisive review."""
     parts = [trajectory.content, *(trajectory.digests.get(name, "") for name in files)]
     is_rejected = required_review == "not_rejected" and trajectory.rejected_for
     if required_review == "approved" or is_rejected:

@@ -1,33 +1,50 @@
-"""Committed files against their manifests, and the commands that build an output again.
+"""Damaged outputs: which demonstration they belong to, and which command rebuilds them.
 
-Belongs here: which demonstration or dataset a damaged file belongs to, and the texts that the
-store cannot know, since it knows no asset and no command line.
+The store compares files with manifests, but it knows neither assets nor the command line. The
+sentences that name a command are written here.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 from pydantic import JsonValue
 
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.documents import DamagedDocument
 from demo_pipeline.store.errors import MissingOutput, OutputError, StorageError
+from demo_pipeline.store.names import is_bucket
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import OutputDamage
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
+RECORDS_AND_SOURCES = (RECORDS_STAGE.folder, TRAJECTORIES_STAGE.folder, REDACTIONS_STAGE.folder)
+"""The folders of the outputs of a demonstration that datasets read."""
+
+_MATERIALIZE = "dagster asset materialize -m demo_pipeline.definitions --select"
+_RUN = "demo-pipeline run"
+_RUN_VERIFY = "demo-pipeline run --verify"
 _STAGES = {stage.folder: stage.name for stage in STAGES}
-# The first folders of the outputs that `run --verify` builds.
+# The first folders of the outputs that `run --verify` rebuilds.
 _VERIFIED = {*_STAGES, *(stage.folder.partition("/")[0] for stage in DATASET_STAGES)}
 
 
 @dataclass(frozen=True)
-class _Verification:
-    """How many outputs were read, each difference once, and whose outputs are damaged by it."""
+class Verification:
+    """The result of comparing outputs with their manifests.
+
+    Attributes:
+        outputs: how many outputs were read.
+        damages: each difference once.
+        demonstrations: the ids of the demonstrations with a damaged output.
+        datasets: whether an output over all demonstrations is damaged.
+    """
 
     outputs: int
     damages: tuple[OutputDamage, ...]
@@ -35,115 +52,158 @@ class _Verification:
     datasets: bool
 
 
+# Commands and sentences
+
+
 def rebuild_command(output: str) -> str:
-    """The command that builds `output`, e.g. `events/<id>`."""
+    """The command that builds an output, e.g. `events/<id>`."""
     if output == TASKS_STAGE.folder:
-        return "demo-pipeline run --verify"  # its asset is observed
+        return _RUN_VERIFY  # no asset builds the catalog
     for dataset in DATASET_STAGES:
         if f"{output}/".startswith(f"{dataset.folder}/"):
-            return f"{_COMMAND} {dataset.name}"
+            return f"{_MATERIALIZE} {dataset.name}"
     folder, _, demonstration = output.partition("/")
-    command = f"{_COMMAND} {_STAGES.get(folder, folder)}"
+    command = f"{_MATERIALIZE} {_STAGES.get(folder, folder)}"
     return f"{command} --partition {demonstration}" if demonstration else command
 
 
 def _remedy(output: str) -> str:
-    """What builds a damaged output again, and first what shares its files."""
-    verified = output.partition("/")[0] in _VERIFIED
-    command = "demo-pipeline run --verify" if verified else rebuild_command(output)
+    """How to rebuild a damaged output, and with it every output that shares its files."""
+    is_verified = output.partition("/")[0] in _VERIFIED
+    return _builds_again(_RUN_VERIFY if is_verified else rebuild_command(output))
+
+
+def _builds_again(command: str) -> str:
     return f"`{command}` builds it again"
 
 
 def storage_message(error: StorageError) -> str:
-    """The message of a storage error, with the command that corrects it when there is one."""
+    """The message of a storage error, with the command that corrects it if there is one."""
     if isinstance(error, MissingOutput):
         return f"{error}; build it with `{rebuild_command(error.output)}`"
-    if isinstance(error, DamagedDocument):
-        return str(error)
-    return f"{error}; {_remedy(error.output)}" if isinstance(error, OutputError) else str(error)
+    if isinstance(error, OutputError) and not isinstance(error, DamagedDocument):
+        return f"{error}; {_remedy(error.output)}"
+    return str(error)
 
 
 def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
     """The problem of a build whose input is missing or damaged, with the command that rebuilds it.
 
-    `demonstration`: whose build it is; empty for a dataset.
+    `demonstration`: the id of the demonstration that was built; empty for a dataset.
     """
     message = storage_message(error)
     return Problem("unusable_input", error.output, message, demonstration=demonstration)
 
 
 def damage_problem(damage: OutputDamage) -> Problem:
-    """What is wrong with a file of a committed output, with the command that corrects it."""
+    """The problem of a damaged file, with the command that rebuilds its output."""
     return Problem(damage.code, damage.file, damage.message, remedy=_remedy(damage.output))
 
 
-def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> _Verification:
-    """Read every byte of the committed outputs of the datasets and all, or some, demonstrations."""
-    wanted = None if ids is None else {*ids, None}
-    names = [
-        name
-        for name in workspace.store.outputs()
-        if wanted is None or _demonstration(name) in wanted
-    ]
-    known: dict[str, list[OutputDamage]] = {}
-    read = (workspace.store.verify(name, known) for name in names)
-    found = dict.fromkeys(damage for damages in read for damage in damages)
-    owners = {_demonstration(damage.output) for damage in found}
+# Searching for damage
+
+
+def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> Verification:
+    """Read every byte of the outputs of the datasets, and of all or some demonstrations."""
+    store = workspace.store
+    read: dict[str, list[OutputDamage]] = {}
+    damages: dict[OutputDamage, None] = {}
+    outputs = 0
+    for name in store.outputs():
+        owner = _demonstration(name)
+        if ids is None or owner is None or owner in ids:
+            outputs += 1
+            damages |= dict.fromkeys(store.verify(name, read))
+    owners = {_demonstration(damage.output) for damage in damages}
     demonstrations = frozenset(owner for owner in owners if owner is not None)
-    return _Verification(len(names), tuple(found), demonstrations, None in owners)
+    return Verification(outputs, tuple(damages), demonstrations, None in owners)
+
+
+def _demonstration(output: str) -> str | None:
+    """The demonstration that an output belongs to; None for an output of a dataset stage."""
+    folder, _, key = output.partition("/")
+    return key if folder in _STAGES and key else None
+
+
+# Damage that a dataset met
 
 
 def trajectory_damage(
     store: Store, damaged: Sequence[str], unreadable: Sequence[Problem]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with each trajectory that a dataset lacks, with what corrects it.
+    """Yield why a dataset lacks a demonstration, and the command that rebuilds its output.
 
-    Some outputs differ from their manifests; the files of others cannot be read, although they do
-    not, for the reasons that are given.
+    Args:
+        store: the store of the outputs.
+        damaged: outputs that differ from their manifests. The next `run` rebuilds them.
+        unreadable: problems of files that equal their manifests and cannot be read all the same.
     """
     for output in damaged:
-        key = output.rpartition("/")[2]
-        unknown = Problem("trajectory", output, "is not a valid trajectory", remedy=_remedy(output))
-        own = (damage for damage in store.verify(output) if damage.output == output)
-        yield replace(next(map(damage_problem, own), unknown), demonstration=key)
+        yield _first_damage(store, output)
     for problem in unreadable:
         file = f"{TRAJECTORIES_STAGE.output(problem.demonstration)}/{problem.file}"
-        remedy = f"`demo-pipeline run --force {problem.demonstration}` builds it again"
+        remedy = _builds_again(f"{_RUN} --force {problem.demonstration}")
         yield replace(problem, file=file, remedy=remedy)
 
 
+def _first_damage(store: Store, output: str) -> Problem:
+    """The first damaged file of an output of a demonstration, as a problem."""
+    damages = [damage for damage in store.verify(output) if damage.output == output]
+    if damages:
+        problem = noted_problem(damages[0])
+    else:
+        message = "is not a valid trajectory"
+        problem = Problem("trajectory", output, message, remedy=_builds_again(_RUN))
+    return replace(problem, demonstration=output.rpartition("/")[2])
+
+
+def noted_problem(damage: OutputDamage) -> Problem:
+    """The problem of a damage that a dataset has noted: an ordinary run repairs it."""
+    return replace(
+        damage_problem(damage),
+        remedy=_builds_again(_RUN),
+        demonstration=_demonstration(damage.output) or "",
+    )
+
+
 def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
-    """What `trajectory_damage` yielded when a dataset was built, by the dataset's summary."""
+    """The problems that `trajectory_damage` added to the summary of a dataset."""
     noted = summary.get("damaged")
     values = noted if isinstance(noted, list) else []
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
 
 
-def damaged_demonstrations(workspace: Workspace) -> set[str]:
-    """The demonstrations that a dataset leaves out because of damage that is still there.
+def noted_demonstrations(store: Store) -> set[str]:
+    """The demonstrations that a published dataset left out because of damage.
 
-    A build that reads a damaged file notices it; the size of the file may be right.
+    They may have been rebuilt since.
     """
-    store = workspace.store
-    named: set[str] = set()
+    return {problem.demonstration for problem in damage_in_datasets(store)}
+
+
+def damage_in_datasets(store: Store) -> list[Problem]:
+    """The damage because of which a published dataset lacks a demonstration, each once."""
+    outputs: list[str] = []
     for stage in DATASET_STAGES:
-        for output in store.outputs(stage.folder) if stage.reads_trajectories else ():
-            version = store.published(output)
-            damage = left_out_damage(version.manifest.summary) if version else []
-            named.update(problem.demonstration for problem in damage)
-    return {key for key in named if _is_damaged(store, key)}
+        if not stage.reads_trajectories:
+            continue
+        export = TRAINING_EXPORTS.get(stage.name)
+        if export is not None and export.subfolder is not None:
+            outputs += store.outputs(stage.folder)
+        else:
+            outputs.append(stage.folder)
+    damage_of = partial(_damage_in_dataset, store)
+    noted = in_parallel(damage_of, outputs) if is_bucket(store.url) else map(damage_of, outputs)
+    return list(dict.fromkeys(problem for problems in noted for problem in problems))
 
 
-def _is_damaged(store: Store, demonstration: str) -> bool:
-    """Whether an output of a demonstration is damaged; outputs that do not exist are not."""
-    for stage in STAGES:
-        for damage in store.verify(stage.output(demonstration)):
-            if damage.code != "missing_output":
-                return True
-    return False
+def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:
+    place = store.objects.pointer(output)
+    return _damage_in_version(store, output, place) if place else ()
 
 
-def _demonstration(output: str) -> str | None:
-    """The demonstration that an output belongs to; None for the output of a dataset stage."""
-    folder, _, key = output.partition("/")
-    return key if folder in _STAGES and key else None
+@lru_cache(maxsize=256)
+def _damage_in_version(store: Store, output: str, _place: str) -> tuple[Problem, ...]:
+    """The damage that a version of a dataset notes. A version never changes."""
+    version = store.published(output)
+    return tuple(left_out_damage(version.manifest.summary)) if version else ()

@@ -1,8 +1,8 @@
 """The outputs over all committed trajectories: training exports, index, statistics and catalogs.
 
-Says how a dataset finds and opens its inputs, what happens when one of thousands of records is
-damaged, and how the index shows the training exports. Whether a dataset is up to date, and building
-it, is in `graph`.
+Decides how a dataset finds and opens its inputs, what happens if one of thousands of records is
+damaged, and how the index shows the training exports. `graph` decides whether a dataset is up to
+date, and builds it.
 """
 
 import logging
@@ -47,11 +47,11 @@ _LOG = logging.getLogger(__package__)
 
 
 class DatasetOutput(Output[DatasetInputs]):
-    """An output of a dataset stage."""
+    """The output of a dataset stage."""
 
     @property
     def name(self) -> str:
-        """The folder of the stage, or a folder in it whose name follows from the content."""
+        """The folder of the stage, or a subfolder whose name depends on the content."""
         export = TRAINING_EXPORTS.get(self.stage.name)
         if export is None or export.subfolder is None:
             return self.stage.folder
@@ -59,16 +59,15 @@ class DatasetOutput(Output[DatasetInputs]):
 
     def inputs(self) -> list[Output[Any]]:
         """The datasets that it reads, unless the settings switch them off."""
-        stages = [
-            DATASET_STAGE_BY_NAME[name]
-            for name in self.stage.inputs
-            if name in DATASET_STAGE_BY_NAME
-        ]
-        settings = self.graph.workspace.settings
-        return [DatasetOutput(self.graph, stage) for stage in stages if is_built(stage, settings)]
+        outputs: list[Output[Any]] = []
+        for name in self.stage.inputs:
+            stage = DATASET_STAGE_BY_NAME.get(name)
+            if stage is not None and is_built(stage, self.graph.workspace.settings):
+                outputs.append(DatasetOutput(self.graph, stage))
+        return outputs
 
     def names_of_inputs(self) -> list[str]:
-        """Also every trajectory with its records."""
+        """The datasets that it reads, and every trajectory with its records."""
         names = super().names_of_inputs()
         if self.stage.reads_trajectories:
             committed = self.graph.trajectories
@@ -77,12 +76,13 @@ class DatasetOutput(Output[DatasetInputs]):
         return names
 
     def plan(self) -> BuildPlan[DatasetInputs]:
-        """From the committed trajectories, the datasets that were built, and its source."""
-        stage, workspace = self.stage, self.graph.workspace
+        """Plan from the committed trajectories, the datasets that were built, and the source."""
+        stage = self.stage
+        workspace = self.graph.workspace
         versions: dict[str, Version] = {}
-        for needed in self.inputs():
-            if self.graph.published(needed.name) is not None:
-                versions[needed.name] = self.graph.required_version(needed.name)
+        for output in self.inputs():
+            if self.graph.published(output.name) is not None:
+                versions[output.name] = self.graph.required_version(output.name)
         source = stage.source(workspace) if stage.source else SourceInput(None, {})
         inputs = replace(self._inputs_to_ask(), source=source.value)
         if Need.EXPORTS in stage.needs:
@@ -102,7 +102,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _inputs_to_ask(self) -> DatasetInputs:
-        """The inputs without those that only a build opens."""
+        """The inputs, except those that only a build opens."""
         reads_trajectories = self.stage.reads_trajectories
         return DatasetInputs(
             settings=self.graph.workspace.settings,
@@ -113,7 +113,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Name → version of each published output, for a stage with several."""
+        """Name → version of each published output, if the stage has several; else empty."""
         export = TRAINING_EXPORTS.get(self.stage.name)
         if export is None or export.subfolder is None:
             return {}
@@ -122,7 +122,8 @@ class DatasetOutput(Output[DatasetInputs]):
         return {name: version for name, version in versions.items() if version is not None}
 
     def _fingerprints_of_trajectories(self) -> dict[str, str]:
-        committed, settings = self.graph.trajectories, self.graph.workspace.settings
+        committed = self.graph.trajectories
+        settings = self.graph.workspace.settings
         required_review = settings.datasets.require_review
         files = files_of_records(self.stage)
         fingerprints = trajectory_fingerprints(committed, files, required_review)
@@ -149,31 +150,32 @@ class DatasetOutput(Output[DatasetInputs]):
         yield replace(inputs, folders=folders)
 
     def _complete_summary(self, summary: Summary) -> Summary:
-        """Adds who is left out and what was looked for, to the summary of trajectories."""
+        """Add to the summary which demonstrations are left out, and what was looked for."""
         if not self.stage.reads_trajectories:
             return summary
         committed = self.graph.trajectories
         unreadable = tuple(summary.get("problems", ()))
         damage = list(trajectory_damage(self.graph.workspace.store, committed.damaged, unreadable))
-        more: dict[str, Any] = _looked_for(self.graph.workspace.settings.privacy)
+        additions: dict[str, Any] = _looked_for(self.graph.workspace.settings.privacy)
         if committed.privacy:
-            more["privacy"] = committed.privacy
+            additions["privacy"] = committed.privacy
         if committed.told:
-            more["told"] = list(committed.told)
+            additions["told"] = list(committed.told)
         if damage:
-            more["damaged"] = [problem.as_dict() for problem in damage]
-        more["problems"] = [str(problem) for problem in unreadable]
-        more["left_out"] = dict(committed.left_out)
-        return {**summary, **more}
+            additions["damaged"] = [problem.as_dict() for problem in damage]
+        additions["problems"] = [str(problem) for problem in unreadable]
+        additions["left_out"] = dict(committed.left_out)
+        return {**summary, **additions}
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Build, and build again without each record that turns out to be damaged.
+        """Build from every demonstration whose records are undamaged.
 
-        Its trajectory is counted as broken, and the summary names it with the command that rebuilds
-        it. Splits are remembered before anything is built from them.
+        A damaged demonstration counts as broken. The summary names the damaged file and the command
+        that rebuilds it. The splits are stored before anything is built from them.
         """
         if not self.stage.reads_trajectories:
             return build_once()
+        self.graph.read_records()
 
         def remember_splits_and_build() -> BuildResult:
             memory = self.graph.trajectories.memory
@@ -189,12 +191,12 @@ class DatasetOutput(Output[DatasetInputs]):
         return failed_before(self.graph.workspace.store, self.stage)
 
     def remember_refusal(self, error: RefusedError) -> None:
-        """Note which check rejected a training export."""
+        """Store which check rejected a training export."""
         failed_checks = [outcome.name for outcome in error.checks if not outcome.passed]
         self._note(failed_checks[-1] if failed_checks else "rejected")
 
     def remember_failure(self, error: Exception) -> None:
-        """Note which kind of error ended the build of a training export."""
+        """Store which kind of error ended the build of a training export."""
         self._note(type(error).__name__)
 
     def _note(self, reason: str) -> None:
@@ -204,7 +206,8 @@ class DatasetOutput(Output[DatasetInputs]):
 
     def remember_success(self, result: BuildResult) -> None:
         """Forget earlier failures, and unpublish the outputs that this one replaces."""
-        store, export = self.graph.workspace.store, TRAINING_EXPORTS.get(self.stage.name)
+        store = self.graph.workspace.store
+        export = TRAINING_EXPORTS.get(self.stage.name)
         if export is None:
             return
         store.delete_document(_key_of_note(self.stage))
@@ -216,7 +219,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Name the versions whose files a training export may hard-link, the likeliest first."""
+    """Name the versions whose files a training export may hard-link, the most likely first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -234,7 +237,7 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 
 
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
-    """Link every trajectory; share the files of those whose result a reviewer has changed."""
+    """Link every trajectory, but copy the files of those whose result a reviewer changed."""
     judged_ids = {
         trajectory.id
         for trajectory in committed.trajectories
@@ -250,12 +253,12 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 
 
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
-    """What was looked for in pictures, also when nothing was redacted; empty without that."""
+    """What was looked for in screenshots, even if nothing was redacted; empty if nothing was."""
     return {LOOKED_FOR: looked_for(privacy)} if privacy.reads_pictures else {}
 
 
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
-    """The files of records that a dataset reads; the file of its form, if any, is the last."""
+    """The files of records that a dataset reads; the file of its form, if any, comes last."""
     export = TRAINING_EXPORTS.get(stage.name)
     form = (export.kept,) if export and export.kept else ()
     return (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, *form)
@@ -270,7 +273,8 @@ def export_states(graph: Graph) -> tuple[ExportState, ...]:
 
 
 def _export_state(graph: Graph, export: TrainingExport[DatasetInputs]) -> ExportState:
-    name, stage = export.name, export.stage
+    name = export.name
+    stage = export.stage
     if not is_built(stage, graph.workspace.settings):
         return ExportState(name, stage.name, "disabled")
     state = graph.state(DatasetOutput(graph, stage))
@@ -278,11 +282,16 @@ def _export_state(graph: Graph, export: TrainingExport[DatasetInputs]) -> Export
     version = state.version
     if isinstance(state, Stale) and Cause.FILES in state.causes:
         version = None
+    status: ExportStatus
     if version is None:
-        return ExportState(name, stage.name, "failed" if reason else "missing", reason=reason)
-    status: ExportStatus = "failed" if reason else "outdated"
+        status = "failed" if reason else "missing"
+        return ExportState(name, stage.name, status, reason=reason)
     if isinstance(state, Current):
         status = "built"
+    elif reason:
+        status = "failed"
+    else:
+        status = "outdated"
     records: Any = version.manifest.summary.get(BY_TRAJECTORY, {})
     return ExportState(
         name=name,
@@ -297,7 +306,7 @@ def _export_state(graph: Graph, export: TrainingExport[DatasetInputs]) -> Export
 
 
 def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
-    """Why the last build of a training export failed; empty when it did not fail."""
+    """Why the last build of a training export failed; empty if it did not fail."""
     if stage.name not in TRAINING_EXPORTS:
         return ""
     data = store.get_document(_key_of_note(stage))
@@ -305,7 +314,7 @@ def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
         return ""
     try:
         return str(unsealed(data, _key_of_note(stage)).get("reason"))
-    except DamagedDocument:  # something failed, and the next build says what
+    except DamagedDocument:  # the export did fail; the next build tells why
         return "its note is damaged"
 
 

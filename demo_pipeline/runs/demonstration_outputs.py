@@ -1,10 +1,11 @@
 """The outputs of one demonstration: its uploaded recording, and what the stages make of it.
 
-Says how such an output finds and opens its inputs, what happens when an upload changes while it is
-read, and who is quarantined. Whether an output is up to date, and building it, is in `graph`.
+Decides how such an output finds and opens its inputs, what happens if an upload changes while it is
+read, and which demonstrations are quarantined. `graph` decides whether an output is up to date, and
+builds it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from demo_pipeline.privacy.redaction_stage import REDACTIONS, is_redacted
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
+from demo_pipeline.runs.damage import noted_problem
 from demo_pipeline.runs.failures import (
     UPLOAD_CHANGED,
     DefectError,
@@ -47,23 +49,22 @@ from demo_pipeline.runs.quarantine import (
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
-from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Need, SourceInput, Stage
 from demo_pipeline.store.names import is_bucket, is_safe_id
 from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-IMPORTED_FILES = "imported_files"  # in the recipe of a trajectory without a recording
-IMPORTED_ID = "imported_id"  # code of the problem of an upload with an imported trajectory's id
-UPLOAD = "upload"  # in the recipe of a recording
-_CHANGED = "upload_changed"  # code of the problem of an upload that differs from its listing
+IMPORTED_FILES = "imported_files"  # an input in the recipe of a trajectory without a recording
+IMPORTED_ID = "imported_id"  # problem code: an imported trajectory has the id of this upload
+UPLOAD = "upload"  # an input in the recipe of a recording
+_CHANGED = "upload_changed"  # problem code: the upload differs from its listing
 _RECORDING = RAW_RECORDINGS_STAGE.name
 _TRAJECTORY = TRAJECTORIES_STAGE.name
 
 
 def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]:
-    """Every output of a demonstration, each after those that it reads."""
+    """Every output of a demonstration, in the order in which they are built."""
     stages: Sequence[Stage[RecordingInputs]] = STAGES
     uploaded = graph.workspace.uploads.find(demonstration) is not None
     if not uploaded and has_imported_trajectory(graph, demonstration):
@@ -74,7 +75,7 @@ def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]
 def demonstration_output(
     graph: Graph, stage: Stage[RecordingInputs], demonstration: str
 ) -> Output[Any]:
-    """The output that a stage makes of a demonstration."""
+    """The output that a stage builds for a demonstration."""
     if not stage.inputs:
         return RecordingOutput(graph, stage, demonstration)
     if stage.name == _TRAJECTORY and has_imported_trajectory(graph, demonstration):
@@ -83,29 +84,47 @@ def demonstration_output(
 
 
 def demonstration_states(graph: Graph, demonstration: str) -> Iterator[State]:
-    """Yield the state of each of its outputs, which is asked for only then."""
+    """Yield the state of each output of a demonstration. A state is computed when it is taken."""
     for output in demonstration_outputs(graph, demonstration):
         yield graph.state(output)
 
 
-def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
-    """Whether a run would build nothing of a demonstration."""
-    states = demonstration_states(Graph(workspace), demonstration)
-    return all(isinstance(state, Current) for state in states)
+def is_up_to_date(graph: Graph, demonstration: str) -> bool:
+    """Whether a run would build no output of a demonstration."""
+    try:
+        states = demonstration_states(graph, demonstration)
+        return all(isinstance(state, Current) for state in states)
+    finally:
+        graph.forget_states()
 
 
-def is_refused(workspace: Workspace, demonstration: str) -> bool:
-    """Whether this version of the package refused the demonstration in its present state."""
-    states = demonstration_states(Graph(workspace), demonstration)
-    return any(isinstance(state, Refused) for state in states)
+def is_refused(graph: Graph, demonstration: str) -> bool:
+    """Whether this version of the package rejected the demonstration as it is now."""
+    try:
+        states = demonstration_states(graph, demonstration)
+        return any(isinstance(state, Refused) for state in states)
+    finally:
+        graph.forget_states()
 
 
-def is_outdated(workspace: Workspace, demonstration: str) -> bool:
-    """Whether other code or settings would build other outputs of the upload that was built.
+def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
+    """The damage that made datasets leave demonstrations out, and that is still there.
 
-    False for an upload that was never built, was changed since, or is refused as it is.
+    `demonstrations`: only theirs; None: of all.
     """
-    graph = Graph(workspace)
+    suspects = graph.suspects if demonstrations is None else graph.suspects & {*demonstrations}
+    problems: list[Problem] = []
+    for key in sorted(suspects):
+        for stage in STAGES:
+            problems += map(noted_problem, graph.damages(stage.output(key)))
+    return problems
+
+
+def is_outdated(graph: Graph, demonstration: str) -> bool:
+    """Whether new code or settings would build other outputs from the upload that was built.
+
+    False for an upload that was never built, has changed since, or was rejected as it is now.
+    """
     recording = graph.state(demonstration_output(graph, STAGES[0], demonstration))
     if isinstance(recording, Absent | Refused):
         return False
@@ -118,7 +137,7 @@ def is_outdated(workspace: Workspace, demonstration: str) -> bool:
 
 
 def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
-    """Whether the trajectory of this id was imported, so that it has no recording."""
+    """Whether the trajectory with this id was imported and has no recording."""
     version = graph.published(TRAJECTORIES_STAGE.output(demonstration))
     if version is None or IMPORTED_FILES not in version.manifest.inputs:
         return False
@@ -126,7 +145,7 @@ def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
 
 
 def stages_after_import() -> list[Stage[RecordingInputs]]:
-    """The stages after `trajectories` that need nothing of a recording, in order."""
+    """The stages after `trajectories` that need no output of a recording, in order."""
     available = {_TRAJECTORY}
     stages: list[Stage[RecordingInputs]] = []
     for stage in STAGES:
@@ -137,17 +156,17 @@ def stages_after_import() -> list[Stage[RecordingInputs]]:
 
 
 class DemonstrationOutput(Output[RecordingInputs]):
-    """An output that a stage makes of earlier outputs of the same demonstration."""
+    """An output that a stage builds from earlier outputs of the same demonstration."""
 
     def inputs(self) -> list[Output[Any]]:
-        """The outputs of the stages that the stage names."""
+        """The outputs of the stages that this stage names as its inputs."""
         return [
             demonstration_output(self.graph, STAGE_BY_NAME[name], self.key)
             for name in self.stage.inputs
         ]
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """From the committed versions of its inputs, and from its source."""
+        """Plan from the committed versions of the inputs, and from the source of the stage."""
         versions = {
             name: self.graph.required_version(STAGE_BY_NAME[name].output(self.key))
             for name in self.stage.inputs
@@ -162,7 +181,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         )
 
     def _source(self, versions: Mapping[str, Version]) -> SourceInput:
-        """What the stage reads that no stage wrote."""
+        """The data that the stage reads although no stage wrote it."""
         workspace = self.graph.workspace
         if self.stage.source is not None:
             return self.stage.source(workspace, self.key, versions)
@@ -177,7 +196,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def _open_inputs(
         self, versions: Mapping[str, Version], source: SourceInput, staging: Staging
     ) -> Iterator[RecordingInputs]:
-        store, uploads = self.graph.workspace.store, self.graph.workspace.uploads
+        store = self.graph.workspace.store
+        uploads = self.graph.workspace.uploads
         folders = {name: store.open_version(version, None) for name, version in versions.items()}
         trajectory = versions.get(_TRAJECTORY)
         if REDACTIONS in versions and is_redacted(versions[REDACTIONS]):
@@ -187,11 +207,11 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.LINKS in self.stage.needs and trajectory is not None:
             staging.link(_TRAJECTORY, trajectory)
         upload: AbstractContextManager[Path] = nullcontext(Path())
-        if uploads.copies:  # the first stage has kept the downloaded files
+        if uploads.copies:  # the first stage stores the files that it downloads
             upload = nullcontext(folders.get(_RECORDING, Path()))
         elif Need.UPLOADS in self.stage.needs:
             upload = uploads.open(self.key)
-        return_free_memory()  # of the stage before
+        return_free_memory()  # that the stage before has used
         with upload as upload_folder:
             yield RecordingInputs(
                 demonstration=self.key,
@@ -206,11 +226,11 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Attempts
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Build, unless an earlier stage refuses the demonstration."""
+        """Build, unless an earlier stage has rejected the demonstration."""
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
         if record is not None and self._is_held_up_by(record):
-            problems = record.known_problems() or [Problem("quarantined", ".", "was refused")]
+            problems = record.known_problems() or [Problem("quarantined", ".", "was rejected")]
             raise UnusableInputError(problems)
         return_large_blocks()
         try:
@@ -221,9 +241,10 @@ class DemonstrationOutput(Output[RecordingInputs]):
             raise
 
     def _is_held_up_by(self, record: QuarantineRecord) -> bool:
-        """Whether a record of an earlier stage stops this one.
+        """Whether a quarantine record of an earlier stage stops this stage.
 
-        An upload with the id of an imported trajectory is refused; the trajectory is not at fault.
+        It does not if the upload was rejected because an imported trajectory has its id: the
+        trajectory is not at fault.
         """
         if record.stage not in self._earlier_stages():
             return False
@@ -236,9 +257,9 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Quarantine
 
     def refusal(self) -> str:
-        """Why this stage or an earlier one refuses the demonstration in its present state.
+        """Why this stage or an earlier stage rejected the demonstration as it is now.
 
-        Records of other versions of the package do not count: a new version may accept it.
+        Records of other versions of the package are ignored: a new version may accept it.
         """
         workspace = self.graph.workspace
         record = read_quarantine(workspace.store, self.key)
@@ -251,22 +272,23 @@ class DemonstrationOutput(Output[RecordingInputs]):
         return str(record.known_problems()[0]) if record.problems else "no reason was given"
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Whether a success of this stage releases from a record of a stage."""
+        """Whether a success of this stage ends the quarantine by the stage of a record."""
         return stage_of_record == self.stage.name
 
     def remember_refusal(self, error: RefusedError) -> None:
         """Quarantine the demonstration."""
-        store, uploads = self.graph.workspace.store, self.graph.workspace.uploads
-        identity = uploads.identity(self.key)
-        quarantine_demonstration(store, self.key, self.stage.name, identity, error.problems)
+        workspace = self.graph.workspace
+        identity = workspace.uploads.identity(self.key)
+        stage = self.stage.name
+        quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantine it for a defect, too: the next run would end in the same way."""
+        """Quarantine the demonstration after a defect: the next run would end in the same way."""
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 
     def remember_success(self, result: BuildResult) -> None:
-        """Release it from the quarantine of this stage."""
+        """End the quarantine by this stage."""
         del result
         store = self.graph.workspace.store
         record = read_quarantine(store, self.key)
@@ -277,14 +299,14 @@ class DemonstrationOutput(Output[RecordingInputs]):
 class RecordingOutput(DemonstrationOutput):
     """The output of the first stage, which reads the upload."""
 
-    _listing: str | None = None  # of the upload when the attempt began; None: it cannot be opened
+    _listing: str | None = None  # the listing at the start of the attempt; None: it failed
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """From the uploaded files."""
+        """Plan from the uploaded files."""
         uploads = self.graph.workspace.uploads
         identity = self._identity_by_times() or uploads.identity(self.key)
         if identity is None:
-            with uploads.open(self.key):  # raises what is wrong with it
+            with uploads.open(self.key):  # raises an error that says what is wrong
                 raise DemonstrationError(changed_while_read(self.key, "."))
         settings = self.graph.fingerprint_of_settings(self.stage)
         return BuildPlan(
@@ -294,14 +316,15 @@ class RecordingOutput(DemonstrationOutput):
         )
 
     def _identity_by_times(self) -> str | None:
-        """The identity of the last build, if the graph trusts times and nothing was touched since.
+        """The identity at the last build, if the graph trusts times and no file was touched since.
 
-        The identity is a hash of the files, which takes minutes for thousands of videos. The time
-        of the last change of an entry (ctime) is the system's own: copying an old file renews it,
-        and moving an old folder renews that of the folder. The store has to be a folder: the time
-        of a cached copy says nothing about a build.
+        The identity is a hash of the files: for thousands of videos it takes minutes. The time of
+        an entry's last change (ctime) is set by the system: copying an old file renews the file's,
+        and moving an old folder renews the folder's. The store must be a folder: the time of a
+        cached copy is unrelated to the time of the build.
         """
-        store, uploads = self.graph.workspace.store, self.graph.workspace.uploads
+        store = self.graph.workspace.store
+        uploads = self.graph.workspace.uploads
         if not self.graph.trusts_times or uploads.copies or is_bucket(store.url):
             return None
         version = self.graph.published(self.name)
@@ -328,10 +351,10 @@ class RecordingOutput(DemonstrationOutput):
             )
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Build, and read the upload a second time when it differed from its listing.
+        """Build, and read the upload a second time if it differs from its listing.
 
-        An upload that was replaced meanwhile is left to the next run. An upload that differs from
-        its listing twice, while the listing stays the same, can never be read: it is refused.
+        An upload that is replaced during the build is left to the next run. An upload that differs
+        from its listing twice, while the listing stays the same, can never be read: it is rejected.
         """
         require_safe_id(self.key)
         if has_imported_trajectory(self.graph, self.key):
@@ -358,24 +381,24 @@ class RecordingOutput(DemonstrationOutput):
             raise DemonstrationError(list(map(_as_unreadable, error.problems))) from None
 
     def _require_same_listing(self) -> None:
-        """Raise `UploadChangedError` when the upload was replaced since the attempt began."""
+        """Raise `UploadChangedError` if the upload was replaced since the attempt began."""
         if self.graph.workspace.uploads.listed(self.key) != self._listing:
             raise UploadChangedError(UPLOAD_CHANGED)
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Also a record of a stage that no longer exists under its name."""
+        """Whether the record is of this stage, or of a stage that no longer exists."""
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 
 
 class ImportedTrajectory(DemonstrationOutput):
-    """A trajectory that was imported without a recording: the store cannot build it again."""
+    """A trajectory that was imported without a recording, so that it cannot be rebuilt."""
 
     def inputs(self) -> list[Output[Any]]:
-        """None in the store."""
+        """No output of the store."""
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """The recipe of the published version."""
+        """Plan with the recipe of the published version."""
         version = self.graph.required_version(self.name)
         return BuildPlan(recipe=version.manifest.recipe, open_inputs=self._refuse_to_build)
 
@@ -385,14 +408,14 @@ class ImportedTrajectory(DemonstrationOutput):
 
 
 def _imported_id(demonstration: str) -> Problem:
-    """The problem of an upload whose id is that of an imported trajectory, which it would end."""
+    """The problem of an upload that would replace the imported trajectory with the same id."""
     message = "an imported trajectory has this id, so the recording is not processed"
     remedy = "rename the folder, or first remove the trajectory with `demo-pipeline forget`"
     return Problem(IMPORTED_ID, ".", message, remedy=remedy, demonstration=demonstration)
 
 
 def require_safe_id(demonstration: str) -> None:
-    """Raise `UnusableInputError` for a key that is no id of a demonstration."""
+    """Raise `UnusableInputError` if a key cannot be the id of a demonstration."""
     if not is_safe_id(demonstration):
         remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
         message = f"{demonstration!r} is not a demonstration id"
@@ -404,7 +427,7 @@ def _is_change(error: DemonstrationError) -> bool:
 
 
 def _as_unreadable(problem: Problem) -> Problem:
-    """The problem of a file that differs from its listing, which did not change."""
+    """Turn "changed while it was read" into "cannot be read": the listing did not change."""
     if problem.code != _CHANGED:
         return problem
     return replace(

@@ -5,8 +5,8 @@ trajectories. `Graph.state` says what a build would change; `Graph.build` builds
 one output from the inputs that are committed now. The command line, the sensors, the assets of
 Dagster and `exports.json` ask these two and nothing else.
 
-Kinds of outputs differ in how they find and open their inputs, and in what they remember of a
-failure: see `demonstration_outputs`, `dataset_outputs` and `imported_trajectories`.
+Kinds of outputs differ in how they find and open their inputs, and in how they remember a failure:
+see `demonstration_outputs`, `dataset_outputs` and `imported_trajectories`.
 """
 
 import logging
@@ -23,8 +23,8 @@ from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import DemonstrationError, Problem, errors
-from demo_pipeline.runs.committed_trajectories import committed_trajectories
-from demo_pipeline.runs.damage import unusable_output
+from demo_pipeline.runs.committed_trajectories import committed_trajectories, damaged_records
+from demo_pipeline.runs.damage import RECORDS_AND_SOURCES, noted_demonstrations, unusable_output
 from demo_pipeline.runs.failures import (
     DefectError,
     RefusedError,
@@ -38,15 +38,23 @@ from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import AnyInputs, Stage, Summary
 from demo_pipeline.store.errors import MissingOutput, OutputError
-from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version, VersionKey
+from demo_pipeline.store.versions import (
+    CheckOutcome,
+    OutputDamage,
+    Recipe,
+    Staging,
+    Version,
+    VersionKey,
+)
 
 AFTER_INPUTS = "perhaps, when what it reads has changed"
+DAMAGED = "a file was damaged"
 SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
 
 
 class Cause(StrEnum):
-    """What has changed since an output was built."""
+    """A kind of change since an output was built. `FILES`: a file is missing or damaged."""
 
     CODE = "code"
     SETTINGS = "settings"
@@ -56,18 +64,18 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Current:
-    """A build would give the published version again."""
+    """The published version is up to date: a build would give the same version again."""
 
     version: Version
 
 
 @dataclass(frozen=True)
 class Stale:
-    """A build would give, or may give, something else than the published version.
+    """A build would give, or may give, another version than the published one.
 
     Attributes:
-        version: the version that readers see.
-        causes: every change since it was built, of it or of an output that it is built from.
+        version: the published version, which readers see until the next build.
+        causes: every change since it was built, including changes of the outputs it is built from.
         why: the first change, for people.
     """
 
@@ -78,7 +86,7 @@ class Stale:
 
 @dataclass(frozen=True)
 class Refused:
-    """The last build failed on the same inputs. Readers see the version before it, if any."""
+    """The last build rejected the same inputs. Readers still see an earlier version, if any."""
 
     version: Version | None
     why: str
@@ -96,7 +104,7 @@ State = Current | Stale | Refused | Absent
 
 
 def is_of_present_inputs(state: State) -> bool:
-    """Whether an output was built from the inputs of today, by whatever code and settings."""
+    """Whether an output was built from its present inputs, by any code and with any settings."""
     if isinstance(state, Stale):
         return state.causes <= {Cause.CODE, Cause.SETTINGS}
     return isinstance(state, Current)
@@ -104,14 +112,14 @@ def is_of_present_inputs(state: State) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan(Generic[AnyInputs]):
-    """How an output would be built now. Making a plan opens and downloads nothing.
+    """How an output would be built now. To make a plan, nothing is opened or downloaded.
 
     Attributes:
         recipe: everything that the output depends on.
-        open_inputs: opens the inputs of the build function, and adds to the staged folder the
-            versions that it links to or shares files with.
-        complete_summary: adds to the summary of the build function.
-        before_commit: raises an error when the inputs have changed since they were opened.
+        open_inputs: opens the inputs of the build function. It also tells the staged folder which
+            versions to link to and which versions to share files with.
+        complete_summary: adds facts to the summary of the build function.
+        before_commit: raises an error if the inputs have changed since they were opened.
     """
 
     recipe: Recipe
@@ -121,11 +129,11 @@ class BuildPlan(Generic[AnyInputs]):
 
 
 class Output(ABC, Generic[AnyInputs]):
-    """One output of the graph: a stage, and the subject that the stage is applied to.
+    """A node of the graph: a stage, and the subject that the stage is applied to.
 
     Attributes:
-        graph: the graph that it belongs to.
-        stage: the stage that makes it.
+        graph: the graph that this output belongs to.
+        stage: the stage that builds it.
         key: id of the demonstration; empty for a dataset.
     """
 
@@ -140,63 +148,93 @@ class Output(ABC, Generic[AnyInputs]):
         return self.stage.output(self.key)
 
     def inputs(self) -> Sequence["Output[Any]"]:
-        """The outputs that have to be current before this output can be."""
+        """The outputs that must be current before this output can be current."""
         return ()
 
     def names_of_inputs(self) -> list[str]:
         """The names of all outputs that a build reads."""
-        return [needed.name for needed in self.inputs()]
+        return [output.name for output in self.inputs()]
 
     @abstractmethod
     def plan(self) -> BuildPlan[AnyInputs]:
-        """How it would be built now.
+        """How this output would be built now.
 
         Raises:
-            MissingOutput: a required input has not been built, or has lost a file.
+            MissingOutput: a required input has not been built, or lacks a file.
             DemonstrationError: the upload cannot be read.
         """
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Call `build_once`, and call it again where a second attempt can help."""
+        """Call `build_once`, and call it again if a second attempt can help."""
         return build_once()
 
     def refusal(self) -> str:
-        """Why the last build of the same inputs failed; empty when it did not fail."""
+        """Why the last build rejected the same inputs; empty if it did not."""
         return ""
 
     def remember_refusal(self, error: RefusedError) -> None:
-        """Keep why the inputs are refused, so that they are not tried again unchanged."""
+        """Store why the inputs are rejected, so that the same inputs are not tried again."""
 
     def remember_failure(self, error: Exception) -> None:
-        """Keep that a build ended by something else than a refusal."""
+        """Store that a build failed although its inputs were not rejected."""
 
     def remember_success(self, result: BuildResult) -> None:
         """Forget earlier failures."""
 
 
 class Graph:
-    """The outputs of a workspace as one run sees them.
+    """The outputs of a workspace, as seen by a single run.
 
     Expensive answers are computed once: all datasets of a run share the committed trajectories.
     Make a new graph for the next run.
 
     Attributes:
         workspace: store, uploads and settings.
-        trusts_times: an upload counts as unchanged, without reading it, when none of its files was
-            touched since it was built. For sensors, which ask about thousands of uploads.
-        damaged: outputs that were found damaged while datasets were built; datasets leave the
-            trajectories out that they belong to.
+        trusts_times: an upload counts as unchanged, without reading it, if none of its files was
+            touched since it was built. For the sensor, which asks about thousands of uploads.
     """
 
     def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:
         self.workspace = workspace
         self.trusts_times = trusts_times
-        self.damaged = set[str]()
         self._trajectories: CommittedTrajectories | None = None
         self._states: dict[tuple[str, str], State] = {}
         self._versions: dict[str, Version | None] = {}
         self._complete: set[VersionKey] = set()
         self._fingerprints: dict[str, str] = {}
+        self._suspects: set[str] | None = None
+        self._damages: dict[str, list[OutputDamage]] = {}
+        self._read_records = False
+
+    # Damage
+
+    @property
+    def suspects(self) -> set[str]:
+        """The demonstrations that a dataset left out because an output of theirs was damaged.
+
+        Only their outputs are read and compared with their manifests, since reading every output
+        of a large store takes hours.
+        """
+        if self._suspects is None:
+            self._suspects = noted_demonstrations(self.workspace.store)
+        return self._suspects
+
+    def damages(self, name: str) -> Sequence[OutputDamage]:
+        """How an output of a suspect demonstration differs from its manifest."""
+        if name.rpartition("/")[2] not in self.suspects:
+            return ()
+        if name not in self._damages:
+            self._damages[name] = [
+                damage
+                for damage in self.workspace.store.verify(name)
+                if damage.code != "missing_output"
+            ]
+        return self._damages[name]
+
+    def damaged_inputs_of_datasets(self) -> set[str]:
+        """The damaged outputs because of which datasets leave a demonstration out."""
+        names = [f"{folder}/{key}" for folder in RECORDS_AND_SOURCES for key in self.suspects]
+        return {name for name in names if self.damages(name)}
 
     @property
     def trajectories(self) -> CommittedTrajectories:
@@ -206,50 +244,68 @@ class Graph:
             StorageError: the store cannot be read.
         """
         if self._trajectories is None:
-            self._trajectories = committed_trajectories(self.workspace, self.damaged)
+            damaged = self.damaged_inputs_of_datasets()
+            self._trajectories = committed_trajectories(self.workspace, damaged)
         return self._trajectories
 
-    def leave_out(self, damaged: str) -> bool:
-        """Leave out the trajectory that a damaged output belongs to.
+    def read_records(self) -> None:
+        """Compare all records with their manifests, once, and leave out damaged demonstrations.
 
-        Returns whether that changes the committed trajectories: a damaged dataset belongs to none,
-        and an output that is left out already cannot be left out again.
+        Called before the first dataset of a run is built, so that every dataset of the run leaves
+        out the same demonstrations.
         """
-        key = damaged.rpartition("/")[2]
-        if damaged in self.damaged or key not in self.trajectories.versions:
+        if self._read_records:
+            return
+        self._read_records = True
+        for error in damaged_records(self.trajectories):
+            self.leave_out(error)
+
+    def leave_out(self, error: OutputError) -> bool:
+        """Leave out the demonstration that a damaged output belongs to.
+
+        Returns whether the committed trajectories change: a damaged dataset belongs to no
+        demonstration, and a demonstration can be left out only once.
+        """
+        key = error.output.rpartition("/")[2]
+        if key not in self.trajectories.versions or self._damages.get(error.output):
             return False
-        self.damaged.add(damaged)
+        self.suspects.add(key)
+        unknown = OutputDamage.of(error.output, "changed_file", ".", str(error))
+        self._damages[error.output] = self.workspace.store.verify(error.output) or [unknown]
         self._trajectories = None
+        self.forget_states()
+        _LOG.warning("%s; its demonstration is left out", error)
         return True
 
     def attempt_without_damaged(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Call `build_once`, and again without each trajectory that turns out to be damaged.
+        """Call `build_once` until it meets no damaged trajectory, leaving each of them out.
 
-        One rotten record of thousands must not stop what is built from all of them.
+        A single damaged record among thousands must not stop the datasets.
         """
         while True:
             try:
                 return build_once()
             except OutputError as error:
-                if not self.leave_out(error.output):
+                if not self.leave_out(error):
                     raise
-                _LOG.warning("%s; its demonstration is left out", error)
+
+    # Versions
 
     def published(self, name: str) -> Version | None:
-        """The published version of an output; None without one."""
+        """The published version of an output; None if it was never built."""
         if name not in self._versions:
             self._versions[name] = self.workspace.store.published(name)
         return self._versions[name]
 
     def required_version(self, name: str) -> Version:
-        """The published version. Raises `MissingOutput` without one, or when it lost a file."""
+        """The published version. Raises `MissingOutput` if there is none or it lacks a file."""
         version = self.published(name)
         if version is None or not self._is_complete(version):
             raise MissingOutput(name)
         return version
 
     def _is_complete(self, version: Version) -> bool:
-        """Whether no file is missing; looks at the files of a version once."""
+        """Whether no file is missing. The files of a version are looked at once."""
         if version.key not in self._complete and self.workspace.store.is_complete(version):
             self._complete.add(version.key)
         return version.key in self._complete
@@ -263,7 +319,7 @@ class Graph:
     # Asking
 
     def state(self, output: Output[Any]) -> State:
-        """What a build of the output would change. Writes nothing.
+        """Whether the output is up to date, and if not, why. Writes nothing.
 
         Raises:
             StorageError: the store or a source cannot be read.
@@ -285,10 +341,10 @@ class Graph:
         return Refused(state.version, reason) if reason else state
 
     def _compare(self, output: Output[Any], published: Version) -> Current | Stale:
-        """What changed of an output, or of an output that it is built from."""
+        """Compare a published version, and the outputs it is built from, with a build of today."""
         inherited = set[Cause]()
-        for needed in output.inputs():
-            inherited |= _inherited_causes(self.state(needed))
+        for input_output in output.inputs():
+            inherited |= _inherited_causes(self.state(input_output))
         try:
             differences = self._differences(published, output.plan().recipe)
         except DemonstrationError as error:
@@ -301,26 +357,28 @@ class Graph:
         return Stale(published, frozenset(inherited | differences.keys()), why)
 
     def _differences(self, published: Version, recipe: Recipe) -> dict[Cause, str]:
-        """In what a build would differ from the published version, in words for people."""
+        """How a build would differ from the published version, in words for people."""
         differences = recipe_differences(published.manifest.recipe, recipe)
         if not self._is_complete(published):
             differences[Cause.FILES] = "a file is missing"
+        elif self.damages(published.output):
+            differences[Cause.FILES] = DAMAGED
         return differences
 
     # Building
 
     @reduced_python_gc()
     def build(self, output: Output[Any], *, force: bool = False) -> BuildResult:
-        """Build an output from its committed inputs, unless it is current.
+        """Build an output from its committed inputs, unless it is up to date.
 
-        Errors are told apart here, in the same way for every output.
+        This is the only place that classifies errors, for every kind of output.
 
         Raises:
-            RefusedError: the inputs are at fault, which is remembered.
+            RefusedError: the inputs are at fault. The refusal is stored.
             UnusableInputError: an input is missing or damaged; the message names the output and the
-                command that builds it again.
-            TransientError: a passing trouble, such as a full disk.
-            DefectError: no input should be able to cause it.
+                command that rebuilds it.
+            TransientError: a temporary problem outside the pipeline, such as a full disk.
+            DefectError: the code of the pipeline is at fault.
         """
         self.forget_states()
         try:
@@ -336,7 +394,7 @@ class Graph:
             self.forget_states()
 
     def forget_states(self) -> None:
-        """Forget the answers that a build changes. Thousands of demonstrations need much memory."""
+        """Forget cached states and versions: a build changes them, and thousands need memory."""
         self._states.clear()
         self._versions.clear()
 
@@ -358,7 +416,7 @@ class Graph:
         return result
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Build once. After an error, damaged inputs are blamed before recordings and code.
+        """Build once. If that fails and an input is damaged, blame the damage, nothing else.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -378,7 +436,7 @@ class Graph:
                 raise damage.as_error()
 
     def _build_once(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Open the inputs, build, check and commit. Publishes nothing when a step fails."""
+        """Open the inputs, build, check and commit. If any step fails, nothing is published."""
         store = self.workspace.store
         stage = output.stage
         plan = output.plan()
@@ -402,21 +460,26 @@ class Graph:
             plan.before_commit()
             version = store.commit(staging, plan.recipe, summary, checks)
         self._complete.add(version.key)
+        self._damages.pop(name, None)
         seconds = time.monotonic() - started
-        message = "%s: %s made in %.1f s: %s; because %s"  # each line is an event of Dagster
+        message = "%s: %s made in %.1f s: %s; because %s"  # Dagster stores each line as an event
         _LOG.info(message, stage.name, name, seconds, _counts(summary), reason)
         return BuildResult.of(version, Status.BUILT)
 
 
 def _inherited_causes(state: State) -> frozenset[Cause]:
     """The causes that an output inherits from the state of an input."""
-    if isinstance(state, Current):
-        return frozenset()
-    return state.causes if isinstance(state, Stale) else frozenset({Cause.INPUTS})
+    match state:
+        case Current():
+            return frozenset()
+        case Stale():
+            return state.causes
+        case Refused() | Absent():
+            return frozenset({Cause.INPUTS})
 
 
 def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
-    """In what two recipes differ, in words for people; empty when they are equal."""
+    """How two recipes differ, in words for people; empty if they are equal."""
     differences: dict[Cause, str] = {}
     if before.code_version != now.code_version:
         why = f"the code version was {before.code_version} and is {now.code_version}"
@@ -426,7 +489,7 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     for name in sorted({*before.inputs, *now.inputs}):
         if before.inputs.get(name) == now.inputs.get(name):
             continue
-        if name.endswith(".jsonl"):  # a form of `records`, with its settings and its code
+        if name.endswith(".jsonl"):  # stands for the settings and the code of a form of records
             why = f"the settings or the code version of {name} changed"
             differences.setdefault(Cause.SETTINGS, why)
         else:
@@ -437,7 +500,7 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
 def run_checks(
     stage: Stage[AnyInputs], inputs: AnyInputs, folder: Path, demonstration: str
 ) -> list[CheckOutcome]:
-    """The outcomes of the checks of a staged folder, up to the first failed blocking check."""
+    """Run the checks of a staged folder, up to the first blocking check that fails."""
     outcomes: list[CheckOutcome] = []
     for check in stage.checks:
         try:
@@ -454,7 +517,7 @@ def run_checks(
 
 
 def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
-    """Raise `RefusedError` with the outcomes of all checks when a blocking check failed."""
+    """Raise `RefusedError` with the outcomes of all checks if a blocking check failed."""
     for outcome in outcomes:
         if outcome.blocking and not outcome.passed:
             raise RefusedError(outcome.problems, outcomes)
@@ -469,7 +532,7 @@ def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tupl
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    """The whole numbers of a summary, `15 actions, 2 pauses`, and the sum of its records."""
+    """The whole numbers of a summary as text, such as `15 actions, 2 pauses, 60 records`."""
     numbers = {name: value for name, value in summary.items() if type(value) is int}
     records = summary.get("records")
     if isinstance(records, Mapping):

@@ -205,22 +205,28 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
 
 
 def _outputs(workspace: Workspace) -> Finding:
-    """Whether committed files are as they were, as far as that is told without reading pictures."""
-    if is_bucket(workspace.store.url):
+    """Whether outputs are undamaged, by sizes and by what datasets found when they read records."""
+    from demo_pipeline.runs.damage import damage_problem  # noqa: PLC0415 - imports every stage
+    from demo_pipeline.runs.demonstration_outputs import noted_damage  # noqa: PLC0415
+    from demo_pipeline.runs.graph import Graph  # noqa: PLC0415
+
+    problems = noted_damage(Graph(workspace))
+    if not is_bucket(workspace.store.url):
+        noted_files = {problem.file for problem in problems}
+        for damage in _quick_damage(workspace.store):
+            if damage.file not in noted_files:
+                problems.append(damage_problem(damage))
+    elif not problems:
         return healthy("outputs", "not compared in a bucket; `demo-pipeline revalidate` does")
-    found = list(_quick_damage(workspace.store))
-    if not found:
+    if not problems:
         message = "every file has its size; `demo-pipeline revalidate` compares every byte"
         return healthy("outputs", message, damaged=0)
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    from demo_pipeline.runs.damage import damage_problem  # noqa: PLC0415 - reads every stage
-
-    first = damage_problem(found[0])
-    return Finding("outputs", HealthLevel.ERROR, f"{first}{more}", {"damaged": len(found)})
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return Finding("outputs", HealthLevel.ERROR, f"{problems[0]}{more}", {"damaged": len(problems)})
 
 
 def _quick_damage(store: Store) -> Iterator[OutputDamage]:
-    """Yield what can be told in a millisecond an output: by sizes."""
+    """Yield the first damage of each output that lacks a file or has a file of another size."""
     for name in store.outputs():
         if store.current(name) is None:
             unknown = OutputDamage.of(name, "changed_file", ".", "is not complete")

@@ -34,6 +34,9 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, POINTER_EVENTS
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.meta import Meta
+from demo_pipeline.runs.demonstration_outputs import is_refused, noted_damage
+from demo_pipeline.runs.graph import Graph
+from demo_pipeline.runs.plan import reasons_to_build
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.results import LEFT_OUT_REMEDIES
 from demo_pipeline.runs.workspace import Workspace
@@ -242,6 +245,25 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
                 state += f" ({remedy})" if remedy else ""
         if row["status"] != "disabled":
             yield f"  {row['export']:<14}{state}"
+
+
+def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
+    """Yield which outputs are damaged or not up to date, and the command that builds them.
+
+    Nothing is promised for a demonstration without an upload, or for a quarantined demonstration.
+    """
+    graph = Graph(workspace)
+    damage = noted_damage(graph, {demonstration})
+    for problem in damage:
+        yield f"damaged: {problem}"
+    if workspace.uploads.find(demonstration) is None:
+        if damage:
+            yield "its upload is gone, so it cannot be built again"
+        return
+    reasons = reasons_to_build(graph, demonstration)
+    if reasons and not is_refused(graph, demonstration):
+        stages = ", ".join(stage for stage, _ in reasons)
+        yield f"not up to date: {stages} ({reasons[0][1]}); `demo-pipeline run` builds them"
 
 
 def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:

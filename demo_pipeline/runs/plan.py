@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.runs.damage import left_out_damage
 from demo_pipeline.runs.dataset_outputs import DatasetOutput
 from demo_pipeline.runs.demonstration_outputs import demonstration_outputs
 from demo_pipeline.runs.graph import (
@@ -56,12 +57,13 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
         todo: id → why all its stages would be built; empty: only those that are not current.
         force: the datasets would be built in any case.
     """
-    demonstrations = {key: _reasons(workspace, key, why) for key, why in todo.items()}
+    graph = Graph(workspace)
+    demonstrations = {key: reasons_to_build(graph, key, why) for key, why in todo.items()}
     return Plan(demonstrations, _dataset_reasons(workspace, forced=force, after=bool(todo)))
 
 
-def _reasons(workspace: Workspace, demonstration: str, why: str) -> Reasons:
-    graph = Graph(workspace)
+def reasons_to_build(graph: Graph, demonstration: str, why: str = "") -> Reasons:
+    """The stages that a run would build for a demonstration; all of them if `why` is given."""
     outputs = demonstration_outputs(graph, demonstration)
     if why:
         return [(output.stage.name, why) for output in outputs]
@@ -164,7 +166,12 @@ def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> D
     version = store.current(output)
     summary = version.manifest.summary if version else {}
     counts = {key: summary[key] for key in stage.counts if key in summary}
-    size = bytes_written(store, output) if version else 0
-    left_out = tuple(left_out_words(summary))
-    told = tuple(map(str, cast("list[str]", summary.get("told", []))))
-    return DatasetOutcome(stage.name, f"{store.url}/{output}", counts, left_out, told, size)
+    return DatasetOutcome(
+        name=stage.name,
+        path=f"{store.url}/{output}",
+        counts=counts,
+        left_out=tuple(left_out_words(summary)),
+        told=tuple(map(str, cast("list[str]", summary.get("told", [])))),
+        damaged=tuple(map(str, left_out_damage(summary))),
+        bytes_written=bytes_written(store, output) if version else 0,
+    )

@@ -139,8 +139,9 @@ class DemonstrationResult:
 class DatasetOutcome:
     """One built dataset: its asset, where it is, and what its stage counts, maybe by split.
 
-    `left_out` says what it lacks, and why, such as `1 failed demonstration`; `bytes_written` counts
-    no hard links. `told`: see `CommittedTrajectories`.
+    `left_out` says what it lacks, and why, such as `1 failed demonstration`; `damaged` names the
+    damaged file of each broken demonstration, with the command that rebuilds it; `bytes_written`
+    counts no hard links. `told`: see `CommittedTrajectories`.
     """
 
     name: str
@@ -148,6 +149,7 @@ class DatasetOutcome:
     counts: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
     bytes_written: int = 0
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.runs.damage import damage_problem, damaged_demonstrations, verify_outputs
+from demo_pipeline.runs.damage import damage_problem, verify_outputs
+from demo_pipeline.runs.demonstration_outputs import noted_damage
 from demo_pipeline.runs.failures import UnusableInputError
+from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
@@ -152,14 +154,15 @@ def test_the_next_run_builds_a_demonstration_again_that_a_dataset_left_out(works
         pytest.skip("a bucket's own checksums notice it")
     path = workspace.store.open("records/one")[0] / "sft.jsonl"
     flip(path)
-    assert damaged_demonstrations(workspace) == set()
+    assert noted_damage(Graph(workspace)) == []
     result = run_dataset_stage(workspace, SFT_STAGE)
     assert result.summary["left_out"]["broken"] == 1
-    assert "`demo-pipeline run --verify` builds it again" in result.summary["damaged"][0]["remedy"]
-    assert damaged_demonstrations(workspace) == {"one"}
+    assert "`demo-pipeline run` builds it again" in result.summary["damaged"][0]["remedy"]
+    [problem] = noted_damage(Graph(workspace))
+    assert (problem.demonstration, problem.file) == ("one", "records/one/sft.jsonl")
     add(workspace, tmp_path, "one")
     build_stage(workspace, RECORDS_STAGE, "one", force=True)
-    assert damaged_demonstrations(workspace) == set()
+    assert noted_damage(Graph(workspace)) == []
     assert run_dataset_stage(workspace, SFT_STAGE).summary["left_out"]["broken"] == 0
 
 

@@ -38,7 +38,8 @@ def peak_mb() -> float:
 
 def spent(work: Callable[[], object]) -> Spent:
     """Measure work in this process."""
-    wall, cpu = time.perf_counter(), cpu_seconds()
+    wall = time.perf_counter()
+    cpu = cpu_seconds()
     work()
     return Spent(time.perf_counter() - wall, cpu_seconds() - cpu, peak_mb())
 

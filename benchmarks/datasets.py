@@ -91,7 +91,8 @@ def build_cudag_dataset(root: Path, out: str, count: int) -> str:
 
 def build_others(root: Path, out: str, count: int) -> str:
     """Build the dataset that `out` names: sft, messages or dataset; returns its size."""
-    settings, chosen = DatasetSettings(), trajectories_of(root, count)
+    settings = DatasetSettings()
+    chosen = trajectories_of(root, count)
     target = root / f"{out}-{count}"
     target.mkdir()
     if out == "sft":
@@ -125,7 +126,8 @@ def measured(work: Callable[[Path, str, int], str], *arguments: Path | str | int
 
 
 def _measure(work: Callable[..., str], arguments: tuple[Path | str | int, ...]) -> Cost:
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     result = work(*arguments)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak, result)
@@ -148,7 +150,8 @@ def export_stage(root: Path, name: str, count: int) -> str:
 
 def report_per_demonstration(root: Path, count: int) -> None:
     """Print the CPU that each further trajectory costs every dataset stage that reads them."""
-    few, many = max(count // 8, 1), max(count // 2, 2)
+    few = max(count // 8, 1)
+    many = max(count // 2, 2)
     for number in (few, many):
         commit_all(root, number)
     print(f"\n{'cpu ms a trajectory':<22}")

@@ -46,7 +46,8 @@ from demo_pipeline_tests.simulator.script import (  # noqa: E402
 from demo_pipeline_tests.simulator.video import VideoOptions  # noqa: E402
 from demo_pipeline_tests.uploads import upload  # noqa: E402
 
-LIMIT, LIMIT_BYTES = 1.25, 500_000
+LIMIT = 1.25
+LIMIT_BYTES = 500_000
 _ACTS = (click("Agree"), click("Name"), type_text("Hello"), scroll("Rows", 2), hotkey("ctrl", "a"))
 _FREE_BOX = 8  # bytes of an empty box of MP4, which players skip
 
@@ -82,7 +83,8 @@ def write_copies(recording: Path, uploads: Path, count: int) -> list[str]:
     """Write copies that differ in every file, without a change of what they say; returns ids."""
     ids = [f"demo_{number:05d}" for number in range(count)]
     for number, key in enumerate(ids):
-        folder, text = upload(recording, uploads, key), f"{number:08d}".encode()
+        folder = upload(recording, uploads, key)
+        text = f"{number:08d}".encode()
         with (folder / "recording.mp4").open("ab") as video:
             video.write((_FREE_BOX + len(text)).to_bytes(4, "big") + b"free" + text)
         log = folder / "input_log.jsonl"
@@ -141,7 +143,8 @@ def _bare() -> dg.Definitions:
 
 def _runs(places: Places, ids: Sequence[str], defs: dg.Definitions) -> Callable[[str], None]:
     os.environ["DAGSTER_HOME"] = str(places.home)
-    instance, job = dg.DagsterInstance.get(), defs.resolve_job_def(DEMONSTRATION_JOB)
+    instance = dg.DagsterInstance.get()
+    job = defs.resolve_job_def(DEMONSTRATION_JOB)
     instance.add_dynamic_partitions(PARTITIONS_NAME, list(ids))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -153,7 +156,8 @@ def _runs(places: Places, ids: Sequence[str], defs: dg.Definitions) -> Callable[
 
 def _each(work: Callable[[str], None], ids: Sequence[str], home: Path) -> Spent:
     work(ids[0])
-    cpu, size = cpu_seconds(), _bytes_of(home)
+    cpu = cpu_seconds()
+    size = _bytes_of(home)
     for key in ids[1:]:
         work(key)
     return Spent((cpu_seconds() - cpu) / len(ids[1:]), (_bytes_of(home) - size) / len(ids[1:]))

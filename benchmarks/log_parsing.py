@@ -96,7 +96,8 @@ def measured(work: Callable[[Path, Path], None], small: Path, log: Path, scratch
         events(small, warm)
     work(small, warm)
     before = _peak_mb()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     work(log, scratch)
     seconds = time.perf_counter() - wall, time.process_time() - cpu
     return Cost(*seconds, _peak_mb() - before)
@@ -119,7 +120,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        small, log = scratch / "small.jsonl", scratch / "input_log.jsonl"
+        small = scratch / "small.jsonl"
+        log = scratch / "input_log.jsonl"
         write_log(small, SMALL_MB, moves=400, scans=2)
         write_log(log, asked.megabytes)
         megabytes = log.stat().st_size / 1e6

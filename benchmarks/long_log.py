@@ -29,7 +29,8 @@ def write_log(path: Path, megabytes: float = 100, moves: int = MOVES, scans: int
     with path.open("w", encoding="utf-8", newline="\n") as log:
         for number in range(moves):
             time = _START_MS + number * _MOVE_MS
-            x, y = 200 + number * 7 % 1500, 100 + number * 3 % 800
+            x = 200 + number * 7 % 1500
+            y = 100 + number * 3 % 800
             log.write(_text("mousemove", time, {"x": x, "y": y}))
             for event, data, after in _extra(number, x, y):
                 log.write(_text(event, time + after, data))

@@ -176,7 +176,8 @@ def measured(work: Callable[..., str], *arguments: Any) -> Cost:
 
 def _measure(work: Callable[..., str], arguments: tuple[Any, ...]) -> Cost:
     save_memory()  # as every process of the program does
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     result = work(*arguments)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak, result)

@@ -57,11 +57,13 @@ def process_uploads(folder: Path, uploads: Path, count: int, wanted: Mapping[str
         "DEMO_PIPELINE_CACHE": str(folder / "cache"),
         "DEMO_PIPELINE_OSWORLD_TASKS": str(folder / "tasks"),
     }
-    home, servers = folder / "home", 0
+    home = folder / "home"
+    servers = 0
     with dagster_home(home):
         pass
     datasets = {name: content for name, content in wanted.items() if "/" not in name}
-    start, before = time.monotonic(), _cpu_of_ended()
+    start = time.monotonic()
+    before = _cpu_of_ended()
     with dagster_process(_DAEMON if wanted else _RUN, home) as process:
         while process.poll() is None:
             if datasets and datasets.items() <= contents(folder / "store", datasets).items():
@@ -100,7 +102,8 @@ def main() -> int:
     count = parser.parse_args().uploads
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="uploads-") as text:
-        folder, outputs = Path(text), dict[str, str]()
+        folder = Path(text)
+        outputs = dict[str, str]()
         write_example(folder / "example")
         write_copies(folder / "example", folder / "uploads", count)
         print(f"{'':8}{'s':>8}{'CPU s':>8}{'servers MB':>12}{'home kB each':>14}")

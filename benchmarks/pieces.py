@@ -70,14 +70,16 @@ def straightforward_piece(recording: Path, store: Path, out: Path) -> Spent:
         if row["frame"] is not None
     )
     out.mkdir()
-    frames, times = [step[0] for step in steps], [step[1] for step in steps]
+    frames = [step[0] for step in steps]
+    times = [step[1] for step in steps]
     return spent(lambda: make_steps(recording, out, frames, times))
 
 
 def run_piece(recording: Path, copies: int) -> Spent:
     """The command `demo-pipeline run` for copies of one recording, as many processes as copies."""
     with tempfile.TemporaryDirectory() as scratch:
-        uploads, home = Path(scratch) / "uploads", Path(scratch) / "home"
+        uploads = Path(scratch) / "uploads"
+        home = Path(scratch) / "home"
         home.mkdir()
         shutil.copy(_ROOT / "dagster.yaml", home)
         for number in range(copies):

@@ -93,7 +93,8 @@ def main() -> int:
         fill(root, chosen.demonstrations)
         running = start_command(root, PORT, "--author", "ann", wait=False)
         try:
-            first, queue = seconds(running, "api/queue"), seconds(running, "api/queue")
+            first = seconds(running, "api/queue")
+            queue = seconds(running, "api/queue")
             before = memory(running)
             names = [row["id"] for row in running.ask("api/queue").json["rows"]]
             opened = [seconds(running, f"api/demonstrations/{name}") for name in names]
@@ -105,7 +106,8 @@ def main() -> int:
                 steps = stepped(page, chosen.steps)
         finally:
             kill(running)
-    median, slowest = statistics.median(steps), statistics.quantiles(steps, n=20)[-1]
+    median = statistics.median(steps)
+    slowest = statistics.quantiles(steps, n=20)[-1]
     print(f"first queue {first:.2f} s, queue {queue:.2f} s, of {len(names)}")
     print(f"demonstration {statistics.median(opened) * 1000:.0f} ms")
     print(f"step {median:.0f} ms, one in 20 over {slowest:.0f} ms")

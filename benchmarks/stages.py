@@ -42,7 +42,9 @@ from benchmarks.recordings.long_recording import (  # noqa: E402
 from demo_pipeline.files.processes import save_memory  # noqa: E402
 
 NAME = "long"
-DECODE, TO_TRAJECTORIES, ALL_STAGES = "plain decode", "to trajectories", "all stages"
+DECODE = "plain decode"
+TO_TRAJECTORIES = "to trajectories"
+ALL_STAGES = "all stages"
 Round = dict[str, Spent]
 
 
@@ -95,7 +97,8 @@ def measured_round(recording: Path, *, run: bool) -> Round:
 
 def _sum(found: Round) -> Spent:
     costs = list(found.values())
-    wall, cpu = sum(cost.wall for cost in costs), sum(cost.cpu for cost in costs)
+    wall = sum(cost.wall for cost in costs)
+    cpu = sum(cost.cpu for cost in costs)
     return Spent(wall, cpu, max(cost.peak_mb for cost in costs))
 
 
@@ -163,7 +166,8 @@ def main() -> None:
     parser.add_argument("--double", action="store_true", help="twice and four times the length")
     parser.add_argument("--keep", type=Path, help="where recordings are kept for the next time")
     arguments = parser.parse_args()
-    minutes, actions = arguments.minutes, arguments.actions
+    minutes = arguments.minutes
+    actions = arguments.actions
     with tempfile.TemporaryDirectory() as scratch:
         root = arguments.keep or Path(scratch)
         if arguments.double:

@@ -75,7 +75,9 @@ def make_steps(recording: Path, out: Path, frames: Sequence[int], times: Sequenc
 
 def _pictures(video: Path, frames: Sequence[int]) -> Iterator[np.ndarray]:
     """The wanted frames, on a canvas of 1920 by 1080; every frame is decoded."""
-    reader, shown, picture = cv2.VideoCapture(str(video)), -1, np.zeros((1080, 1920, 3), np.uint8)
+    reader = cv2.VideoCapture(str(video))
+    shown = -1
+    picture = np.zeros((1080, 1920, 3), np.uint8)
     for wanted in frames:
         while shown < wanted:
             reader.grab()

@@ -47,9 +47,9 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import STEP_SIGNALS
 from demo_pipeline.review.triage import (
     DEMONSTRATION_FILE,
-    STEPS_FILE,
     TRIAGE_SCHEMA,
     TRIAGE_STAGE,
+    TRIAGE_STEPS_FILE,
     TRIAGE_STEPS_SCHEMA,
 )
 from demo_pipeline.runs.damage import storage_message
@@ -232,9 +232,12 @@ def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
         path = str(export / value)
         return {"bytes": None, "path": path} if name in table.pictures else path
 
-    columns, fields = [], []
+    columns = []
+    fields = []
     for field_ in rows.schema:
-        name, kind, values = field_.name, field_.type, rows[field_.name]
+        name = field_.name
+        kind = field_.type
+        values = rows[field_.name]
         if name in table.without:
             continue
         if name in table.pictures:
@@ -305,7 +308,7 @@ class NotebookStore:
             return steps
         keys = ["trajectory_id", "step_index"]
         names = [*keys, "doubt", *(one.name for one in STEP_SIGNALS if one.name not in steps)]
-        doubts = self._triaged("triage_steps", STEPS_FILE)[names].convert_dtypes()
+        doubts = self._triaged("triage_steps", TRIAGE_STEPS_FILE)[names].convert_dtypes()
         return self._with_reviews(steps.merge(doubts, how="left", on=keys))
 
     def triage(self) -> pd.DataFrame:
@@ -502,7 +505,8 @@ class NotebookStore:
         if table not in FRAME_SCHEMAS:
             raise ValueError(f"no table {table!r}; there are {', '.join(FRAME_SCHEMAS)}")
         schema = FRAME_SCHEMAS[table]
-        descriptions, domains = column_descriptions(schema), dict(column_domains(schema))
+        descriptions = column_descriptions(schema)
+        domains = dict(column_domains(schema))
         return pd.DataFrame(
             {
                 "column": schema.names,

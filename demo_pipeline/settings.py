@@ -228,7 +228,8 @@ def project_root() -> Path:
 
     Without either it is the current folder.
     """
-    here, checkout = Path.cwd(), Path(__file__).resolve().parents[1]
+    here = Path.cwd()
+    checkout = Path(__file__).resolve().parents[1]
     made = (folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file())
     return next(made, checkout if (checkout / "pyproject.toml").is_file() else here)
 

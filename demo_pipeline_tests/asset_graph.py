@@ -52,7 +52,8 @@ def asset_graph() -> str:
     places = _places(inputs)
     right = max(x for x, _ in places.values()) + _WIDTH + _EDGE
     lowest = max(y for _, y in places.values()) + _HEIGHT + _EDGE
-    size, font = f"0 0 {right} {lowest}", 'font-family="Helvetica, Arial, sans-serif"'
+    size = f"0 0 {right} {lowest}"
+    font = 'font-family="Helvetica, Arial, sans-serif"'
     return "".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" {font} font-size="13">\n',
@@ -87,8 +88,10 @@ def _arrows(
 ) -> Iterator[str]:
     for name, read in inputs.items():
         for other in read:
-            x, y = places[other][0] + _WIDTH, places[other][1] + _HEIGHT / 2
-            end_x, end_y = places[name][0], places[name][1] + _HEIGHT / 2
+            x = places[other][0] + _WIDTH
+            y = places[other][1] + _HEIGHT / 2
+            end_x = places[name][0]
+            end_y = places[name][1] + _HEIGHT / 2
             bend = x + _GAP_X / 2
             tip = end_x - 6
             yield f'<path d="M{x} {y:g} C{bend:g} {y:g} {bend:g} {end_y:g} {tip} {end_y:g}"/>'

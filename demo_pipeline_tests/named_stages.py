@@ -5,4 +5,5 @@ from demo_pipeline.runs.stages import TRAINING_EXPORTS
 _STAGES = {export.name: export.stage for export in TRAINING_EXPORTS.values()}
 SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE = (_STAGES[n] for n in ("sft", "messages", "cudag"))
 CUA_LITE_STAGE, AGENTNET_STAGE, ATIF_STAGE = (_STAGES[n] for n in ("cua_lite", "agentnet", "atif"))
-STEP_LABELS_STAGE, AGENTNETBENCH_STAGE = _STAGES["step_labels"], _STAGES["agentnetbench"]
+STEP_LABELS_STAGE = _STAGES["step_labels"]
+AGENTNETBENCH_STAGE = _STAGES["agentnetbench"]

@@ -115,9 +115,11 @@ def _toml(value: Any) -> str:
 
 def _meaning(field: FieldInfo) -> str:
     assert field.description is not None
-    kind, few = field.annotation, "one"
+    kind = field.annotation
+    few = "one"
     if get_origin(kind) is tuple:
-        kind, few = get_args(kind)[0], "some"
+        kind = get_args(kind)[0]
+        few = "some"
     if get_origin(kind) is Literal:
         choices = ", ".join(f"`{choice}`" for choice in get_args(kind))
         return f"{field.description} ({few} of {choices})"

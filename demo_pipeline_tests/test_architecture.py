@@ -38,7 +38,8 @@ MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs", "reports"}
 MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
 THREE_LEVELS = {"exports", "observation"}
 FORMATS = {"desktopd", "cudag"}  # packages with the same parts
-LONGEST_MODULE, LONGEST_FUNCTION = 800, 60
+LONGEST_MODULE = 800
+LONGEST_FUNCTION = 60
 
 
 @cache

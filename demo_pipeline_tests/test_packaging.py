@@ -204,7 +204,8 @@ class TestDependencies:
         assert len(pins()) == len(entries)
 
     def test_the_lock_holds_the_pinned_versions_of_what_the_project_needs_with_hashes(self):
-        pinned, locked = pins(), lock_pins()
+        pinned = pins()
+        locked = lock_pins()
         assert set(requirements()) <= set(locked)
         assert {name: v for name, v in locked.items() if pinned.get(name) != v} == {}
         entries = re.split(r"^(?=\w)", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)

@@ -91,7 +91,8 @@ class TestReferences:
         assert broken == []
 
     def test_every_page_can_be_reached_from_the_readme(self):
-        reached, waiting = set(), [ROOT / "README.md"]
+        reached = set()
+        waiting = [ROOT / "README.md"]
         while waiting:
             page = waiting.pop()
             if page in reached or page.suffix != ".md":

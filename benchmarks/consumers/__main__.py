@@ -181,7 +181,8 @@ def make_case(folder: Path, steps: Sequence[tuple[str, dict]], without_tree: int
 def rows_of(consumer: Consumer, scratch: Path, export: Path) -> list[list]:
     """What a consumer made of the datasets; a row with the reason when its script failed."""
     python = prepare(scratch, consumer)
-    model, home = scratch / f"model-{consumer.script}", scratch / "home" / export.name
+    model = scratch / f"model-{consumer.script}"
+    home = scratch / "home" / export.name
     offline = {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "AXOLOTL_DO_NOT_TRACK": "1"}
     homes = {"HF_HOME": f"{home}/{consumer.name}", "MODELSCOPE_CACHE": f"{home}/modelscope"}
     variables = os.environ | offline | homes
@@ -224,7 +225,8 @@ def main() -> int:
             cases[name] = scratch / "cases" / name.partition(",")[0].replace(" ", "-")
             shutil.rmtree(cases[name], ignore_errors=True)
             make_case(cases[name], *case)
-    lines, lost = [], False
+    lines = []
+    lost = False
     for one in chosen:
         for name, export in cases.items():
             if name != "samples" and not one.matrix:

@@ -54,7 +54,8 @@ def main() -> None:
     ):
         data = loaded(root, config)
         looked_at = chosen(data) if len(data) == len(said) else []
-        data, kept = data.select(looked_at), [said[number] for number in looked_at]
+        data = data.select(looked_at)
+        kept = [said[number] for number in looked_at]
         after, labels = train(data, kept, model, max_length=None, **settings)
         name = f"messages ({config}), {settings or 'max_length=None only'}"
         row(name, len(data), after, labels)

@@ -104,7 +104,9 @@ class BusyPerson:
         yield from self.wait(2)
         dx = self.random.randint(0, self.screen.width - window.width) - window.x
         dy = self.random.randint(0, self.screen.height - 60 - window.height) - window.y
-        x0, y0, (px, py) = window.x, window.y, self.pointer
+        x0 = window.x
+        y0 = window.y
+        (px, py) = self.pointer
         frames = self.random.randint(15, 40)
         for step, _ in enumerate(self.move((px + dx, py + dy), frames), 1):
             window.x = x0 + round(dx * step / frames)

@@ -78,12 +78,14 @@ def busy_recording(dest: Path, options: BusyOptions) -> int:
 
 
 def _pictures(person: BusyPerson, options: BusyOptions) -> Iterator[tuple[int, Any]]:
-    life, scan_every = _life(person, options), round(options.scan_every_s * BUSY_FPS)
+    life = _life(person, options)
+    scan_every = round(options.scan_every_s * BUSY_FPS)
     before = (-1, -1)
     for number in range(round(options.minutes * 60 * BUSY_FPS)):
         still = not person.screen.changed and person.pointer == before
         if not (options.variable and still and person.random.random() < 0.9):
-            before, person.screen.changed = person.pointer, False
+            before = person.pointer
+            person.screen.changed = False
             planes = person.screen.planes(person.pointer)
             stamp(planes[: options.height], number)
             early = person.random.randrange(1200) if options.variable and number else 0

@@ -102,7 +102,8 @@ class BusyScreen:
 
     def turn_page(self, window: BusyWindow) -> None:
         """Another page in a window, as after a click on a link."""
-        window.page, window.scroll = self.random.choice(self._pages), 0
+        window.page = self.random.choice(self._pages)
+        window.scroll = 0
         self.draw_window(window)
 
     def draw(self) -> None:
@@ -114,7 +115,10 @@ class BusyScreen:
 
     def draw_window(self, window: BusyWindow) -> None:
         """Draw one window, which nothing covers."""
-        x, y, right, bottom = window.x, window.y, window.x + window.width, window.y + window.height
+        x = window.x
+        y = window.y
+        right = window.x + window.width
+        bottom = window.y + window.height
         canvas = self._canvas
         canvas[y : y + TITLE, x:right] = (205, 190, 180)
         body = bottom - y - TITLE
@@ -141,7 +145,8 @@ class BusyScreen:
             return
         self.playing -= 1
         window = self.windows[-1]
-        bottom, right = window.y + window.height - 10, window.x + window.width - 10
+        bottom = window.y + window.height - 10
+        right = window.x + window.width - 10
         height = min(CLIP[0], window.height - TITLE - FIELD - 20)
         width = min(CLIP[1], window.width - SIDE - 20)
         picture = self._clip[number % len(self._clip)]

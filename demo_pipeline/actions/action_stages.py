@@ -15,7 +15,8 @@ from demo_pipeline.stage import Check, Need, Stage, Summary, joined
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
     """The actions and the event accounting."""
-    meta, settings = inputs.recording.parsed_meta(), inputs.settings.actions
+    meta = inputs.recording.parsed_meta()
+    settings = inputs.settings.actions
     folder = inputs.folders["events"]
     return actions.build_actions(
         folder,

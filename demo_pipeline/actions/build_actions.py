@@ -104,7 +104,8 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
     First and last event of each such typing, epoch milliseconds. `events`: the events table.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
-    indexes, times = events["event_index"].to_pylist(), events["time_ms"].to_pylist()
+    indexes = events["event_index"].to_pylist()
+    times = events["time_ms"].to_pylist()
     time_of = dict(zip(indexes, times, strict=True))
     spans: list[tuple[int, int]] = []
     is_open = False

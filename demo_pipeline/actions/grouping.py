@@ -126,7 +126,8 @@ class _PointerReader:
         reach = max(press.reach, distance(press.item, item))
         if reach > self._settings.click_radius_px:
             gesture.kind = GestureKind.DRAG
-            gesture.end_x, gesture.end_y = item.x, item.y
+            gesture.end_x = item.x
+            gesture.end_y = item.y
             gesture.path = [
                 (float(m.x), float(m.y), m.time)
                 for m in press.moves
@@ -234,8 +235,10 @@ class _Grouper:
         return False
 
     def _close(self) -> None:
-        gestures, self._open = self._open, []
-        typing, self._typing = self._typing, TypedText()
+        gestures = self._open
+        self._open = []
+        typing = self._typing
+        self._typing = TypedText()
         if not gestures:
             return
         kind = gestures[-1].kind
@@ -247,7 +250,8 @@ class _Grouper:
                     self._reasons.update(dict.fromkeys(gesture.events, part.reason))
         elif kind is GestureKind.HOTKEY:
             action = _action("hotkey", gestures)
-            action.keys, action.modifiers = list(gestures[0].keys), []
+            action.keys = list(gestures[0].keys)
+            action.modifiers = []
             action.presses = len(gestures)
             self._actions.append(action)
         elif kind is GestureKind.WHEEL:
@@ -255,7 +259,8 @@ class _Grouper:
         elif kind is GestureKind.DRAG:
             self._actions.append(_drag(gestures, self._settings))
         else:
-            button, double = gestures[0].button, len(gestures) == 2
+            button = gestures[0].button
+            double = len(gestures) == 2
             click = "double_click" if double else "click"
             action = _action("right_click" if button == "right" else click, gestures)
             action.button, action.clicks = button, len(gestures)
@@ -281,7 +286,8 @@ def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
 
 def _typing(part: TypedPart) -> Action:
     action = _action("type", part.gestures)
-    action.text, action.modifiers = part.text, []
+    action.text = part.text
+    action.modifiers = []
     if part.continued:
         long_rest = [AFTER_LONG_REST] if part.after_long_rest else []
         action.flags = sorted([*action.flags, CONTINUED, *long_rest])
@@ -290,11 +296,16 @@ def _typing(part: TypedPart) -> Action:
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
     """A drag; one that begins with the second press of a double click selects word by word."""
-    gesture, action = gestures[-1], _action("drag", gestures)
+    gesture = gestures[-1]
+    action = _action("drag", gestures)
     action.clicks = len(gestures) if len(gestures) > 1 else None
-    action.x, action.y = gesture.x, gesture.y
-    action.button, action.end_x, action.end_y = gesture.button, gesture.end_x, gesture.end_y
-    limit, count = settings.drag_path_points, len(gesture.path)
+    action.x = gesture.x
+    action.y = gesture.y
+    action.button = gesture.button
+    action.end_x = gesture.end_x
+    action.end_y = gesture.end_y
+    limit = settings.drag_path_points
+    count = len(gesture.path)
     chosen = sorted({round(i * (count - 1) / (limit - 1)) for i in range(limit)}) if count else []
     action.path = [
         {"x": x, "y": y, "time_ms": time} for x, y, time in (gesture.path[i] for i in chosen)
@@ -307,7 +318,8 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     rule = wheel.rule_of(unclear=UNCLEAR_UNIT in gesture.flags)
     action.direction, action.amount = rule.direction(gesture.delta), rule.notches(gesture.delta)
     action.wheel_sum, action.wheel_remainder = gesture.delta, rule.remainder(gesture.delta)
-    action.wheel_unit, action.wheel_method = rule.unit, rule.method
+    action.wheel_unit = rule.unit
+    action.wheel_method = rule.method
     return action
 
 
@@ -352,7 +364,8 @@ def pauses_between(
         if end - before.time < settings.pause_ms:
             continue
         pause = Action("pause", before.time, end, [])
-        pause.first_event, pause.last_event = before.index, after.index
+        pause.first_event = before.index
+        pause.last_event = after.index
         pause.seconds = (end - before.time) / 1000
         instants = [before.time, *(move.time for move in between), after.time]
         if max(later - time for time, later in pairwise(instants)) < settings.pause_ms:
@@ -372,13 +385,15 @@ def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     arrived = position + 1
     if arrived == len(moves) or press.x is None or press.time - moves[arrived].time > ARRIVED_MS:
         return press.time
-    start, farthest = arrived, 0.0
+    start = arrived
+    farthest = 0.0
     while position >= 0 and moves[position + 1].time - moves[position].time < rest_ms:
         away = distance(moves[position], press)
         if away < farthest - ARRIVED_PX:
             break
         if away > farthest:
-            start, farthest = position, away
+            start = position
+            farthest = away
         position -= 1
     return moves[start].time
 

@@ -90,7 +90,8 @@ def in_order(inputs: Sequence[Input]) -> list[Input]:
 
 def late_lines(inputs: Sequence[Input]) -> int:
     """How many of `inputs` (in time order) the log holds after a line with a later time."""
-    late, latest = 0, None
+    late = 0
+    latest = None
     for item in sorted(inputs, key=attrgetter("index")):
         if latest is not None and item.time < latest:
             late += 1

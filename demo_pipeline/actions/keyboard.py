@@ -132,7 +132,8 @@ class ModifierTracker:
 
     def _close_chord(self, time: int) -> None:
         """All modifiers are released: if none modified anything, they were a tap."""
-        chord, self._chord = self._chord, []
+        chord = self._chord
+        self._chord = []
         unused = [held for held in chord if not held.gestures]
         if not unused:
             return
@@ -301,7 +302,8 @@ class KeyboardReader:
 
     def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
         """An auto-repeat: a new gesture if the key acts again, else one long press."""
-        press.last, press.repeating = item.time, True
+        press.last = item.time
+        press.repeating = True
         gesture = press.gesture
         if gesture is not None and (
             gesture.kind in {GestureKind.CHAR, GestureKind.BACKSPACE}
@@ -338,7 +340,8 @@ class KeyboardReader:
         gesture = Gesture(GestureKind.HOTKEY, item.time, item.time, item.index, [])
         held = self._modifiers.apply_to(gesture, item.time)
         gesture.events.append(item.index)
-        gesture.modifiers, gesture.key_press = held, item.time
+        gesture.modifiers = held
+        gesture.key_press = item.time
         self._interpret(gesture, key, item, set(held))
         self._note_alt_code(gesture, key, set(held))
         self.gestures.append(gesture)
@@ -378,9 +381,11 @@ class KeyboardReader:
 
     def _interpret(self, gesture: Gesture, key: Key, item: Input, held: set[str]) -> None:
         text = self._text(key, item, held)
-        accent, self._accent = self._accent, ""
+        accent = self._accent
+        self._accent = ""
         if text is not None:
-            gesture.kind, gesture.char = GestureKind.CHAR, text
+            gesture.kind = GestureKind.CHAR
+            gesture.char = text
             gesture.dead = item.dead
             if text and not item.char:
                 self._read(gesture, text, accent, altgr="altgr" in held)
@@ -408,7 +413,9 @@ class KeyboardReader:
         if accent:
             gesture.char = accented(accent, text, self._platform)
         elif is_dead(self._keyboard.layout, text, altgr=altgr):
-            self._accent, gesture.char, gesture.dead = text, "", True
+            self._accent = text
+            gesture.char = ""
+            gesture.dead = True
 
     def _is_logged_altgr(self, key: Key, item: Input, held: set[str]) -> bool:
         """Whether Ctrl and Alt are AltGr, since a character is logged that they made on Windows.

@@ -72,7 +72,8 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
     doubled = _doubled_holds(inputs, window_ms)
     groups: dict[Hashable, _Group] = {}
     last_kind: dict[str, str] = {}
-    kept, kinds = [], set()
+    kept = []
+    kinds = set()
     for item in inputs:
         factor = factors.get(item.kind, 1)
         reach = window_ms * (LATE_WINDOWS if factor > 1 else 1)
@@ -213,7 +214,8 @@ def _after_runs(placed: Sequence[Input], axis: int, border: float) -> Iterator[i
 
 def _moved(run: Sequence[Input], axis: int) -> int:
     """How many positions of a run it takes until the pointer moved enough; all: it never did."""
-    moved_ms, moved_units = 0, 0.0
+    moved_ms = 0
+    moved_units = 0.0
     for count, (before, after) in enumerate(pairwise(run), 1):
         if after.kind == EventType.MOUSEMOVE and after.time - before.time <= _REST_MS:
             moved_ms += after.time - before.time
@@ -234,7 +236,8 @@ DRAG_JUMP_PX = 50.0
 _PLATFORMS_WITHOUT_DRAG_MOVES = frozenset({"macos", ""})
 _WITH_POSITION = BUTTON_EVENTS | {EventType.MOUSEWHEEL}
 _PRESSES = frozenset({EventType.KEYDOWN, EventType.MOUSEDOWN, EventType.MOUSEWHEEL})
-_SHIFT, _OTHER_SHIFT = "Shift", "RightShift"
+_SHIFT = "Shift"
+_OTHER_SHIFT = "RightShift"
 
 
 def repair(
@@ -288,7 +291,8 @@ def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int
         if item.kind == EventType.KEYUP:
             ups[item.name] = item.time
         elif item.kind == EventType.KEYDOWN and (up := ups.get(item.name)) is not None:
-            key, soon = lookup(item.name), item.time - up <= window_ms
+            key = lookup(item.name)
+            soon = item.time - up <= window_ms
             modifier = key.modifier or key.name == "capslock"
             if modifier and soon and item.index not in released:
                 repairs.dropped[item.index] = "phantom_modifier"
@@ -348,7 +352,8 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
     released = list(inputs)
     held: dict[str, int] = {}
     for position in modifiers:
-        item, after = inputs[position], following.get(position)
+        item = inputs[position]
+        after = following.get(position)
         pressed = held.pop(item.name, None)
         if item.kind == EventType.KEYUP:
             continue

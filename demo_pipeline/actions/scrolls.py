@@ -209,7 +209,8 @@ def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None
 
 # Pixels that content moves for one of the delta. A notch is three lines, 48 to 120 pixels, of which
 # few frames show a part; a 120th of it is less than one.
-_LEAST_OF_A_NOTCH, _MOST_OF_A_PART = 6.0, 3.0
+_LEAST_OF_A_NOTCH = 6.0
+_MOST_OF_A_PART = 3.0
 
 
 def filmed_unit(pixels: float) -> FilmedUnit | None:
@@ -251,7 +252,8 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
                 signs[direction_of(scroll.delta_sum, along)] += 1
     if not signs:
         return WheelVote(sideways=sideways, unclear=unclear)
-    votes, (winner, agreeing) = signs.total(), signs.most_common(1)[0]
+    votes = signs.total()
+    (winner, agreeing) = signs.most_common(1)[0]
     shared = winner if agreeing >= MIN_VOTE_SHARE * votes else None
     return WheelVote(shared, votes, agreeing, sideways, unclear)
 
@@ -286,7 +288,8 @@ def scroll_direction(
 
 
 MOMENTUM_GAP_MS = 150  # longest time between two events of a touchpad's momentum
-BELOW_HALF_NOTCH, UNCLEAR_UNIT = "below_half_notch", "unclear_wheel_unit"
+BELOW_HALF_NOTCH = "below_half_notch"
+UNCLEAR_UNIT = "unclear_wheel_unit"
 
 
 @dataclass

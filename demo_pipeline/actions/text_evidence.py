@@ -224,7 +224,8 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
     if field is None or action.action_type != "click" or action.button != "left":
         return False
     left, top, width, height = field.box
-    x, y = action.x, action.y
+    x = action.x
+    y = action.y
     if x is None or y is None:
         return False
     return left <= x < left + width and top <= y < top + height
@@ -339,7 +340,8 @@ class TextReader:
             action.text_evidence = TextEvidence.UNSEEN
             seen = self._witness.confirming_scan(action)
             if seen is not None:
-                action.text_evidence, action.text_scan_event = TextEvidence.CONFIRMED, seen
+                action.text_evidence = TextEvidence.CONFIRMED
+                action.text_scan_event = seen
                 continue
             enter = self._composition_enter(number, result.actions)
             gain = self._witness.gain(number, result.actions, ends_composition=enter is not None)
@@ -354,7 +356,8 @@ class TextReader:
         self._doubt(result, keyboards, frozenset(gained_texts))
         for number, text in gained_texts.items():
             action = result.actions[number]
-            action.text, action.text_source = text, TextSource.FIELD
+            action.text = text
+            action.text_source = TextSource.FIELD
             action.flags = [flag for flag in action.flags if flag != DOUBTFUL_TEXT]
             action.text_evidence = TextEvidence.CONFIRMED
         for enter in composed:

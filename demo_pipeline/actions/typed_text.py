@@ -127,7 +127,8 @@ class TypedText:
 
     def _parted_at_rests(self) -> Iterator[TypedPart]:
         """Yield the typing in order; each part has text, if any is left."""
-        starts, remaining = [0], [one.position for one in self._typed]
+        starts = [0]
+        remaining = [one.position for one in self._typed]
         for rest in self._rests:
             if any(starts[-1] <= position < rest <= remaining[-1] for position in remaining):
                 starts.append(rest)

@@ -66,7 +66,9 @@ def estimate(
     privacy: PrivacySettings = _NO_RULES,
 ) -> Estimate:
     """What `annotate_all` would ask now. Nothing is sent."""
-    found, reviews, budget = Estimate(), Reviews(store), replace(models[0].budget)
+    found = Estimate()
+    reviews = Reviews(store)
+    budget = replace(models[0].budget)
     for name in ids:
         try:
             judged = open_judged(store, name, reviews, privacy)
@@ -95,7 +97,8 @@ def annotate_all(
 
     Raises whatever a server raises that cannot be used; what was answered is kept.
     """
-    counts, reviews = AnnotateCounts(), Reviews(store)
+    counts = AnnotateCounts()
+    reviews = Reviews(store)
     planned = set[str]()  # keys that a dry run would write
     for name, provider in product(ids, providers):
         try:
@@ -122,7 +125,8 @@ def annotate_all(
 
 
 def _missing(name: str) -> Problem:
-    message, file = "has no trajectory", f"trajectories/{name}"
+    message = "has no trajectory"
+    file = f"trajectories/{name}"
     return Problem("no_trajectory", file, message, remedy="run the pipeline", demonstration=name)
 
 

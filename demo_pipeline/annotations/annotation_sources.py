@@ -104,7 +104,8 @@ class ModelProvider:
     async def _answer(self, question: ModelQuestion) -> AnnotationDocument | str:
         """The annotation, or why there is none."""
         refused: list[str] = []
-        values, told = dict[str, Any](), ""
+        values = dict[str, Any]()
+        told = ""
         while len(refused) < _ATTEMPTS:
             try:
                 body = await asyncio.to_thread(question.body, self.model, *refused[-1:])
@@ -286,7 +287,8 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
     """
 
     def read(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[AnnotationDocument]:
-        steps, task = line.get("traj"), judged.trajectory.task
+        steps = line.get("traj")
+        task = judged.trajectory.task
         if not isinstance(steps, list) or not all(map(_is_opencua_step, steps)):
             raise RefusedValueError("wrong_schema")
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
@@ -294,7 +296,8 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
         said: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
-            number, code = _number(judged.id, step["image"]), step["value"]["code"]
+            number = _number(judged.id, step["image"])
+            code = step["value"]["code"]
             is_end = number == end_of(judged.trajectory) and code.startswith("computer.terminate")
             if not is_end and codes.get(number) != code:
                 raise RefusedValueError("wrong_code")

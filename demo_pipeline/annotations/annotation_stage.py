@@ -60,7 +60,8 @@ def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -
 
 def _run(inputs: RecordingInputs, out: Path) -> Summary:
     """Write annotations.parquet; the summary has no text."""
-    said, rows = inputs.source, list[dict[str, Any]]()
+    said = inputs.source
+    rows = list[dict[str, Any]]()
     documents = read_documents(said.store, said.documents)
     if documents or said.decisions:
         folder = inputs.folders[_TRAJECTORIES]

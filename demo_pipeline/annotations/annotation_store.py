@@ -213,11 +213,13 @@ def open_judged(
     folder, version = open_shown(store, demonstration, privacy)
     reviews.refresh(demonstration)
     subject = subject_of(version, demonstration)
-    decisions, keys = reviews.of(demonstration), document_keys(store, demonstration)
+    decisions = reviews.of(demonstration)
+    keys = document_keys(store, demonstration)
     documents = read_documents(store, keys)
     if decisions or documents:
         clean: Any = cleaner(store, privacy, demonstration)
-        decisions, documents = [*map(clean, decisions)], [*map(clean, documents)]
+        decisions = [*map(clean, decisions)]
+        documents = [*map(clean, documents)]
     judged = judge_demonstration(folder, subject, decisions)
     notes = row_notes(judged.rows(documents))
     trajectory = replace(judged.trajectory, notes=notes)

@@ -186,9 +186,11 @@ def clean_text(value: Any) -> tuple[str, int]:
         raise RefusedValueError("wrong_schema")
     if len(value) > MOST_ANNOTATED:
         raise RefusedValueError("too_long")
-    text, escaped = value.replace("\r\n", "\n").strip(), 0
+    text = value.replace("\r\n", "\n").strip()
+    escaped = 0
     while found := _TAG.subn(r"[\1]", text)[1]:  # what is left may be a tag again
-        text, escaped = _TAG.sub(r"[\1]", text), escaped + found
+        text = _TAG.sub(r"[\1]", text)
+        escaped = escaped + found
     plain = plain_characters(replace_surrogates(text.replace("\t", " ")))
     if not plain:
         raise RefusedValueError("empty")

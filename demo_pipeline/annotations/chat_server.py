@@ -103,9 +103,13 @@ class Endpoint:
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
-        data, attempt = json.dumps(body).encode(), 1
+        data = json.dumps(body).encode()
+        attempt = 1
         while True:
-            status, text, after, last = 0, b"", 0.0, self.attempts
+            status = 0
+            text = b""
+            after = 0.0
+            last = self.attempts
             try:
                 status, text, after = await self._once(data)
             except aiohttp.ClientConnectorError:
@@ -137,7 +141,8 @@ class Endpoint:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        url, text = f"{self.url.rstrip('/').removesuffix(CHAT_PATH)}{CHAT_PATH}", bytearray()
+        url = f"{self.url.rstrip('/').removesuffix(CHAT_PATH)}{CHAT_PATH}"
+        text = bytearray()
         limit = aiohttp.ClientTimeout(total=self.timeout)  # of the whole exchange
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
@@ -161,7 +166,8 @@ def each_result(
     What an item raises comes after the results that were there with it. Then, and when the iterator
     is closed, whatever is under way is cancelled.
     """
-    waiting, pending = iter(items), set[asyncio.Task[FoundT]]()
+    waiting = iter(items)
+    pending = set[asyncio.Task[FoundT]]()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         while True:

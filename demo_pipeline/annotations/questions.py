@@ -94,7 +94,8 @@ class ModelQuestion:
         return next(one for one in self.judged.trajectory.steps if one.index == step)
 
     def _about_step(self, step: int) -> Iterator[str]:
-        trajectory, found = self.judged.trajectory, self._found(step)
+        trajectory = self.judged.trajectory
+        found = self._found(step)
         yield f"Task: {trajectory.task.instruction}"
         before = [one for one in trajectory.steps if one.index < step]
         if before:

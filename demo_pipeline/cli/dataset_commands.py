@@ -78,7 +78,8 @@ def export(
     exports = (export.stage for export in TRAINING_EXPORTS.values())
     disabled = [stage.folder for stage in exports if not is_built(stage, workspace.settings)]
     written: Counter[str] = Counter()
-    privacy, index = workspace.settings.privacy, workspace.store.current(INDEX_STAGE.folder)
+    privacy = workspace.settings.privacy
+    index = workspace.store.current(INDEX_STAGE.folder)
     for name, size in export_datasets(workspace.store, dest, disabled, privacy).items():
         print_line(f"{dest}/{name}")
         written[name.partition("/")[0]] += size
@@ -288,7 +289,8 @@ def _format_of(path: Path, kind: str | None) -> str:
 
 def _print_problems(problems: Sequence[Problem], shown: int) -> None:
     """Print the first of each code, and counts; all of them with code and byte offset."""
-    verbose, counts = shown == sys.maxsize, Counter[str]()
+    verbose = shown == sys.maxsize
+    counts = Counter[str]()
     for problem in problems:
         counts[problem.code] += 1
         byte = "" if problem.byte is None else f", byte {problem.byte}"

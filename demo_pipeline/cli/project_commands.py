@@ -45,7 +45,8 @@ def init(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         refuse(f"{folder} is not empty")
-    recordings, home = folder / "data" / "recordings", folder / "dagster"
+    recordings = folder / "data" / "recordings"
+    home = folder / "dagster"
     for made in (recordings, home):
         made.mkdir(parents=True)
     with as_file(files("demo_pipeline") / "project") as template:
@@ -131,7 +132,8 @@ def doctor(
         *examine_instance(workspace, expect_daemon=expect_daemon),
     ]
     levels = [finding.level for finding in findings]
-    errors, warnings = levels.count(HealthLevel.ERROR), levels.count(HealthLevel.WARNING)
+    errors = levels.count(HealthLevel.ERROR)
+    warnings = levels.count(HealthLevel.WARNING)
     if as_json:
         report = {
             "healthy": not errors,

@@ -19,7 +19,9 @@ from email.parser import BytesParser
 
 from demo_pipeline.files.web_requests import OTHER_ADDRESS, is_token, own_hosts, page_refusal
 
-_PORT, _UPSTREAM, _TOKEN = "UI_GUARD_PORT", "UI_GUARD_UPSTREAM", "UI_GUARD_TOKEN"
+_PORT = "UI_GUARD_PORT"
+_UPSTREAM = "UI_GUARD_UPSTREAM"
+_TOKEN = "UI_GUARD_TOKEN"  # noqa: S105  # the name of a variable
 _HEAD_BYTES = 64 * 2**10  # of a request's head; browsers send 1 to 4 kB
 _CHUNK = 2**16
 _ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that no request repeats
@@ -116,7 +118,8 @@ class UiGuard:
         repeated = [name for name in _ONCE if len(headers.get_all(name, [])) > 1]
         if len(words) != 3 or not words[1].startswith("/") or repeated:
             return 400, "this is not a request of a browser"
-        method, path = words[0], words[1]
+        method = words[0]
+        path = words[1]
         host = headers.get("host", "")
         has_token = is_token(path, self._token)
         if host not in self._hosts and not has_token:

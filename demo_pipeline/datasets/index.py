@@ -54,8 +54,10 @@ from demo_pipeline.trajectories.trajectory_loading import (
     sorted_by_id,
 )
 
-INDEX_FILE, METADATA_FILE = "index.json", "metadata.json"
-EXPORTS_FILE, EXPORTS_TABLE = "exports.json", "exports.parquet"
+INDEX_FILE = "index.json"
+METADATA_FILE = "metadata.json"
+EXPORTS_FILE = "exports.json"
+EXPORTS_TABLE = "exports.parquet"
 ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
 EXPORTS_SCHEMA = described_schema(
     (
@@ -241,7 +243,8 @@ def _screenshot(row: ProvenanceRow) -> str:
 
 
 _ROWS_IN_MEMORY = 8192  # of a table; half a kilobyte each
-STEPS_FILE, TRAJECTORIES_FILE = "steps.parquet", "trajectories.parquet"
+STEPS_FILE = "steps.parquet"
+TRAJECTORIES_FILE = "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
 TRAJECTORIES_SCHEMA = described_schema(
     (
@@ -314,7 +317,8 @@ def build_index(
         training export.
     """
     out.mkdir(parents=True, exist_ok=True)
-    tally, members = IndexTally(), list(_trajectory_rows(trajectories, settings))
+    tally = IndexTally()
+    members = list(_trajectory_rows(trajectories, settings))
     _write_tables(trajectories, {row.trajectory: row.split for row in members}, out, tally)
     index = Index.model_validate(
         {"total_trajectories": len(tally.entries), "trajectories": [], **tally.outcomes()}
@@ -394,7 +398,8 @@ class IndexTally:
 
     def add(self, trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> None:
         """Add a trajectory with its provenance."""
-        count, names = self.by_name, ("task_id", "success", "steps", "application")
+        count = self.by_name
+        names = ("task_id", "success", "steps", "application")
         entry = {"id": trajectory, **{name: getattr(head, name) for name in names}}
         self.entries[trajectory] = json.dumps(entry)
         self.successful += head.success

@@ -35,7 +35,8 @@ def place(
     Raises:
         ChangedOutput: a file of records is not the one that was committed.
     """
-    memory, made_of = read_split_memory(store), _made_of(trajectories, settings)
+    memory = read_split_memory(store)
+    made_of = _made_of(trajectories, settings)
     if memory.made_of != made_of:
         memory = _Placement(store, memory, settings).made(trajectories, made_of)
     known = memory.demonstrations
@@ -82,7 +83,8 @@ class _Placement:
         _, plan = plan_splits(sources, self.settings)
         moved = {}
         for key, split in plan.splits.items():
-            known, last = self.known[key], self.known[key].split
+            known = self.known[key]
+            last = self.known[key].split
             if last and last != split:
                 moved[key] = (last, split.value)
             self.known[key] = msgspec.structs.replace(

@@ -33,7 +33,9 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[s
         from no quest and of unreadable ones, which give no file, and why these are unreadable.
     """
     task_ids: dict[str, list[str]] = defaultdict(list)
-    without, problems, unreadable = 0, list[Problem](), 0
+    without = 0
+    problems = list[Problem]()
+    unreadable = 0
     for source in sorted_by_id(trajectories):
         try:
             task = _task(source)

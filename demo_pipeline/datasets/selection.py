@@ -50,7 +50,8 @@ COUNTED_COLUMNS = (
     *("platform", "scale", "pad_x", "pad_y"),
 )
 # Of the records: what is known of the trajectory as recorded, and what people corrected in it.
-TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
+TRAJECTORY_FILE = "trajectory.jsonl"
+CORRECTIONS_FILE = "corrections.json"
 NOT_APPROVED = "not_approved"
 UNKNOWN_OUTCOME = "unknown_outcome"
 NOTES_FILE = "notes.json"  # of the records: what is annotated
@@ -99,7 +100,8 @@ class Head:
 
     def corrected(self, corrections: Corrections) -> "Head":
         """The same after people's corrections, from what was recorded."""
-        words, success = corrections.instruction, corrections.success
+        words = corrections.instruction
+        success = corrections.success
         steps = list(filter(corrections.keeps, range(self.steps)))
         return replace(
             self,
@@ -214,7 +216,8 @@ def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, 
     """The documents of a trajectory that people corrected, by the names that records give them."""
     if not corrections_of(source).decisions:
         return {}
-    top, trajectory = f"trajectories/{source.id}", load_corrected(source).trajectory
+    top = f"trajectories/{source.id}"
+    trajectory = load_corrected(source).trajectory
     actions = {
         f"{top}/steps/{step.folder.name}/action.json": step.action.model_dump(mode="json")
         for step in trajectory.steps
@@ -248,7 +251,8 @@ def head_of(source: DatasetTrajectory) -> Head:
     if TRAJECTORY_FILE not in source.read:
         lines = kept_lines(source, TRAJECTORY_FILE)
         head = read_head(source)[0] if lines is None else _parsed(lines[0])
-        corrections, notes = corrections_of(source), notes_of(source)
+        corrections = corrections_of(source)
+        notes = notes_of(source)
         head = head.corrected(corrections) if corrections.decisions else head
         head = replace(head, notes=notes) if notes else head
         if lines is None:
@@ -269,7 +273,8 @@ def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 def _parsed(line: bytes) -> Head:
     values = json.loads(line)
     hidden = HiddenActions(tuple(HiddenAction(**one) for one in values["hidden"]["actions"]))
-    groups, waits = tuple(values["split_groups"]), tuple(values["waits"])
+    groups = tuple(values["split_groups"])
+    waits = tuple(values["waits"])
     return Head(**{**values, "hidden": hidden, "split_groups": groups, "waits": waits})
 
 
@@ -392,7 +397,8 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
     """A trajectory as a candidate; which steps it gives depends on `max_hidden_share`."""
-    waits, share = frozenset(head.waits), settings.max_hidden_share
+    waits = frozenset(head.waits)
+    share = settings.max_hidden_share
     incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
     others = tuple(_wordings(head))
     said = dict.fromkeys(instruction_key(text) or text for text in (head.instruction, *others))

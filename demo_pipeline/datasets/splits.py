@@ -159,7 +159,8 @@ def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float
         Split.VAL: settings.val_ratio,
         Split.TEST: settings.test_ratio,
     }
-    bounds, total = {}, 0.0
+    bounds = {}
+    total = 0.0
     for split, ratio in ratios.items():
         if ratio > 0:
             bounds[split] = (total, total + ratio)

@@ -20,7 +20,7 @@ from demo_pipeline.files.shown_text import counted, plain_line, plain_values
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.runs.failures import RETRY_SECONDS, TransientError, UploadChangedError
-from demo_pipeline.runs.results import MAY_PASS, BuildResult
+from demo_pipeline.runs.results import TRANSIENT, BuildResult
 from demo_pipeline.stage import Check, Stage
 from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
@@ -202,7 +202,7 @@ def retried(context: dg.AssetExecutionContext, error: TransientError) -> Excepti
     message = plain_line(error.reason)
     if attempts:
         message += f"; tried {attempts + 1} times"
-    return dg.Failure(message, metadata={WHY: MAY_PASS}, allow_retries=False)
+    return dg.Failure(message, metadata={WHY: TRANSIENT}, allow_retries=False)
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:

@@ -54,7 +54,8 @@ def _run_lock(context: dg.InitResourceContext) -> AbstractContextManager[None]:
 
     Other launchers than Dagster's default know by themselves which of their runs have died.
     """
-    run, instance = context.run, context.instance
+    run = context.run
+    instance = context.instance
     if run is None or instance is None:  # a sensor
         return nullcontext()
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):

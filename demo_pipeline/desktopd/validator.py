@@ -175,7 +175,9 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
         datetime.fromisoformat(document.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    nodes, count, pending = dict[str, TreeNode](), 0, [document.root]
+    nodes = dict[str, TreeNode]()
+    count = 0
+    pending = [document.root]
     while pending:
         node = pending.pop()
         nodes[node.id] = node
@@ -228,8 +230,10 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
 
 def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
     """The valid nodes and the faults of the others; iterative, for trees of any depth."""
-    nodes, faults = dict[str, TreeNode](), list[tuple[str, str]]()
-    pending, number = [root], 0
+    nodes = dict[str, TreeNode]()
+    faults = list[tuple[str, str]]()
+    pending = [root]
+    number = 0
     while pending:
         value = pending.pop()
         try:
@@ -392,9 +396,11 @@ def validate_dataset(path: Path) -> list[Problem]:
         Problems with files relative to `path`.
     """
     if not path.is_dir():
-        message, remedy = "the folder does not exist", "check the path"
+        message = "the folder does not exist"
+        remedy = "check the path"
         return [Problem("missing_folder", ".", message, remedy=remedy)]
-    problems, summaries = list[Problem](), dict[str, _IndexCounts]()
+    problems = list[Problem]()
+    summaries = dict[str, _IndexCounts]()
     for folder in trajectory_folders(path):
         summaries[folder.name], found = _trajectory(folder, folder.name)
         prefix = f"trajectories/{folder.name}/"
@@ -460,7 +466,8 @@ def _against_folders(index: Index, summaries: Mapping[str, _IndexCounts]) -> Ite
             yield "index_folder", (*where, "id"), message
             continue
         for key in ("steps", "success", "task_id", "application"):
-            stated, actual = getattr(entry, key), getattr(summaries[entry.id], key)
+            stated = getattr(entry, key)
+            actual = getattr(summaries[entry.id], key)
             if actual not in {None, stated}:
                 told = f"{stated!r}, but the files of the trajectory have {actual!r}"
                 yield "index_differs", (*where, key), f"trajectories[{number}].{key}: {told}"
@@ -518,7 +525,8 @@ def _numbering(path: Path, folders: list[tuple[int, Path]]) -> Iterator[Problem]
         yield Problem("no_steps", "steps", "has no step folder", remedy="add step folders from 000")
     for expected, (number, folder) in enumerate(folders):
         if number != expected:
-            file, rule = f"steps/{folder.name}", "numbers start at 000, without gap or duplicate"
+            file = f"steps/{folder.name}"
+            rule = "numbers start at 000, without gap or duplicate"
             message = f"expected step {expected:03d}: {rule}"
             yield Problem("step_order", file, message, remedy="renumber the steps")
             return

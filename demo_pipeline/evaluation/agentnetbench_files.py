@@ -71,7 +71,8 @@ _TABLE_FILE = "test.parquet"
 _TABLE = pa.schema({"task_id": pa.string(), "instruction": pa.string(), "steps": pa.string()})
 
 
-_TASKS, _IMAGES = "tasks", "images"
+_TASKS = "tasks"
+_IMAGES = "images"
 _PLACED = ("click", "doubleclick", "rightclick", "tripleclick", "moveto", "dragto")
 _NEEDED = {
     **dict.fromkeys(_PLACED, "position"),
@@ -161,7 +162,8 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     if absent:
         message = "the folder is missing"
         return [Problem("missing_file", name, message, remedy=REBUILD) for name in absent]
-    problems, files = list[Problem](), NamedFiles.below(root / _IMAGES)
+    problems = list[Problem]()
+    files = NamedFiles.below(root / _IMAGES)
     for path in sorted((root / _TASKS).glob("*.json")):
         file = f"{_TASKS}/{path.name}"
         task, found = read_document(_BenchTask, path, file)
@@ -242,7 +244,8 @@ def _step(record: StepRecord, image: str) -> dict[str, Any]:
 
 
 def _head(record: StepRecord) -> dict[str, Any]:
-    step, instruction = record.step, record.trajectory.task.instruction
+    step = record.step
+    instruction = record.trajectory.task.instruction
     return {
         "task_id": step.trajectory_id,
         "user_task_description": instruction,
@@ -257,7 +260,8 @@ def _head(record: StepRecord) -> dict[str, Any]:
 
 
 def _run(inputs: DatasetInputs, out: Path) -> Summary:
-    trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
+    trajectories = inputs.committed.trajectories
+    settings = inputs.settings.datasets
     summary = build_agentnetbench(trajectories, out, settings)
     inputs.written.note_files(out, inputs.folders.values())
     return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}

@@ -70,14 +70,16 @@ def answer_code(record: StepRecord) -> str:
 
 def _done_before(record: StepRecord) -> Iterator[str]:
     """Yield what was done before the step; hidden actions, which no screenshot shows, in words."""
-    index, hidden = record.step.step_index, record.candidate.hidden
+    index = record.step.step_index
+    hidden = record.candidate.hidden
     for step in record.trajectory.steps:
         if step.index <= index:
             yield from (
                 f"## Action:\n{hidden_words(action)}" for action in hidden.before(step.index)
             )
         if step.index < index:
-            action, size = step.action, record.step.size
+            action = step.action
+            size = record.step.size
             words = f"## Action:\n{_sentence(action, size)}"
             code = code_or_nothing(AnsweredAction(action.action_type, action.parameters), size)
             yield f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words

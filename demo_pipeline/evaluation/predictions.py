@@ -21,9 +21,13 @@ StepKey = tuple[str, int]
 LONGEST_ANSWER = 200_000  # characters; models end earlier
 _LONGEST_LINE = 4 * 2**20  # bytes; batch results repeat ids and counts
 _MOST_STEPS = 1_000_000
-MISSING, UNKNOWN_STEP, FAILED = "missing", "unknown step", "the request failed"
-_TOO_LONG, _DOUBLED = "too long", "doubled"
-_NO_TEXT, _WRONG_KEY = "the response is not text", "a key of the wrong type"
+MISSING = "missing"
+UNKNOWN_STEP = "unknown step"
+FAILED = "the request failed"
+_TOO_LONG = "too long"
+_DOUBLED = "doubled"
+_NO_TEXT = "the response is not text"
+_WRONG_KEY = "a key of the wrong type"
 
 
 @dataclass(slots=True)
@@ -105,7 +109,8 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
     with path.open("rb") as file:
         found = Predictions(file)
         while line := file.readline(_LONGEST_LINE):
-            place, rest = file.tell() - len(line), line
+            place = file.tell() - len(line)
+            rest = line
             while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
                 rest = file.readline(_LONGEST_LINE)  # of a line that is too long to hold
             if line.strip():
@@ -148,7 +153,8 @@ def parse_line(line: bytes) -> tuple[StepKey, str | None]:
         return (key[1], int(key[2])), _batch_text(value)
     if "trajectory_id" not in value or "step_index" not in value:
         raise AnswerFormatError("no key")
-    trajectory, step = value["trajectory_id"], value["step_index"]
+    trajectory = value["trajectory_id"]
+    step = value["step_index"]
     if isinstance(step, float) and step.is_integer():
         step = int(step)
     if not isinstance(trajectory, str) or not is_int(step):
@@ -180,12 +186,14 @@ def _batch_text(value: Mapping[str, Any]) -> str | None:
 
 def _message_text(message: Mapping[str, Any]) -> str:
     """The content, and calls that the server took out of it, as they were written."""
-    content, calls = message.get("content"), message.get("tool_calls") or []
+    content = message.get("content")
+    calls = message.get("tool_calls") or []
     if isinstance(content, list):
         content = "".join(part["text"] for part in content if part.get("type") == "text")
     texts = [_text(content)] if content is not None or not calls else []
     for call in calls:
-        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        name = call["function"]["name"]
+        arguments = call["function"]["arguments"]
         if isinstance(arguments, str):  # servers send them as JSON text
             try:
                 arguments = parse_json(arguments, "tool call", any_depth=False)

@@ -138,7 +138,8 @@ def answered_ids(results: Path) -> set[str]:
             except JsonFileError:
                 continue
             if isinstance(value, dict) and not value.get("error"):
-                response, key = value.get("response"), value.get("custom_id")
+                response = value.get("response")
+                key = value.get("custom_id")
                 answered = isinstance(response, dict) and response.get("status_code") == 200
                 found |= {key} if answered and isinstance(key, str) else set()
     return found
@@ -169,7 +170,9 @@ def send_requests(
     Raises:
         ValueError: the server refuses every request, or a line is not a request.
     """
-    done, answered, failed = answered_ids(results), 0, 0
+    done = answered_ids(results)
+    answered = 0
+    failed = 0
 
     async def send(line: Mapping[str, Any]) -> Mapping[str, Any]:
         body = await asyncio.to_thread(_body, line["body"], model, requests.parent)

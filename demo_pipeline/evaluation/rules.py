@@ -51,7 +51,9 @@ def edit_distance(left: str, right: str) -> int:
     places: defaultdict[str, int] = defaultdict(int)
     for number, character in enumerate(pattern):
         places[character] |= 1 << number
-    distance, last, ones = len(pattern), 1 << (len(pattern) - 1), (1 << len(pattern)) - 1
+    distance = len(pattern)
+    last = 1 << (len(pattern) - 1)
+    ones = (1 << len(pattern)) - 1
     more, less = ones, 0  # by how much a cell is above its upper neighbour: +1, -1
     for character in text:
         equal = places.get(character, 0)
@@ -60,7 +62,8 @@ def edit_distance(left: str, right: str) -> int:
         up_step = less | (ones & ~(across | more))
         down_step = more & across
         distance += bool(up_step & last) - bool(down_step & last)
-        up_step, down_step = (up_step << 1) | 1, down_step << 1
+        up_step = (up_step << 1) | 1
+        down_step = down_step << 1
         more = (down_step | ~(down | up_step)) & ones
         less = up_step & down & ones
     return distance
@@ -116,7 +119,8 @@ def bench_truth(step: TrueStep) -> list[BenchAction]:
 
 
 def _named(action: AnyAction, size: tuple[int, int]) -> list[BenchAction]:
-    kind, (width, height) = action_kind(action), size
+    kind = action_kind(action)
+    (width, height) = size
     points = [(x / width, y / height) for x, y in places(action)]
     as_theirs = isinstance(action, ForeignAction) and kind.lower() in _PLACED  # calls of code
     if kind in _CLICKS or as_theirs:
@@ -146,7 +150,8 @@ def score_bench(
     if not truth or not answer:
         return 0.0
     first = answer[0].name.lower()
-    truth, answer = _joined(truth, _KEYS), _joined(answer, {"press"})
+    truth = _joined(truth, _KEYS)
+    answer = _joined(answer, {"press"})
     surplus = min(1.0, len(truth) / len(answer)) if revised else 1.0
     if truth[0].name == "terminate":
         same = answer[0].name == "terminate" and answer[0].value == truth[0].value
@@ -211,7 +216,8 @@ def _turn_score(wanted: int, given: int) -> float:
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
     """A true action as their file has it: type, params, and metadata with the boxes."""
     name = action.name.lower()
-    params, metadata = {}, {}
+    params = {}
+    metadata = {}
     if name in _PLACED:
         params = {"position": {"x": action.value[0], "y": action.value[1]}}
         boxes = [{"category_id": 1, "rel_bbox": list(box)} for box in action.boxes]
@@ -236,14 +242,17 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
         return float(answer.status == step.answer.status)
     if not answer.actions or answer.status:
         return 0.0
-    given, wanted = answer.actions[-1], step.action
-    goal, point = places(wanted)[-1:], places(given)[-1:]
+    given = answer.actions[-1]
+    wanted = step.action
+    goal = places(wanted)[-1:]
+    point = places(given)[-1:]
     said = [_words(one) for one in (given, wanted)]
     same = said[0] == said[1] or (said[0][0], wanted.action_type) == ("left_click_drag", "drag")
     if not goal or not point:
         return float(same and not goal)
     x, y = step.centre or goal[0]
-    there, here = to_ru(x, y, step.size), to_ru(*point[0], step.size)
+    there = to_ru(x, y, step.size)
+    here = to_ru(*point[0], step.size)
     near = (abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
     return float(same and all(near))
 
@@ -316,13 +325,15 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
         return float(not answer.actions and answer.status == step.answer.status)
     if len(answer.actions) != 1 or answer.status:
         return 0.0
-    given, wanted = answer.actions[0], step.action
+    given = answer.actions[0]
+    wanted = step.action
     if not isinstance(given, AnsweredAction) or _exactly(given) != _exactly(wanted):
         return 0.0
     amounts = [getattr(one.parameters, "amount", 0) for one in (given, wanted)]
     if abs(amounts[0] - amounts[1]) > _NOTCH:
         return 0.0
-    points, goals = places(given), places(wanted)
+    points = places(given)
+    goals = places(wanted)
     if len(goals) == 1 and step.box is not None:
         return float(in_box(points[0], step.box))
     pairs = [pair for ends in zip(points, goals, strict=True) for pair in zip(*ends, strict=True)]

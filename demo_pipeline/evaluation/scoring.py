@@ -163,7 +163,8 @@ def _groups(
     values, task, *sums = table.values()
     for name in np.unique(values):
         total, count, right, grounded, hits = (column[values == name] for column in sums)
-        steps_judged, places = int(count.sum()), int(grounded.sum())
+        steps_judged = int(count.sum())
+        places = int(grounded.sum())
         mean, prefix, share = means.get(name, (None, None, None))
         low, high = interval(draws, task[values == name], total, count)
         yield {
@@ -287,7 +288,8 @@ BASELINES: Mapping[str, Baseline] = {
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"
-_MOST_FAILURES, _OF_A_KIND = 24, 4
+_MOST_FAILURES = 24
+_OF_A_KIND = 4
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
@@ -387,7 +389,8 @@ class _Scorer:
         """The scores of all answers to a step, as a row of `answers_schema`."""
         before = self.before
         if before is None or before.trajectory_id != step.trajectory_id:
-            before, self.trajectories = None, self.trajectories + 1
+            before = None
+            self.trajectories = self.trajectories + 1
         self.before = step
         self.report.steps += 1
         self.kinds[step.kind] += 1
@@ -456,7 +459,9 @@ def _answered_kind(answer: Answer) -> str:
     return _OTHER if isinstance(first, ForeignAction) else action_kind(first)
 
 
-_COLUMNS, _TILE_WIDTH, _QUALITY = 2, 480, 80
+_COLUMNS = 2
+_TILE_WIDTH = 480
+_QUALITY = 80
 
 
 def failures_sheet(failures: Sequence[_Failed]) -> bytes:

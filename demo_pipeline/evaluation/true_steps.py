@@ -148,9 +148,12 @@ def _records(
     made_of: Source, task: str, *, absolute: bool
 ) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
     """A record of every step that the exports of steps write, and what is left out by reason."""
-    candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
+    candidate = made_of.candidate
+    trajectory = made_of.trajectory
+    rows = made_of.rows
     steps = {step.index: step for step in trajectory.steps}
-    excluded, found = Counter[str](), list[StepRecord]()
+    excluded = Counter[str]()
+    found = list[StepRecord]()
     for draft in record_drafts(made_of, absolute=absolute):
         if isinstance(draft, Excluded):
             excluded[draft.reason] += 1
@@ -172,7 +175,8 @@ def _true_step(
 ) -> TrueStep:
     known = draft.metadata
     row = rows.get(known.step_index) or (rows[min(rows)] if rows else {})
-    answer, box = Answer((), draft.calls[-1].arguments.get("status")), None
+    answer = Answer((), draft.calls[-1].arguments.get("status"))
+    box = None
     if files is not None:
         parameters = files.action.parameters
         if isinstance(parameters, HotkeyParameters):  # named as the decoders name those of answers
@@ -180,7 +184,8 @@ def _true_step(
             parameters = parameters.model_copy(update={"keys": keys})
         action = AnsweredAction(files.action.action_type, parameters, hovered_places(row))
         sides = [row[f"target_{side}"] for side in ("x", "y", "width", "height")]
-        answer, box = Answer((action,)), None if None in sides else tuple(sides)
+        answer = Answer((action,))
+        box = None if None in sides else tuple(sides)
     return TrueStep(
         trajectory_id=trajectory.id,
         step_index=known.step_index,

@@ -158,7 +158,8 @@ _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the line of a stretch, or an `Excluded` for each of its steps."""
-    trajectory, first = made_of.trajectory, stretch.steps[0].files
+    trajectory = made_of.trajectory
+    first = stretch.steps[0].files
     platform = made_of.rows[first.index]["platform"]
     if platform not in _SYSTEMS:
         yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)

@@ -225,7 +225,8 @@ def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
     """Yield the call of a statement; keys that `press` presses in turn are a call each."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         raise AnswerFormatError("not a call")
-    call, name = statement.value, ast.unparse(statement.value.func)
+    call = statement.value
+    name = ast.unparse(statement.value.func)
     known = _FUNCTIONS.get(name)
     if known is None or not (known.strict or tolerant):
         raise AnswerFormatError("unknown call")
@@ -267,7 +268,8 @@ def _read(name: str, known: _Function, given: Mapping[str, Any], *, tolerant: bo
     """A call with its arguments checked."""
     has_place = known.given[:2] == _PLACE or bool(given.keys() & set(_PLACE))
     at = _point(given) if has_place else None
-    button, clicks = given.get("button", known.clicked[0]), known.clicked[1]
+    button = given.get("button", known.clicked[0])
+    clicks = known.clicked[1]
     _demand(button in ("left", "right", "middle"))
     said: dict[str, Any] = {}
     match known.does:
@@ -287,7 +289,8 @@ def _read(name: str, known: _Function, given: Mapping[str, Any], *, tolerant: bo
         case "drag":
             _demand(_is_number(given.get("duration", 0)) and given.get("duration", 0) >= 0)
         case "type":
-            name, said["text"] = "write", given.get("message")
+            name = "write"
+            said["text"] = given.get("message")
             _demand(
                 isinstance(said["text"], str) and not re.search("[\ud800-\udfff]", said["text"])
             )
@@ -354,7 +357,8 @@ def _parts(text: str) -> tuple[str, str]:
     }
     if "code" in sections:
         begin, _ = sections["code"]
-        code, before = text[begin:], text[:begin]
+        code = text[begin:]
+        before = text[:begin]
         fenced = list(_FENCED.finditer(code))[:1]
         code = fenced[0][1] if fenced else code
     else:

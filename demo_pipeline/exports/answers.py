@@ -203,7 +203,8 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
     """An action as the call that a vocabulary writes; `size`: of the screenshot, pixels."""
     known = action.parameters.members()
     places = [shares_of(known[f"{x}x"], known[f"{x}y"], size) for x in _PLACES if f"{x}x" in known]
-    at, held = (places[-1] if places else None), tuple(known.get("modifiers") or ())
+    at = places[-1] if places else None
+    held = tuple(known.get("modifiers") or ())
     match action.parameters:
         case TypeParameters(text=text):
             return ActionCall("", "type", text=text)
@@ -216,7 +217,8 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
             return replace(call, clicks=many or 1)
         case ScrollParameters(direction=direction, amount=amount):
             return ActionCall("", "scroll", at, direction=direction, amount=amount, held=held)
-    button, clicks = known.get("button", "left"), known.get("clicks") or 1
+    button = known.get("button", "left")
+    clicks = known.get("clicks") or 1
     if isinstance(action.parameters, PointParameters):
         button, clicks = next(k for k, kind in _POINT_TYPES.items() if kind == action.action_type)
     return ActionCall("", "click", at, button=button, clicks=clicks, held=held)
@@ -227,7 +229,8 @@ def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
     return [shares_of(x, y, size) for x, y in action.hovered]
 
 
-_PLACES, _START = ("", "start_", "end_"), ("start_x", "start_y")
+_PLACES = ("", "start_", "end_")
+_START = ("start_x", "start_y")
 _KINDS = {model: kind for kind, model in PARAMETERS.items()}  # of a point it is not the only one
 
 
@@ -371,7 +374,9 @@ def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
 MOST_CALLS = 8
 # Of a step of a whole trajectory: 50 presses are a quarter of the tokens of a screenshot.
 MOST_PRESSES = 50
-UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
+UNKNOWN_KEY = "unknown_key"
+HELD_KEYS = "held_keys"
+CLICKS_OF_BUTTON = "clicks_of_button"
 
 
 class InexpressibleError(ValueError):

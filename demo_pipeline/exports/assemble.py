@@ -135,7 +135,8 @@ def each_row(
         question: of a row, in hex; equal for the same prompt about the same screenshot.
         take: takes a row of a split; returns why it cannot, or nothing.
     """
-    tally, asked = Tally(), dict[bytes, Split]()
+    tally = Tally()
+    asked = dict[bytes, Split]()
     for candidate in plan.selection.chosen:
         split = plan.splits.splits[candidate.source.id]
         try:
@@ -173,7 +174,8 @@ def build_form(
         settings: what takes part, the splits, and what the form reads.
         written: gets what `form_problems` compares, and the numbers of the card.
     """
-    plan, written = _plan(form)(trajectories, settings), written or WrittenDataset()
+    plan = _plan(form)(trajectories, settings)
+    written = written or WrittenDataset()
     out.mkdir(parents=True, exist_ok=True)
     written.splits = plan.splits.splits
     said = {n for one in plan.selection.chosen for of in notes_of(one.source).values() for n in of}
@@ -222,7 +224,9 @@ class _Files:
         stack: ExitStack,
     ) -> None:
         self._form, self._out, self._settings = form, str(out), settings
-        self._written, self._said, self._stack = written, said, stack
+        self._written = written
+        self._said = said
+        self._stack = stack
         self._open = dict[str, Callable[[Any], object]]()
         self.counts = Counter[str]()
         for split in Split:
@@ -232,7 +236,9 @@ class _Files:
 
     def take(self, candidate: Candidate, split: Split, row: KeptRow) -> str:
         """Write a row with its pictures; returns why it cannot be written, or nothing."""
-        form, settings, folder = self._form, self._settings, candidate.source.folder
+        form = self._form
+        settings = self._settings
+        folder = candidate.source.folder
         pictures = form.pictures(candidate, split, row, settings)
         if not all(self._picture(*one, row, candidate) for one in pictures.items()):
             return "missing_frame"
@@ -240,7 +246,8 @@ class _Files:
         for file in form.files:
             if file.part not in parts or split not in file.only:
                 continue
-            value, name = parts[file.part], file.at(split, settings)
+            value = parts[file.part]
+            name = file.at(split, settings)
             if file.table:
                 value = form.place(value, split, settings, folder)
             if "{id}" in name:

@@ -223,7 +223,9 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
 def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
     made_of = natively(recorded)
-    candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
+    candidate = made_of.candidate
+    trajectory = made_of.trajectory
+    rows = made_of.rows
     shown = [
         BAD_STEP
         if step.index in candidate.bad_steps
@@ -260,7 +262,8 @@ def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     shows_end = has_final and len(filmed) == len(later)
     document = _document(made_of, turns.steps, shows_end=shows_end)
     parts["document"] = json_bytes(document).decode()
-    screenshot, counts = calls[0].files.screenshot, counted_steps(calls, made_of)
+    screenshot = calls[0].files.screenshot
+    counts = counted_steps(calls, made_of)
     yield Row(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
 
 _FOLDER = "plots"
 MOST_BARS = 15
-_WIDTH, _ROW, _TOP, _MARGIN, _LABELS, _VALUES = 640, 26, 44, 14, 190, 70
+_WIDTH = 640
+_ROW = 26
+_TOP = 44
+_MARGIN = 14
+_LABELS = 190
+_VALUES = 70
 _INK, _PALE, _BAR = (60, 50, 40), (232, 228, 224), (176, 120, 60)  # BGR
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100), (101, 10**9))
 

@@ -105,11 +105,15 @@ def _text(value: dict[str, Any]) -> str:
 
 
 def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
-    top, prompt = f"{{split}}/{made_of.id}", stretch.prompt(made_of.instruction)
+    top = f"{{split}}/{made_of.id}"
+    prompt = stretch.prompt(made_of.instruction)
     first = stretch.steps[0].files
     start = datetime.fromisoformat(str(made_of.rows[first.index]["recorded_at"]))
-    documents, files = dict[str, str](), dict[str, Path]()
-    items, number, time = list[dict[str, Any]](), 0, "0"
+    documents = dict[str, str]()
+    files = dict[str, Path]()
+    items = list[dict[str, Any]]()
+    number = 0
+    time = "0"
     for turn, step in enumerate(stretch.steps):
         press = made_of.rows[step.files.index]["press_ms"] - made_of.rows[first.index]["press_ms"]
         time = _time(start + timedelta(milliseconds=press))
@@ -147,7 +151,8 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         "new_items": items,
         "total_turns": len(stretch.steps),
     }
-    parts, counts = {"metadata": _text(metadata)}, counted_steps(stretch.steps, made_of)
+    parts = {"metadata": _text(metadata)}
+    counts = counted_steps(stretch.steps, made_of)
     yield Row(made_of.id, prompt, first.screenshot, parts, files, counts, documents)
 
 

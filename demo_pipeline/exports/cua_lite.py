@@ -240,7 +240,8 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
     if ended and stretch.final is not None:
         images.append(stretch.final)
         turns.append({"role": "assistant", "content": [{"type": "text", "text": LITE_DONE}]})
-    success, first = trajectory.result.success, stretch.steps[0]
+    success = trajectory.result.success
+    first = stretch.steps[0]
     others = {
         "id": made_of.id,
         "resolution": list(first.size),

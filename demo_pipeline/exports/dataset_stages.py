@@ -51,7 +51,9 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
     """The stage of a form's dataset, and how it is validated, shared and queried."""
 
     def build(inputs: DatasetInputs, out: Path) -> Summary:
-        committed, settings, written = inputs.committed, inputs.settings.datasets, inputs.written
+        committed = inputs.committed
+        settings = inputs.settings.datasets
+        written = inputs.written
         summary = build_form(form, committed.trajectories, out, settings, written)
         made_of = (written, committed.provenance)
         describe_form(
@@ -67,7 +69,8 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
-        trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
+        trajectories = inputs.committed.trajectories
+        settings = inputs.settings.datasets
         return form_problems(form, trajectories, out, settings, inputs.written)
 
     def validate(path: Path, _settings: Settings) -> Sequence[Problem]:
@@ -107,7 +110,8 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
 
 def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
     """The index with its card."""
-    settings, tool = inputs.settings.datasets, ("demo_pipeline", __version__)
+    settings = inputs.settings.datasets
+    tool = ("demo_pipeline", __version__)
     trajectories = inputs.committed.trajectories
     summary = index.build_index(trajectories, out, settings, tool, inputs.exports)
     for source in trajectories:

@@ -56,7 +56,8 @@ def _queries(file: str) -> tuple[_Query, ...]:
     return tuple(_Query(name, frozenset(needs.split()), sql) for (name, _, needs), sql in named)
 
 
-QUERIES, _AGREEMENTS = _queries("statistics.sql"), _queries("agreements.sql")
+QUERIES = _queries("statistics.sql")
+_AGREEMENTS = _queries("agreements.sql")
 _NUMBERS = {query.name: query.sql for query in _queries("numbers.sql")}
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _ROW_SCHEMA = pa.schema(
@@ -151,7 +152,8 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
     has_step = "step_index" in read_schema(files[0]).names
     step = "step_index" if has_step else "-1 AS step_index"
     names = f"trajectory_id, {step}, application, {kind} AS kind"
-    split, source = "parse_filename(filename, true) AS split", _table(files, ", filename = true")
+    split = "parse_filename(filename, true) AS split"
+    source = _table(files, ", filename = true")
     return _measure(f"SELECT {names}, {split} FROM {source}", provenance)  # noqa: S608 - ours
 
 

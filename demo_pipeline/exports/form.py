@@ -145,7 +145,8 @@ class _KeptHead(msgspec.Struct):
 
 
 _LINES_IN_MEMORY = 2**24  # bytes
-_KEPT, _HEAD = msgspec.json.Decoder(KeptRow), msgspec.json.Decoder(_KeptHead)
+_KEPT = msgspec.json.Decoder(KeptRow)
+_HEAD = msgspec.json.Decoder(_KeptHead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,8 @@ class _Declared:
     """The settings of a form, as `Source` has them."""
 
     def __init__(self, form: Form, own: DatasetSettings) -> None:
-        self._form, self._own = form, own
+        self._form = form
+        self._own = own
 
     def __getattr__(self, name: str) -> Any:
         if name in DatasetSettings.model_fields and name not in self._form.settings:
@@ -362,7 +364,8 @@ def write_form_rows(
     """
     recorded, rows = read_head(source)
     (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(recorded, rows)))
-    head, loaded = head_of(source), load_corrected(source, rows)
+    head = head_of(source)
+    loaded = load_corrected(source, rows)
     counts: dict[str, int] = {}
     for form in forms:
         own = form.own(settings)
@@ -392,7 +395,8 @@ def row_lines(
     `own`: see `Form.own`.
     """
     tables = {file.part for file in form.files if file.table}
-    trajectory, candidate = loaded.trajectory, candidate_of(source, head, own)
+    trajectory = loaded.trajectory
+    candidate = candidate_of(source, head, own)
     bad = {step.folder for step in trajectory.steps if step.index in candidate.bad_steps}
     declared = cast("DatasetSettings", _Declared(form, own))
     made_of = Source(candidate, trajectory, loaded.rows, declared)
@@ -411,7 +415,8 @@ def row_lines(
 
 
 def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
-    top, read = len(candidate.source.folder) + 1, candidate.source.read
+    top = len(candidate.source.folder) + 1
+    read = candidate.source.read
     if (shown := str(row.screenshot)) not in read:  # every form asks for the same ones
         read[shown] = file_digest(row.screenshot)
     return _encoded(
@@ -453,6 +458,7 @@ def kept_rows(
     """
     lines = kept_lines(source, form.file)
     if lines is None:
-        head, own = head_of(source), form.own(settings)
+        head = head_of(source)
+        own = form.own(settings)
         lines = list(row_lines(form, source, head, load_corrected(source), own))
     return _HEAD.decode(lines[0]), map(_KEPT.decode, lines[1:])

@@ -187,7 +187,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         if screen is None:
             yield Excluded(reason or "unreadable_tree")
             continue
-        across, down = round(row["pad_x"]), round(row["pad_y"])
+        across = round(row["pad_x"])
+        down = round(row["pad_y"])
         area = (across, down, CANVAS[0] - across, CANVAS[1] - down)
         native = native_picture_of(step.screenshot)
         side = settings.grounding_min_side * (native.scale if native else 1)
@@ -202,7 +203,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
 
 def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
-    candidate, row = made_of.candidate, made_of.rows[step.index]
+    candidate = made_of.candidate
+    row = made_of.rows[step.index]
     if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
     if step.index in candidate.bad_steps | candidate.incomplete:
@@ -214,7 +216,8 @@ def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
         return "hidden_typing"  # its text is not known, and may be on the screen
     if row["tree_agreement"] not in ("agrees", "partial"):
         return "tree_differs" if row["tree_agreement"] == "differs" else "tree_unchecked"
-    age, lead = row["tree_age_ms"], row["lead_ms"]
+    age = row["tree_age_ms"]
+    lead = row["lead_ms"]
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
@@ -222,9 +225,11 @@ def _row(
     made_of: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
 ) -> Row:
     (node, words), (left, top, right, bottom) = element, element[0].box
-    screenshot, size = step.screenshot, CANVAS
+    screenshot = step.screenshot
+    size = CANVAS
     if native:
-        screenshot, size = native.path, native.size
+        screenshot = native.path
+        size = native.size
         (left, top), (right, bottom) = native.at(left, top), native.at(right, bottom)
     image = made_of.name(screenshot)
     box = left, top, right - 1, bottom - 1

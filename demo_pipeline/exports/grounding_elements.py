@@ -75,7 +75,8 @@ def _screen_nodes(path: Path) -> list[_ScreenNode]:
 
 def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
     bounds = value["bounds"]
-    x, y = int(bounds["x"]), int(bounds["y"])
+    x = int(bounds["x"])
+    y = int(bounds["y"])
     box = (x, y, x + int(bounds["width"]), y + int(bounds["height"]))
     states = frozenset(map(str, value.get("states") or ()))
     return _ScreenNode(
@@ -92,7 +93,8 @@ class _ShownScreen:
     """
 
     def __init__(self, nodes: list[_ScreenNode], platform: str) -> None:
-        self.nodes, self._platform = nodes, platform
+        self.nodes = nodes
+        self._platform = platform
         self._boxes = np.array([node.box for node in nodes], np.int64).reshape(-1, 4)
         self._order = np.arange(len(nodes))
         self._end = np.array([node.end for node in nodes], np.int64)
@@ -187,7 +189,8 @@ class _ShownScreen:
 
     def _over(self, position: int, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
         left, top, right, bottom = self.nodes[position].box
-        x, y = (left + right - 1) // 2, (top + bottom - 1) // 2
+        x = (left + right - 1) // 2
+        y = (top + bottom - 1) // 2
         x0, y0, x1, y1 = self._boxes.T
         centre = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
         over: NDArray[np.bool_] = centre | (
@@ -220,11 +223,13 @@ def _layers(nodes: list[_ScreenNode]) -> list[int]:
 
     Desktops do not count: they hold everything.
     """
-    windows, tops = [-1] * len(nodes), [-1] * len(nodes)
+    windows = [-1] * len(nodes)
+    tops = [-1] * len(nodes)
     for position, node in enumerate(nodes):
         parent = node.parent
         above = (windows[parent], tops[parent]) if parent >= 0 else (-1, -1)
-        is_window, is_desktop = node.role in _WINDOWS, node.role == "desktop"
+        is_window = node.role in _WINDOWS
+        is_desktop = node.role == "desktop"
         windows[position] = above[0] if above[0] >= 0 or not is_window else position
         tops[position] = above[1] if above[1] >= 0 or is_desktop else position
     return [
@@ -280,7 +285,8 @@ def choose_elements(
         most: elements; of more those with the smallest hash of name, role and place are taken, so
             that pictures of the same screen give the same ones.
     """
-    chooser, left_out = _Chooser(screen, area, typed, min_side), Counter[str]()
+    chooser = _Chooser(screen, area, typed, min_side)
+    left_out = Counter[str]()
     found: list[NamedElement] = []
     for position, node in enumerate(screen.nodes):
         if not screen.shown[position] or not node.name.strip():
@@ -300,8 +306,10 @@ class _Chooser:
     def __init__(
         self, screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: float
     ) -> None:
-        self._screen, self._area = screen, area
-        self._typed, self._min_side = typed, min_side
+        self._screen = screen
+        self._area = area
+        self._typed = typed
+        self._min_side = min_side
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._counted = [
@@ -329,7 +337,8 @@ class _Chooser:
 
     def _is_part(self, position: int) -> bool:
         """Whether a node is only how a control around it looks: nameless, or named like it."""
-        node, key = self._screen.nodes[position], self._keys[position]
+        node = self._screen.nodes[position]
+        key = self._keys[position]
         return node.role in _PARTS and any(
             self._screen.nodes[other].role in _CONTROLS and key in {"", self._keys[other]}
             for other in self._screen.ancestors(position)
@@ -367,9 +376,11 @@ class _Chooser:
 
         What is around an element or inside it is at the same place.
         """
-        node, key = self._screen.nodes[position], self._keys[position]
+        node = self._screen.nodes[position]
+        key = self._keys[position]
         same = {position, *self._screen.ancestors(position), *self._screen.descendants(position)}
-        roles, text = {node.role, *_VAGUE}, _text_key(node.name, node.role)
+        roles = {node.role, *_VAGUE}
+        text = _text_key(node.name, node.role)
         others = [(self._screen.nodes[n], self._keys[n]) for n in self._counted if n not in same]
         return not any(
             (other_key == key and other.role in roles) or text in _possible_texts(other)

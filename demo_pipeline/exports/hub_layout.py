@@ -55,7 +55,9 @@ def write_shards(
 
     A file has at most `max_bytes`, but a single row that is larger has a file of its own.
     """
-    drafts, writer, count = list[Path](), None, 0
+    drafts = list[Path]()
+    writer = None
+    count = 0
     strings = [field.name for field in schema if pa.types.is_string(field.type)]
     try:
         for group, size in _groups(rows, min(_GROUP_BYTES, max_bytes)):
@@ -79,12 +81,14 @@ def _groups(
     rows: Iterable[Mapping[str, Any]], most: int
 ) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
     """Yield successive rows that become a row group, with about their bytes."""
-    group, total = list[Mapping[str, Any]](), 0
+    group = list[Mapping[str, Any]]()
+    total = 0
     for row in rows:
         size = _bytes_of(row)
         if group and (len(group) >= _GROUP_ROWS or total + size > most):
             yield group, total
-            group, total = [], 0
+            group = []
+            total = 0
         group.append(row)
         total += size
     if group:

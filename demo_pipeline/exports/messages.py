@@ -159,13 +159,15 @@ _IDENTITY = (
 def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the chat of every CUDAG record, with the screen's own pictures where there are any."""
     made_of = natively(made_of)
-    settings, trajectory = made_of.settings, made_of.trajectory
+    settings = made_of.settings
+    trajectory = made_of.trajectory
     absolute = settings.coordinates == "absolute"
     for draft in record_drafts(made_of, absolute=absolute):
         if isinstance(draft, Excluded):
             yield draft
             continue
-        known, earlier = draft.metadata, _earlier(made_of, draft)
+        known = draft.metadata
+        earlier = _earlier(made_of, draft)
         files = {made_of.name(shown): shown for shown in (*earlier, draft.screenshot)}
         thought = trajectory.notes.get(known.step_index, {}).get("thought")
         answer = replace_surrogates(_answer(draft, settings))
@@ -199,7 +201,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
 
 def _earlier(made_of: Source, draft: RecordDraft) -> list[Path]:
     """The screenshots before that of a record which its chat shows, the oldest first."""
-    wanted, now = made_of.settings.history_images, draft.metadata.step_index
+    wanted = made_of.settings.history_images
+    now = draft.metadata.step_index
     steps = [step for step in made_of.trajectory.steps if step.index < now]
     last = steps[len(steps) - wanted :] if wanted < len(steps) else steps
     return [step.screenshot for step in last if readable_size(step.screenshot)]
@@ -212,7 +215,8 @@ def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
     and Axolotl would show the picture twice.
     """
     identity = {name: line[name] for name, _ in _IDENTITY}
-    turns, images = [], []
+    turns = []
+    images = []
     for turn in line["messages"]:
         content = turn["content"]
         parts = [{"text": content}] if isinstance(content, str) else content
@@ -257,7 +261,8 @@ def _placed(
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
-    calls, known = render_tool_calls(draft.calls)[0], draft.metadata
+    calls = render_tool_calls(draft.calls)[0]
+    known = draft.metadata
     if not settings.action_line:
         return calls
     places = (*draft.hovered, known.real_coords, known.end_coords)

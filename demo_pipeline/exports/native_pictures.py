@@ -28,7 +28,8 @@ class NativePicture:
     """
 
     def __init__(self, path: Path, size: Pixel) -> None:
-        self.path, self.size = path, size
+        self.path = path
+        self.size = size
         self._canvas: Canvas = fit_canvas(size, 1.0)
         self.scale = self._canvas.scale
 
@@ -56,7 +57,8 @@ def native_picture_of(screenshot: Path) -> NativePicture | None:
 
 def natively(made_of: Source) -> Source:
     """The same trajectory with the screen's own pictures, where it has them, and their pixels."""
-    trajectory, rows = made_of.trajectory, dict(made_of.rows)
+    trajectory = made_of.trajectory
+    rows = dict(made_of.rows)
     steps: list[StepFiles] = []
     for step in trajectory.steps:
         native = native_picture_of(step.screenshot)

@@ -128,7 +128,8 @@ def system_prompt(
     measure = f"{RU_MAX} x {RU_MAX} units, whatever its shape"
     corner = [RU_MAX, RU_MAX]
     if seen:
-        measure, corner = f"{seen[0]} x {seen[1]} pixels", [side - 1 for side in seen]
+        measure = f"{seen[0]} x {seen[1]} pixels"
+        corner = [side - 1 for side in seen]
     return (
         "You operate a computer for a person. You are shown the screen, the task and what was done "
         "so far; answer with the next action.\n\n"

@@ -31,7 +31,8 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 REBUILD = "build the export again"
-REQUIRED_SPLITS, OPTIONAL_SPLITS = ("train", "val", "test"), ("held_out",)
+REQUIRED_SPLITS = ("train", "val", "test")
+OPTIONAL_SPLITS = ("held_out",)
 _RECENT = 4096  # small files in memory; records of a trajectory lie together
 _ROWS_IN_MEMORY = 64
 
@@ -76,7 +77,8 @@ class NamedFiles:
     def __init__(
         self, locate: Callable[[str], Path], documents: Mapping[str, Mapping[str, Any]] = {}
     ) -> None:
-        self._locate, self._documents = locate, documents
+        self._locate = locate
+        self._documents = documents
         self.pictures: dict[str, ImageInfo | str] = {}
         self.document = lru_cache(_RECENT)(self._document)
         self.digest = lru_cache(_RECENT)(self._digest)
@@ -325,9 +327,12 @@ def validate_form(form: Form, root: Path) -> list[Problem]:
     Files that must be there, what each value's model rejects, pictures that a value names and that
     do not open, ids that repeat, and trajectories in two splits.
     """
-    settings, problems, some = DatasetSettings(name_prefix="PREFIX"), list[Problem](), False
+    settings = DatasetSettings(name_prefix="PREFIX")
+    problems = list[Problem]()
+    some = False
     for file in form.files:
-        reader, read = _FileReader(file, root), set[Path]()
+        reader = _FileReader(file, root)
+        read = set[Path]()
         for split in sorted(file.only):
             pattern = file.at(split, settings).replace("PREFIX", "*").replace("{id}", "*")
             found = sorted(root.glob(pattern))
@@ -365,17 +370,17 @@ class _FileReader:
     """
 
     def __init__(self, file: File, root: Path) -> None:
-        self._file, self._root, self.count = file, root, 0
+        self._file = file
+        self._root = root
+        self.count = 0
         self._places, self._splits = dict[str, str](), dict[str, str]()
         self._files = NamedFiles.below(root / file.base)
 
     def problems(self, path: Path, split: str) -> Iterator[Problem]:
         """Yield the problems of a file; trajectories of a `split`, if given, are in no other."""
-        name, files, checked = (
-            path.relative_to(self._root).as_posix(),
-            self._files,
-            self._file.checked,
-        )
+        name = path.relative_to(self._root).as_posix()
+        files = self._files
+        checked = self._file.checked
         if "{id}" in str(self._file.path):
             files = NamedFiles.below(path.parent)
         for number, value in values_of(path, name, array="{id}" not in str(self._file.path)):
@@ -397,7 +402,8 @@ class _FileReader:
         at: tuple[str, int | None],
         split: str,
     ) -> Iterator[Problem]:
-        place, key = ":".join(str(part) for part in at if part), getattr(record, form.id_field)
+        place = ":".join(str(part) for part in at if part)
+        key = getattr(record, form.id_field)
         if key is not None and (first := self._places.setdefault(key, place)) != place:
             message = f"{form.id_field}: is not unique, first at {first}"
             yield Fault("duplicate_id", message, "change one of the ids").at(*at)
@@ -422,7 +428,9 @@ def table_problems(
         columns: the columns that a line gives, as they are written.
         plain: a row as it is compared.
     """
-    file, told, counts = table.name, 0, [0, 0]
+    file = table.name
+    told = 0
+    counts = [0, 0]
     values = values_of(lines, lines.name)
     written = ((n, v) for n, v in values if getattr(v, "code", "") != "blank_line")
     for line, row in zip_longest(written, values_of(table, file)):

@@ -93,7 +93,8 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
         (out / CORRECTIONS_FILE).write_bytes(inputs.source())
     if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
         (out / NOTES_FILE).write_bytes(written_notes(notes))
-    source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
+    source = _trajectory(inputs, out)
+    forms = built_forms(inputs.settings)
     records = write_form_rows(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
     return {"records": records, **left_of(inputs.folders[REDACTIONS], inputs.settings.privacy)}

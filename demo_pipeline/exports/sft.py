@@ -204,7 +204,8 @@ def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, l
 
 def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> Iterator[Fault]:
     """Yield the faults of earlier actions: each is valid, in order, and none is left out."""
-    last, index = -1, expected.stop
+    last = -1
+    index = expected.stop
     for number, value in enumerate(history):
         model = _HistoryGap if value.get("action_type") == GAP else StepAction
         earlier, problems = check(model, value, "")
@@ -227,7 +228,8 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
 def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
     """Yield how a sample differs from the files of its trajectory, as far as they are there."""
-    action, names = sample.output.action, set()
+    action = sample.output.action
+    names = set()
     for key, path in (("screenshot", sample.input.screenshot), ("ui_tree", sample.input.ui_tree)):
         where = step_of(path) if isinstance(path, str) else None
         names |= {where[0]} if where else set()
@@ -290,7 +292,8 @@ def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem
     above = path.parent.parent
     near = (path.parent, above, above / "dataset")
     found = root or next((one for one in near if (one / "trajectories").is_dir()), None)
-    files, form = NamedFiles.below(found or path.parent), SFT_FORMAT if found else _ALONE
+    files = NamedFiles.below(found or path.parent)
+    form = SFT_FORMAT if found else _ALONE
     message = "no dataset found near the file: the paths in it are not checked"
     warning = Problem("no_dataset", path.name, message, severity=Severity.WARNING)
 
@@ -342,9 +345,11 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
 
 def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Iterator[Problem]:
     """Yield the problems of the lines of all files; the same line is checked once."""
-    whole, placed = dict[bytes, tuple[str, int]](), dict[bytes, tuple[str, int]]()
+    whole = dict[bytes, tuple[str, int]]()
+    placed = dict[bytes, tuple[str, int]]()
     for stem in stems:
-        file, places = f"{stem}.jsonl", whole if stem == _ALL else placed
+        file = f"{stem}.jsonl"
+        places = whole if stem == _ALL else placed
         with (root / file).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 key = hashlib.blake2b(line.strip(), digest_size=16).digest()
@@ -434,7 +439,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
 
 def _samples(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield a sample per step; its history holds all steps and gaps before it."""
-    trajectory, candidate = made_of.trajectory, made_of.candidate
+    trajectory = made_of.trajectory
+    candidate = made_of.candidate
     history: list[dict[str, Any]] = []
     for step in trajectory.steps:
         gaps = map(hidden_words, candidate.hidden.before(step.index))
@@ -464,18 +470,22 @@ def _sample(
     made_of: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
     """The sample of a step with the files that it names, or why there is none."""
-    known, settings = made_of.rows[step.index], made_of.settings
+    known = made_of.rows[step.index]
+    settings = made_of.settings
     size = CANVAS if step.screenshot.is_file() and step.ui_tree.is_file() else None
     reason = step_exclusion(step, known, settings, size)
     if step.index in made_of.candidate.incomplete and reason in {"", *LEAK_EXCLUSIONS}:
         reason = INCOMPLETE
     if reason:
         return reason
-    screenshot, name = made_of.name(step.screenshot), made_of.name(step.ui_tree)
-    files, tree = {screenshot: step.screenshot}, None
+    screenshot = made_of.name(step.screenshot)
+    name = made_of.name(step.ui_tree)
+    files = {screenshot: step.screenshot}
+    tree = None
     if settings.include_stale_trees or known["tree_agreement"] != "differs":
         if settings.sft_trees != "object":
-            files[name], tree = step.ui_tree, name
+            tree = name
+            files[name] = step.ui_tree
         else:
             try:
                 tree = load_json(step.ui_tree)
@@ -512,8 +522,10 @@ _OPTIONAL = (*_OF_STEP, "reasoning_source", "instruction_source")
 
 def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of `SFT_SCHEMA` that a sample gives."""
-    given, said = sample["input"], sample["output"]
-    tree, action = given["ui_tree"], said["action"]
+    given = sample["input"]
+    said = sample["output"]
+    tree = given["ui_tree"]
+    action = said["action"]
     texts = {
         "action_type": action["action_type"],
         **{name: given[name] for name in ("instruction", "screenshot")},

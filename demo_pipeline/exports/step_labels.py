@@ -170,7 +170,8 @@ def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
 
 def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the record of a demonstration: one that did its task gives two rows."""
-    trajectory, candidate = made_of.trajectory, made_of.candidate
+    trajectory = made_of.trajectory
+    candidate = made_of.candidate
     reason = _exclusion(made_of)
     end = trajectory.steps[-1].index + 1 if trajectory.steps else 0
     if not reason and end in candidate.incomplete:  # a row is all or nothing
@@ -181,7 +182,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
     files = {made_of.name(path): path for path in pictures}
     row = _labelled(made_of) | {"images": list(files)}
-    done, trailing = row["outcome"] == "success", map(hidden_words, candidate.hidden.before(end))
+    done = row["outcome"] == "success"
+    trailing = map(hidden_words, candidate.hidden.before(end))
     whole = "\n".join([*row["completions"], *trailing])
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
     said = {step.index: trajectory.note(step.index, "step_correct") for step in trajectory.steps}
@@ -227,7 +229,8 @@ def _reviewed_parts(
 
 def _exclusion(made_of: Source) -> str:
     """Why a demonstration has no row; empty when it has."""
-    steps, rows = made_of.trajectory.steps, made_of.rows
+    steps = made_of.trajectory.steps
+    rows = made_of.rows
     if not steps:
         return "no_step"
     if any(is_off_screen(step.action, rows[step.index], CANVAS) for step in steps):
@@ -239,7 +242,8 @@ def _exclusion(made_of: Source) -> str:
 
 def _labelled(made_of: Source) -> dict[str, Any]:
     """The row of all steps without labels and pictures."""
-    trajectory, hidden = made_of.trajectory, made_of.candidate.hidden
+    trajectory = made_of.trajectory
+    hidden = made_of.candidate.hidden
     completions = []
     for step in trajectory.steps:
         text = action_text(step.action.action_type, step.action.parameters)

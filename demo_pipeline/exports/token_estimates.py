@@ -17,7 +17,8 @@ _TURN = 5  # tokens that a chat template puts around a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
 # Characters of a word or of punctuation that are a token: measured with Qwen's vocabulary on the
 # prompts and answers of the samples, so that the estimate is rarely too low.
-_LETTERS, _SIGNS = 6, 2
+_LETTERS = 6
+_SIGNS = 2
 
 
 def resized(size: Pixel, most: int) -> Pixel:

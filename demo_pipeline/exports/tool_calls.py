@@ -203,7 +203,8 @@ def _blocks(value: str) -> Iterable[str]:
     Raises:
         ToolCallError: the turn has other text, or no call.
     """
-    texts, position = [], 0
+    texts = []
+    position = 0
     while block := _BLOCK.match(value, position):
         texts.append(block.group(1))
         position = block.end()
@@ -276,7 +277,8 @@ def _place(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
     return {"coordinate": [round(share * RU_MAX) for share in at]} if at else {}
 
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_OPEN = "<tool_call>"
+_CLOSE = "</tool_call>"
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(\s*\{.*?)\n?[ \t]*```", re.DOTALL)
 _MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
 _MOST_WHEEL_UNITS = 1_000_000
@@ -381,7 +383,8 @@ def _rounded(arguments: dict[str, Any], screen: Pixel) -> Any:
 
 def _known(call: ToolCall, wheel: WheelUnits, screen: Pixel) -> ActionCall:
     """A call in our words."""
-    name, given = call.action, call.arguments
+    name = call.action
+    given = call.arguments
     at = given.get("coordinate")
     share = (at[0] / screen[0], at[1] / screen[1]) if at else None
     known = ActionCall(name, _DOES.get(name, ""), share)

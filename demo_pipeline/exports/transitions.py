@@ -57,7 +57,8 @@ class TransitionRow(Document):
 
 
 def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
-    before, after = files.picture(row.before), files.picture(row.after)
+    before = files.picture(row.before)
+    after = files.picture(row.after)
     if row.before == row.after:
         yield Fault("no_transition", "after: is the same file as before")
     if before != after and not isinstance(before, str) and not isinstance(after, str):
@@ -110,13 +111,15 @@ def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | No
 
 def _spanned(made_of: Source, step: StepFiles, waits: int, after: StepFiles | None) -> str:
     """Why the next picture does not show what a step did; empty when it does."""
-    rows, hidden = made_of.rows, made_of.candidate.hidden
+    rows = made_of.rows
+    hidden = made_of.candidate.hidden
     next_index = step.index + waits + 1
     if any(hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
     if after is None:  # the final picture is the last frame if the video ends before the action
         return "" if rows[step.index]["end_filmed"] else "early_after"
-    row, shown = rows[step.index], rows[after.index]
+    row = rows[step.index]
+    shown = rows[after.index]
     if after.index == next_index and shown["reason_code"] == IMPORTED:
         return ""  # a step's screenshot is what the step before it led to
     if after.index != next_index or shown["pts"] is None or shown["lead_ms"] is None:

@@ -41,8 +41,10 @@ from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
-OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
-UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"
+OUTSIDE = "outside_stretch"
+TOO_SHORT = "too_short"
+UNKNOWN_SYSTEM = "unknown_system"
+NO_STEPS = "no_steps"
 STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_SETTINGS = ("min_steps", *STEP_SETTINGS)
 _MEANINGS = {
@@ -124,7 +126,8 @@ def stretch_rows(
 
     def rows(recorded: Source) -> Rows:
         made_of = natively(recorded)
-        candidate, steps = made_of.candidate, made_of.trajectory.steps
+        candidate = made_of.candidate
+        steps = made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
         for step in steps:
             if candidate.hidden.before(step.index):
@@ -136,14 +139,17 @@ def stretch_rows(
             else:
                 yield Excluded(said)
                 runs.append([])
-        best, total = max(runs, key=len), sum(map(len, runs))
+        best = max(runs, key=len)
+        total = sum(map(len, runs))
         whole = len(best) == len(steps) and not len(candidate.hidden)
         if not best or (len(best) < made_of.settings.min_steps and not whole):
             yield from [Excluded(TOO_SHORT)] * total
             return
         yield from [Excluded(OUTSIDE)] * (total - len(best))
-        first, last = best[0].files.index, best[-1].files.index
-        before, final = tuple(_before(made_of, first)), _final(made_of, last)
+        first = best[0].files.index
+        last = best[-1].files.index
+        before = tuple(_before(made_of, first))
+        final = _final(made_of, last)
         part = {"first_step": first, "last_step": last, "total_steps": len(steps)}
         yield from make(Stretch(tuple(best), before, final, None if whole else part), made_of)
 
@@ -176,7 +182,8 @@ def _before(made_of: Source, first: int) -> Iterator[str]:
 
 
 def _final(made_of: Source, last: int) -> Path | None:
-    steps, final = made_of.trajectory.steps, made_of.trajectory.final_screenshot
+    steps = made_of.trajectory.steps
+    final = made_of.trajectory.final_screenshot
     ended = last == steps[-1].index and not made_of.candidate.hidden.follow(last)
     ended = ended and is_last_end_filmed(steps, made_of.rows)
     return final if ended and readable_size(final) else None

@@ -110,7 +110,8 @@ def check(
     try:
         document = model.model_validate(value)
     except ValidationError as error:
-        place_of, problems = places_in(text), []
+        place_of = places_in(text)
+        problems = []
         for location, message in explain(error):
             at, column = place_of(location)
             problem = Problem(

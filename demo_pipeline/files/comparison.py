@@ -51,7 +51,8 @@ def differing_files(
 
 def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tuple[str, int]]:
     """Yield path and inode of each file below a folder; neither links nor `without` are entered."""
-    top, left = f"{folder}/", [""]
+    top = f"{folder}/"
+    left = [""]
     while left:
         above = left.pop()
         with os.scandir(f"{top}{above}") as entries:  # `os.walk` takes thrice the time

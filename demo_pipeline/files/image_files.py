@@ -88,7 +88,10 @@ def png_size(path: Path) -> tuple[int, int]:
 
 def _png(data: bytes) -> ImageInfo:
     """Walk the chunks (PNG specification, 5.3): length, type, data, CRC of type and data."""
-    view, position, info, pixels = memoryview(data), len(PNG_SIGNATURE), None, False
+    view = memoryview(data)
+    position = len(PNG_SIGNATURE)
+    info = None
+    pixels = False
     while position + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, position)
         end = position + 12 + length
@@ -166,7 +169,8 @@ class PngWriter:
         height, width, channels = rgb.shape
         if channels != 3:
             raise ValueError(f"expected 3 channels, got {channels}")
-        deflate, data = isal_zlib.compressobj(1), list[bytes]()
+        deflate = isal_zlib.compressobj(1)
+        data = list[bytes]()
         for band in self._bands(np.ascontiguousarray(rgb).reshape(height, width * 3)):
             rows = band.reshape(-1).data
             if not data:

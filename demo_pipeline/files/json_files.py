@@ -48,7 +48,10 @@ class JsonFileError(ValueError):
         self, file: str, line: int | None, message: str, column: int | None = None
     ) -> None:
         super().__init__(file, line, message, column)
-        self.file, self.line, self.message, self.column = file, line, message, column
+        self.file = file
+        self.line = line
+        self.message = message
+        self.column = column
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
@@ -148,7 +151,9 @@ def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
     known, and columns only when all of it is on one line.
     """
     places = dict[Location, tuple[int | None, int | None]]()
-    in_one_line, line, seen = "\n" not in text.strip(), 1, 0
+    in_one_line = "\n" not in text.strip()
+    line = 1
+    seen = 0
     for location, offset in _offsets(text):
         line += text.count("\n", seen, offset)
         seen = offset
@@ -283,13 +288,15 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.write(head + empty)
-        parting, end = b"", b""
+        parting = b""
+        end = b""
         rest = iter(items)
         # Not one by one: the indenting encoder leaves a cycle of closures each time.
         while some := list(islice(rest, _ITEMS_AT_ONCE)):
             lines = json_bytes(some if is_list else dict(some)).splitlines()[1:-1]
             file.write(parting + b"".join(b"\n  " + line for line in lines))
-            parting, end = b",", b"\n  "
+            parting = b","
+            end = b"\n  "
         file.write(end + closing.encode() + tail)
 
 

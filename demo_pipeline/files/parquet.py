@@ -241,7 +241,8 @@ class TableWriter:
         batch_characters: int | None = _BATCH_CHARACTERS,
     ) -> None:
         self._path, self._schema = path, without_domains(schema)
-        self._batch_rows, self._batch_characters = batch_rows, batch_characters or float("inf")
+        self._batch_characters = batch_characters or float("inf")
+        self._batch_rows = batch_rows
         self._names, self._held = tuple(schema.names), list[tuple[Any, ...]]()
         self._characters = 0
         self._writer = pq.ParquetWriter(path, self._schema, **_COMPRESSION)
@@ -289,7 +290,8 @@ class TableWriter:
         if self._held:
             rows = pa.array(self._held, type=pa.struct(self._schema))
             self._writer.write_table(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
-            self._held, self._characters = [], 0
+            self._held = []
+            self._characters = 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:

@@ -33,7 +33,9 @@ from demo_pipeline.importers.source_recording import (
     pointer_lines,
 )
 
-_EVENTS, _METADATA, _TREES = "events.jsonl", "metadata.json", "a11y.jsonl"
+_EVENTS = "events.jsonl"
+_METADATA = "metadata.json"
+_TREES = "a11y.jsonl"
 _ELEMENTS = "element.jsonl"
 _TASK = "task_name.json"
 _FILMS = (".mp4", ".mkv", ".mov", ".flv")
@@ -103,7 +105,8 @@ def _read(found: FoundRecording) -> SourceRecording:
     if not found.films:
         raise UnreadableSourceError(f"{found.folder}: the film is missing: put OBS's film into it")
     platform = _PLATFORMS.get(plain_text(metadata.get("system")), "")
-    damaged, left_out = list[str](), Counter[str]()
+    damaged = list[str]()
+    left_out = Counter[str]()
     others = {path.name: path for path in found.others}
     presses: dict[float, float] = {}
     events = _note_presses(json_lines(found.folder / _EVENTS, damaged), clock, presses)
@@ -136,7 +139,8 @@ def _lines(
     event: dict[str, Any], keys: DeadKeys, clock: _TimeOfDay, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
     """Yield the lines for an event, and count what has none in `left_out`."""
-    seconds, action = number(event.get("time_stamp")), plain_text(event.get("action"))
+    seconds = number(event.get("time_stamp"))
+    action = plain_text(event.get("action"))
     if seconds is None:
         left_out["without time"] += 1
         return
@@ -159,7 +163,8 @@ _CODE = re.compile(r"<(\d{1,9})>")
 
 def _key(event: dict[str, Any], keys: DeadKeys, is_press: bool) -> dict[str, Any]:
     """The data of a key; DuckTrack writes only its name or its character."""
-    name, label = event.get("name"), event.get("pynput_key")
+    name = event.get("name")
+    label = event.get("pynput_key")
     printed = label if isinstance(label, str) else ""
     code = _CODE.fullmatch(printed)
     typed = not printed or printed == repr(name)
@@ -257,7 +262,8 @@ def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
 
 def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
     """A node in the form of the log; None for one without a role, or too deep."""
-    role, box = plain_text(value.get("ControlType")), value.get("BoundingRectangle")
+    role = plain_text(value.get("ControlType"))
+    box = value.get("BoundingRectangle")
     if not role or not levels:
         return None
     bbox = None

@@ -79,9 +79,13 @@ def _read(found: FoundRecording) -> SourceRecording:
         name = f"{match['session']}_seg{match['number']}" if match else ""
         film = next(film for film in found.films if film.stem.endswith(name))
         segments.setdefault(film, []).extend(_events(log))
-    left_out, lines, parts = Counter[str](), list[SourceLine](), list[FilmPart]()
+    left_out = Counter[str]()
+    lines = list[SourceLine]()
+    parts = list[FilmPart]()
     first = next(iter(segments.values()))
-    zero, platform, ends = _began(first, found), _metadata(first, _PLATFORM_PLACE), 0.0
+    zero = _began(first, found)
+    platform = _metadata(first, _PLATFORM_PLACE)
+    ends = 0.0
     for film, events in segments.items():
         begins = max((_began(events, found) - zero).total_seconds(), ends)
         ends = begins + film_shape(film)[2] + _BETWEEN_S

@@ -75,7 +75,8 @@ def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
     write_hidden_actions(out, trajectory.result.trajectory_id, [])
-    task, result = trajectory.task, trajectory.result
+    task = trajectory.task
+    result = trajectory.result
     return {
         "imported": True,
         "task_id": task.task_id,
@@ -90,7 +91,8 @@ def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
 
 def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any]:
     """The provenance of a step: no film, no clock, and of the tree only that it is there."""
-    step, task = trajectory.steps[number], trajectory.task
+    step = trajectory.steps[number]
+    task = trajectory.task
     tree = decode_tree(step.ui_tree.read_bytes())  # validated before; None: of an odd form
     nodes = tree.nodes if tree else {}
     at = _time(tree.timestamp if tree else "")

@@ -45,7 +45,8 @@ def film_shape(path: Path) -> tuple[int, int, float]:
     Raises `UnreadableSourceError`.
     """
     with _opened(path) as (container, stream):
-        context, length = stream.codec_context, (container.duration or 0) / av.time_base
+        context = stream.codec_context
+        length = (container.duration or 0) / av.time_base
         return context.width, context.height, float(length)
 
 
@@ -103,7 +104,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
 def _require_same(path: Path, stream: Any, first: Any) -> None:
     """Refuse a part that cannot follow the first one in one film."""
-    mine, others = stream.codec_context, first.codec_context
+    mine = stream.codec_context
+    others = first.codec_context
     same_codec = (mine.name, mine.extradata) == (others.name, others.extradata)
     if (mine.width, mine.height) != (others.width, others.height) or not same_codec:
         raise UnreadableSourceError(
@@ -192,7 +194,8 @@ def _continues(stream: Any, packet: Any) -> bool:
     """
     if stream.codec_context.name != "hevc":
         return False
-    data, place = memoryview(packet), 0
+    data = memoryview(packet)
+    place = 0
     while place + 5 <= len(data):
         kind = data[place + 4] >> 1 & 0x3F
         if kind < _FIRST_OTHER_UNIT:

@@ -111,7 +111,8 @@ def import_recording(
     if importer.read is None:
         raise ValueError(f"{importer.tool}: published as trajectories, not written as uploads")
     try:
-        given, name = given_for(found, options), import_id(found)
+        given = given_for(found, options)
+        name = import_id(found)
         folder = uploads / name
         if is_imported(folder, found, given):
             return ImportOutcome(place, ImportState.KNOWN, name)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from demo_pipeline.importers.source_keys import (
     DEAD_KEY,
-    UNKNOWN_KEY,
+    UNNAMED_SOURCE_KEY,
     DeadKeys,
     dead_accent,
     pynput_key,
@@ -35,7 +35,8 @@ from demo_pipeline.importers.source_recording import (
 )
 from demo_pipeline.recording.key_names import lookup
 
-_DATABASE, _FILM = "recording.db", "oa_recording-"
+_DATABASE = "recording.db"
+_FILM = "oa_recording-"
 _PLATFORMS = {"win32": "windows", "darwin": "macos", "linux": "linux"}
 _SCOPES = ("capture_window", "capture_desktop")
 _Row = dict[str, Any]
@@ -114,7 +115,8 @@ def _tables(database: Path) -> dict[str, list[_Row]]:
 
 def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceLine]:
     """Yield the lines for an action, and count what has none."""
-    seconds, kind = number(row.get("timestamp")), plain_text(row.get("name"))
+    seconds = number(row.get("timestamp"))
+    kind = plain_text(row.get("name"))
     if seconds is None or row.get("disabled"):
         left_out["actions without time, or disabled"] += 1
         return
@@ -177,7 +179,8 @@ class _Keys:
 
     def pressed(self, row: _Row) -> dict[str, Any]:
         """The data of the line for a press."""
-        name, char = plain_text(row.get("key_name")), row.get("key_char")
+        name = plain_text(row.get("key_name"))
+        char = row.get("key_char")
         code = _code(row)
         data = self._data(row)
         shortcut = _TYPES_NOTHING & {held.partition("_")[0] for held in self._held}
@@ -199,18 +202,20 @@ class _Keys:
 
     def _data(self, row: _Row) -> dict[str, Any]:
         """The data of a key: its name, else the character that it typed, else its code."""
-        name, char, code = plain_text(row.get("key_name")), row.get("key_char"), _code(row)
+        name = plain_text(row.get("key_name"))
+        char = row.get("key_char")
+        code = _code(row)
         named = None
         if self.platform == "macos":
             named = _MAC_NAMES.get(name)
         elif self.platform == "linux":
             named = _X11_NAMES.get(name) if name else _X11_CHARACTERS.get(char or "")
             if len(name) == 1 and not char:  # a composition that came to nothing
-                named = UNKNOWN_KEY
+                named = UNNAMED_SOURCE_KEY
         if named is not None:
             return {"key": named}
         if char and len(char) > 1 and not name:  # as a dead key with a letter that it does not join
-            return {"key": UNKNOWN_KEY, "actual_char": char}
+            return {"key": UNNAMED_SOURCE_KEY, "actual_char": char}
         return pynput_key(name or char, self.platform, code=code)
 
 

@@ -61,7 +61,9 @@ def _found(log: Path, names: Sequence[str]) -> FoundRecording:
 
 
 def _read(found: FoundRecording) -> SourceRecording:
-    log, damaged, left_out = found.logs[0], list[str](), Counter[str]()
+    log = found.logs[0]
+    damaged = list[str]()
+    left_out = Counter[str]()
     shown = list(_messages(log, damaged, ("screen", "window")))
     frames = [message for message in shown if message.topic == "screen"]
     if not frames:
@@ -97,7 +99,8 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
         from mcap.reader import NonSeekingReader  # noqa: PLC0415 - only of the extra `owamcap`
     except ImportError:
         raise UnreadableSourceError(f"{log}: needs the package mcap: pip install mcap") from None
-    count, unreadable = 0, 0
+    count = 0
+    unreadable = 0
     with log.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise UnreadableSourceError(f"{log}: is not an MCAP file, or its first bytes are lost")
@@ -147,7 +150,8 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
     taken: dict[float, float] = {}
     latest = 0.0
     for frame in frames:
-        utc_ns, place = number(frame.data.get("utc_ns")), _media(frame)[1]
+        utc_ns = number(frame.data.get("utc_ns"))
+        place = _media(frame)[1]
         time = frame.time if utc_ns is None else utc_ns / 1e6
         if place is not None and place not in taken and time > latest:
             taken[place] = latest = time
@@ -186,7 +190,8 @@ class _CapturedPlace:
         if len(sides) != 4:
             return None
         left, top, right, bottom = sides
-        across, down = right - left - self._shape[0], bottom - top - self._shape[1]
+        across = right - left - self._shape[0]
+        down = bottom - top - self._shape[1]
         border = across / 2
         if not (0 <= border <= _MOST_BORDER and 0 <= down - border <= border):
             return None
@@ -228,7 +233,8 @@ def _lines(
 ) -> Iterator[SourceLine]:
     """Yield the lines for messages of mouse and keyboard; none for what has no meaning."""
     for topic, time, data in messages:
-        kind, code = plain_text(data.get("event_type")), number(data.get("vk"))
+        kind = plain_text(data.get("event_type"))
+        code = number(data.get("vk"))
         if topic == "mouse":
             found = numbers(data.get(axis) for axis in "xy")
             at = place.of(found[0], found[1], time) if found else {}

@@ -13,8 +13,9 @@ from typing import Any
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.keyboard_layouts import COMBINING, accented
 
-UNKNOWN_KEY = "Unknown(0)"  # in the log, for a key of which nothing is recorded
-_FIRST_FUNCTION_KEY, _FUNCTION_KEYS = 0x70, 24
+UNNAMED_SOURCE_KEY = "Unknown(0)"  # in the log, for a key of which nothing is recorded
+_FIRST_FUNCTION_KEY = 0x70
+_FUNCTION_KEYS = 24
 _KEYPAD_ZERO = 0x60
 _KEYPAD_CODES = range(_KEYPAD_ZERO, _FIRST_FUNCTION_KEY)
 _CONTROL_CHARACTERS = 27  # Ctrl and a letter type the characters 1 to 26
@@ -111,7 +112,8 @@ def pynput_key(
     if len(name) > 1:
         return {"key": name}
     if 0 < ord(name) < _CONTROL_CHARACTERS:
-        name, typed = chr(ord(name) + ord("a") - 1), False
+        name = chr(ord(name) + ord("a") - 1)
+        typed = False
     if name.upper() in string.ascii_uppercase:
         key = name.upper() if platform == "windows" else f"Key{name.upper()}"
     else:
@@ -125,7 +127,7 @@ _NUMBERED = re.compile(r"\$?Unknown \(\d+\)\$?")  # AgentNet's name for a key wi
 def _key_of_code(code: int | None, platform: str) -> str:
     """The name in the log of a key that pynput gives neither a name nor a character."""
     if code is None:
-        return UNKNOWN_KEY
+        return UNNAMED_SOURCE_KEY
     if platform == "windows":
         return virtual_key(code)
     return _KEYSYMS.get(code, f"Unknown({code})") if platform == "linux" else f"Unknown({code})"
@@ -177,14 +179,14 @@ class DeadKeys:
     def unknown(self, data: dict[str, Any]) -> dict[str, Any]:
         """The data of the line for the press of a key that typed a character that is not known."""
         self._unknown.add(data["key"])
-        return {"key": UNKNOWN_KEY}
+        return {"key": UNNAMED_SOURCE_KEY}
 
     def released(self, data: dict[str, Any]) -> dict[str, Any]:
         """The data of the line for a release, which has the name that its press got."""
         if data["key"] not in self._unknown:
             return data
         self._unknown.remove(data["key"])
-        return {"key": UNKNOWN_KEY}
+        return {"key": UNNAMED_SOURCE_KEY}
 
 
 def dead_accent(

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from demo_pipeline.files.json_files import JsonFileError, load_json
 
 # The wheel of the log, which differs by platform: see `wheel`.
-_NOTCH, _PIXELS_OF_A_LINE = 120, 10
+_NOTCH = 120
+_PIXELS_OF_A_LINE = 10
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
 _YEAR_3000_MS = 32_503_680_000_000
 _LARGEST = 1e20  # of numbers; nanoseconds of the year 3000 have 3e19
@@ -187,7 +188,8 @@ def json_members(data: bytes) -> dict[str, Any] | None:
 
 def json_lines(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines file; what is no object is said in `damaged`, once."""
-    unreadable, first = 0, 0
+    unreadable = 0
+    first = 0
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
@@ -195,7 +197,8 @@ def json_lines(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
             if (value := json_members(line)) is not None:
                 yield value
             else:
-                unreadable, first = unreadable + 1, first or number
+                unreadable = unreadable + 1
+                first = first or number
     if unreadable:
         lines = "1 line is" if unreadable == 1 else f"{unreadable} lines are"
         damaged.append(f"{path.name}:{first}: {lines} not readable; the others were read")

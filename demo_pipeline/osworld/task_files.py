@@ -54,7 +54,8 @@ from demo_pipeline.osworld.task_text import one_line
 from demo_pipeline.problems import Problem, Severity, warning
 
 EXAMPLES = "examples"
-LIST_FILE, RISK_LIST_FILE = "test_all.json", "test_risk.json"
+LIST_FILE = "test_all.json"
+RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
 _WINDOWS = "windows"  # in lower case: a folder of domains in `examples`
@@ -361,8 +362,10 @@ def validate_task_folder(root: Path) -> list[Problem]:
     return problems + [problem for entry in entries(folder) for problem in entry.problems]
 
 
-CATALOG_FILE, PROBLEMS_FILE = "catalog.parquet", "problems.parquet"
-ORDINARY, RISK = "ordinary", "risk"
+CATALOG_FILE = "catalog.parquet"
+PROBLEMS_FILE = "problems.parquet"
+ORDINARY = "ordinary"
+RISK = "risk"
 _TEXTS = pa.list_(pa.string())
 
 # name, type, nullable, meaning
@@ -425,7 +428,8 @@ def instruction_key(text: str) -> str:
     Case, white space, `<app>` tags, invisible characters, the style of quotes and dashes, and
     punctuation around the sentence make no difference; every word does. Empty when nothing is left.
     """
-    key, before = text, None
+    key = text
+    before = None
     while key != before:
         before = key
         lower = unicodedata.normalize("NFKC", key.translate(_TYPOGRAPHY)).casefold()

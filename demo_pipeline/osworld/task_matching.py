@@ -16,7 +16,8 @@ from demo_pipeline.osworld.task_text import assignment_of
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
-BY_ID, BY_INSTRUCTION = "id", "instruction"
+BY_ID = "id"
+BY_INSTRUCTION = "instruction"
 _COLUMNS = ["file", "kind", "task_id", "instruction_key"]
 
 

@@ -121,7 +121,8 @@ class Detectors:
             before = merged[-1]
             first, other = sorted((before, span), key=self._weight, reverse=True)
             if self._weight(first)[0] == self._weight(other)[0]:
-                start, end = before.start, max(before.end, span.end)
+                start = before.start
+                end = max(before.end, span.end)
                 first = first._replace(start=start, end=end)
             merged[-1] = first
         return merged

@@ -33,7 +33,8 @@ class TextLine(NamedTuple):
 
     def boxes_of(self, start: int, end: int) -> list[PictureBox]:
         """The boxes of the words that characters `start` to `end` are in; else the whole line."""
-        found, place = list[PictureBox](), 0
+        found = list[PictureBox]()
+        place = 0
         for word, box in self.words:
             first = self.text.find(word, place)
             if first < 0:
@@ -71,7 +72,8 @@ def read_lines(picture: BgrPicture) -> list[TextLine]:
 
 def _box(corners: Any) -> PictureBox:
     points = np.asarray(corners)
-    low, high = np.floor(points.min(axis=0)), np.ceil(points.max(axis=0))
+    low = np.floor(points.min(axis=0))
+    high = np.ceil(points.max(axis=0))
     return int(low[0]), int(low[1]), int(high[0] - low[0]), int(high[1] - low[1])
 
 
@@ -139,8 +141,10 @@ def cover(picture: BgrPicture, boxes: Iterable[PictureBox]) -> None:
     """Fill each box in the colour that is most around it."""
     height, width = picture.shape[:2]
     for x, y, wide, high in boxes:
-        left, top = max(0, x - 2), max(0, y - 2)
-        right, bottom = min(width, x + wide + 2), min(height, y + high + 2)
+        left = max(0, x - 2)
+        top = max(0, y - 2)
+        right = min(width, x + wide + 2)
+        bottom = min(height, y + high + 2)
         if left < right and top < bottom:
             picture[top:bottom, left:right] = _colour_around(picture, left, top, right, bottom)
 

@@ -55,7 +55,8 @@ class PrivateTexts:
 
     def private(self, texts: Sequence[str]) -> set[str]:
         """Those of the learned texts that have something private."""
-        joined, low = joined_texts(texts), joined_texts(map(str.lower, texts))
+        joined = joined_texts(texts)
+        low = joined_texts(map(str.lower, texts))
         found = {text for text in texts if self._detected[text] or PASSWORD in text}
         for secret, kind in self.kinds.items():
             written = _written(secret, bounded=kind in _LISTED)
@@ -81,7 +82,8 @@ class PrivateTexts:
         """
         letters = list[tuple[str, int]]()
         for number, action in enumerate(actions):
-            given, kind = action["parameters"], action["action_type"]
+            given = action["parameters"]
+            kind = action["action_type"]
             if kind == "type":
                 letters += [(letter, number) for letter in given["text"]]
                 self._learn_pieces(letters[-_MOST_TYPED:])
@@ -123,7 +125,8 @@ class PrivateTexts:
 
     def _same(self, secret: str, text: str) -> Iterator[PrivateSpan]:
         """Yield where a known secret stands in a text, also written otherwise, or cut off."""
-        kind, whole = self.kinds[secret], False
+        kind = self.kinds[secret]
+        whole = False
         for match in _written(secret, bounded=kind in _LISTED).finditer(text):
             whole = True
             yield PrivateSpan(*match.span(), kind, "same_text", 1.0, secret)
@@ -141,7 +144,8 @@ class PrivateTexts:
 
     def _spans_read(self, text: str) -> list[PrivateSpan]:
         found = self.detectors.find_read(text, self.spans(text))
-        places, rest = [0, *(place for span in found for place in span[:2]), len(text)], ""
+        places = [0, *(place for span in found for place in span[:2]), len(text)]
+        rest = ""
         for start, end in zip(places[::2], places[1::2], strict=True):
             rest += text[start:end]
         for secret, kind in self.kinds.items():
@@ -151,7 +155,9 @@ class PrivateTexts:
 
     def parted(self, above: str, below: str) -> PrivateSpan | None:
         """What is private in two lines, one below the other, and in neither alone."""
-        both, first, second = folded(above + below), folded(above), folded(below)
+        both = folded(above + below)
+        first = folded(above)
+        second = folded(below)
         for secret, kind in self.kinds.items():
             sought = folded(secret)
             if sought in both and sought not in first and sought not in second:
@@ -163,7 +169,8 @@ class PrivateTexts:
 
     def clean(self, text: str) -> str:
         """The text with a placeholder for each part that must not leave."""
-        pieces, place = list[str](), 0
+        pieces = list[str]()
+        place = 0
         for span in self.spans(text):
             if self.detectors.settings.removes(span.kind):
                 secret = span.secret or text[span.start : span.end]
@@ -192,7 +199,8 @@ def folded(text: str) -> str:
 @lru_cache(4096)
 def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
     """The expression for a secret in any case, in URLs and HTML, and over several lines."""
-    pieces, gap = list[str](), ""
+    pieces = list[str]()
+    gap = ""
     for letter in secret:
         if letter.isspace():
             gap = r"(?:[\s+\u00ad\u200b]|%20|&nbsp;)*"
@@ -217,7 +225,8 @@ def _part_of(secret: str, text: str) -> tuple[int, int] | None:
 @lru_cache(4096)
 def _pieces(secret: str) -> tuple[str, ...]:
     """The shortest parts of a secret that give it away; none of a short one."""
-    size, sought = max(_SHORTEST_PART, round(_PART * len(secret))), secret.lower()
+    size = max(_SHORTEST_PART, round(_PART * len(secret)))
+    sought = secret.lower()
     if size >= len(secret):
         return ()
     return tuple(sought[at : at + size] for at in range(len(sought) - size + 1))
@@ -235,7 +244,8 @@ def _nearly_in(secret: str, text: str) -> bool:
     """Whether a secret is in a text, but for one letter in eight."""
     if secret in text:
         return True
-    allowed, size = len(secret) // 8, len(secret)
+    allowed = len(secret) // 8
+    size = len(secret)
     return allowed > 0 and any(
         sum(one != other for one, other in zip(secret, text[start:], strict=False)) <= allowed
         for start in range(len(text) - size + 1)

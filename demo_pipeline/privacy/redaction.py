@@ -35,7 +35,9 @@ from demo_pipeline.trajectories.provenance import read_provenance, write_provena
 
 _Row = dict[str, Any]
 _LOG = logging.getLogger(__name__)
-_PROVENANCE, _TASK, _FINAL = "provenance.parquet", "task.json", "final_screenshot.png"
+_PROVENANCE = "provenance.parquet"
+_TASK = "task.json"
+_FINAL = "final_screenshot.png"
 # Keys of JSON whose texts are ours: names of forms, ids, times. All other texts are people's, or
 # those of what the screen showed.
 OURS = frozenset(
@@ -126,7 +128,8 @@ class Redaction:
         """Note every secret that is typed or shown."""
         same = dict[str, str]()  # one object for equal texts: trees repeat most of theirs
         known = dict[str, dict[str, None]]()  # several steps have one tree
-        names, groups = dict[str, str](), list[list[str]]()
+        names = dict[str, str]()
+        groups = list[list[str]]()
         for name in (*self._names(".json"), _PROVENANCE):
             digest = names[name] = read_digest(self.folder / name).sha256
             if digest not in known:
@@ -202,7 +205,8 @@ class Redaction:
         policy = "redact" if span.detector == _REVIEW else self.settings.policy_of(span.kind)
         if policy == "off":
             return
-        step, same = _STEP.match(name), span.secret or text[span.start : span.end]
+        step = _STEP.match(name)
+        same = span.secret or text[span.start : span.end]
         found = {
             "step": int(step[1]) if step else None,
             "place": f"{name}#{place}" if place else name,
@@ -224,7 +228,8 @@ class Redaction:
         """Boxes of nodes whose name is mostly a secret, and of private windows."""
         picture = name.replace("ui_tree.json", "screenshot.png")
         for node, above in _nodes(tree):
-            text, bounds = node.get("name") or "", node.get("bounds")
+            text = node.get("name") or ""
+            bounds = node.get("bounds")
             if not bounds:
                 continue
             titles = [one for one in self.settings.windows if one.casefold() in text.casefold()]
@@ -241,10 +246,13 @@ class Redaction:
 
         What is typed while the keyboard is in it, or nobody knows where it is, goes with them.
         """
-        folder, inside, focused = picture.rpartition("/")[0], set[str](), False
+        folder = picture.rpartition("/")[0]
+        inside = set[str]()
+        focused = False
         names = self._windows.setdefault(folder, set())
         for node, _ in _nodes({"root": top}):
-            bounds, text = node["bounds"], node.get("name") or ""
+            bounds = node["bounds"]
+            text = node.get("name") or ""
             inside.add(node["id"])
             focused = focused or "FOCUSED" in node.get("states", ())
             if (node is top or node.get("role") in _WINDOWS) and bounds["width"] * bounds["height"]:
@@ -312,7 +320,8 @@ class Redaction:
     def _picture(self, name: str) -> BgrPicture:
         picture = pictures.load_picture(self.folder / name)
         if picture is None:
-            message, remedy = "it cannot be read as a picture", "record it again"
+            message = "it cannot be read as a picture"
+            remedy = "record it again"
             raise DemonstrationError([Problem("picture_unreadable", name, message, remedy=remedy)])
         return picture
 
@@ -422,7 +431,8 @@ _TREE = msgspec.json.Decoder(_Tree)
 
 def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
     """What `_texts_of` yields for a tree, in a tenth of the time."""
-    pending, found = [tree.root], list[tuple[str, str]]()
+    pending = [tree.root]
+    found = list[tuple[str, str]]()
     while pending:
         node = pending.pop()
         found.append((f"{node.id}.name", node.name))

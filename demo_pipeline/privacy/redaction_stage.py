@@ -45,8 +45,10 @@ from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
-REDACTIONS, REVIEWS = "redactions", "reviews"
-REDACTIONS_FILE, STATE_FILE = "redactions.parquet", "redactions.json"
+REDACTIONS = "redactions"
+_REVIEW_MARKS = "reviews"
+REDACTIONS_FILE = "redactions.parquet"
+STATE_FILE = "redactions.json"
 _PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")
 
 REDACTIONS_SCHEMA = described_schema(
@@ -105,7 +107,8 @@ def told_of_privacy(settings: PrivacySettings, summaries: Sequence[Mapping[str, 
         settings: of the build.
         summaries: of the records, see `left_of`.
     """
-    found, versions = Counter[str](), dict[str, str]()
+    found = Counter[str]()
+    versions = dict[str, str]()
     for summary in summaries:
         found.update(summary.get("found", {}))
         versions |= summary.get("detectors", {})
@@ -160,10 +163,11 @@ def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) 
     marks = Marks()
     for step, found in boxes.items():
         # The last word about a box counts; a mark that was taken back leaves no box alone.
-        marked, last = {box for box, private in found if private}, dict(found)
+        marked = {box for box, private in found if private}
+        last = dict(found)
         marks.added[step] = [box for box, private in last.items() if private]
         marks.kept[step] = [box for box in last if box not in marked]
-    told = {REVIEWS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
+    told = {_REVIEW_MARKS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
     opened = _opener(workspace.store, demonstration, versions["trajectories"], marks)
     return SourceInput(opened, told)
 

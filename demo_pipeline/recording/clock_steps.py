@@ -100,7 +100,9 @@ class _Finder:
     def steps(self) -> list[ClockStep]:
         """In the order of the lines."""
         found: list[ClockStep] = []
-        moved, begin, position = 0, 0, 1
+        moved = 0
+        begin = 0
+        position = 1
         high = int(self.times[0])
         while position < len(self.times):
             time = int(self.times[position]) + moved
@@ -112,7 +114,8 @@ class _Finder:
             ):
                 step = self._step(position, high, [0, *(one.moved_ms for one in found)])
                 found.append(step)
-                moved, begin = step.moved_ms, position
+                moved = step.moved_ms
+                begin = position
             position = max(position + 1, late_until)
             high = max(high, int(self.times[begin:position].max()) + moved)
         return found
@@ -127,12 +130,14 @@ class _Finder:
         begin = max(begin, position - _WINDOW)
         before = self.times[begin:position]
         after = self.times[position : position + _WINDOW]
-        high, first = int(before.max()), int(after[0])
+        high = int(before.max())
+        first = int(after[0])
         back = np.flatnonzero(after >= high)
         end = position + (int(back[0]) if len(back) else len(after))
         block = self.times[position:end]
         overtaken = begin + np.flatnonzero(before > block.min())
-        passed, in_order = int(self.times[overtaken].min()), before[before <= block.min()]
+        passed = int(self.times[overtaken].min())
+        in_order = before[before <= block.min()]
         fits = passed >= int(block.max())
         ahead = passed - int(in_order.max()) if len(in_order) else 0
         if fits and len(overtaken) <= FEW and ahead > BEYOND_MS:
@@ -182,7 +187,8 @@ class _Finder:
 
         A clock that was set back to what it was before, as after damaged times, goes on as then.
         """
-        item, time = self.inputs[position], int(self.times[position])
+        item = self.inputs[position]
+        time = int(self.times[position])
         end = self.filmed[1] + BEYOND_MS if self.filmed else np.inf
         for moved in reversed(earlier[:-1]):
             if high < time + moved <= end and self.filmed:
@@ -238,7 +244,8 @@ def moved_events(
             yield event
             continue
         if pending and event.event_index >= pending[0].line:
-            before, moved = moved, pending.pop(0).moved_ms
+            before = moved
+            moved = pending.pop(0).moved_ms
         change = moved
         if event.event in INPUT_EVENTS:
             latest = event.time_ms + moved
@@ -258,7 +265,8 @@ def clock_step_problems(steps: Collection[ClockStep]) -> list[Problem]:
         "nothing, if the screenshots after it are right; the time before it is not known where "
         "the film does not show it, and actions after it are then left out"
     )
-    found, known = [], 0
+    found = []
+    known = 0
     for step in steps:
         seconds = (known - step.moved_ms) / 1000
         way = "back" if seconds < 0 else "forward"

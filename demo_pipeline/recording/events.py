@@ -87,7 +87,9 @@ def build_events(
     Raises:
         DemonstrationError: it has more than `_MAX_LINES` lines.
     """
-    event_counts, reasons, messages = Counter[str](), Counter[str](), list[str]()
+    event_counts = Counter[str]()
+    reasons = Counter[str]()
+    messages = list[str]()
     scale = _time_scale(log, recorded_at)
     steps = _clock_steps(log, scale, recorded_at, film_s)
     write_rows(out / CLOCK_STEPS_FILE, [step._asdict() for step in steps], CLOCK_STEPS_SCHEMA)
@@ -228,7 +230,8 @@ def check_order(folder: Path) -> list[Problem]:
 
 def count_lines(log: Path) -> int:
     """Number of lines of a file, including a last line without a line end."""
-    count, last = 0, b"\n"
+    count = 0
+    last = b"\n"
     with log.open("rb") as stream:
         while chunk := stream.read(2**20):
             count += chunk.count(b"\n")
@@ -241,7 +244,8 @@ def require_events(summary: Mapping[str, Any]) -> list[Problem]:
     if summary["events"]:
         return []
     first = summary["first_rejected"][0] if summary["first_rejected"] else f"{LOG_FILE}: is empty"
-    message, remedy = f"no line could be read; the first problem: {first}", "upload the log again"
+    message = f"no line could be read; the first problem: {first}"
+    remedy = "upload the log again"
     return [Problem("no_events", LOG_FILE, message, line=1, byte=0, remedy=remedy)]
 
 

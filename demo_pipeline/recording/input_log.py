@@ -45,7 +45,8 @@ class EventType(StrEnum):
 
 
 # Plain strings: comparing a string with an enum member is several times slower.
-MOUSEMOVE, MOUSEWHEEL = EventType.MOUSEMOVE.value, EventType.MOUSEWHEEL.value
+MOUSEMOVE = EventType.MOUSEMOVE.value
+MOUSEWHEEL = EventType.MOUSEWHEEL.value
 DOCUMENTED_EVENTS = frozenset(event.value for event in EventType)
 BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
@@ -127,7 +128,8 @@ def scan_fault(scan: Any) -> str:
 
 def _tree_fault(root: Any, where: str) -> str:
     """The first fault of a tree of any depth; nodes have their number in document order."""
-    pending, number = [root], 0
+    pending = [root]
+    number = 0
     while pending:
         node = pending.pop()
         if fault := _fault(node, _NODE, f"{where} node {number}" if number else where):
@@ -194,7 +196,8 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
 def _schema_of(row: type[msgspec.Struct], columns: Sequence[str]) -> pa.Schema:
     """The schema of a table with these fields of `row` as columns."""
     annotations = get_type_hints(row, include_extras=True)
-    described, domains = [], {}
+    described = []
+    domains = {}
     for name in columns:
         kind, meta = get_args(annotations[name])
         types = set(get_args(kind) or (kind,))
@@ -230,12 +233,16 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
     number = 0
     while raw := stream.readline(limit + len(BOM) + len(LINE_END)):
         number += 1
-        start, size, last = offset, len(raw), raw
+        start = offset
+        size = len(raw)
+        last = raw
         while not last.endswith(b"\n") and (rest := stream.readline(BUFFER_BYTES)):
-            size, last = size + len(rest), last[-1:] + rest
+            size = size + len(rest)
+            last = last[-1:] + rest
         offset += size
         if number == 1 and raw.startswith(BOM):
-            start, raw = len(BOM), raw[len(BOM) :]
+            start = len(BOM)
+            raw = raw[len(BOM) :]
         lone = last.endswith(b"\n") and not last.endswith(LINE_END)
         length = offset - start - (1 if lone else len(last) - len(last.rstrip(LINE_END)))
         yield number, start, length, raw if length <= limit else None
@@ -269,7 +276,8 @@ class _TimeUnit:
 MILLISECONDS = _TimeUnit("milliseconds", 1)
 # In each unit the years 2014 to about 5000; no two of the ranges overlap. Any other time is read as
 # milliseconds: the documentation's own examples have times of 1970 in that unit.
-_EARLIEST_S, _LATEST_S = 1.4e9, 1e11
+_EARLIEST_S = 1.4e9
+_LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
 _OTHER_UNITS = (
     _TimeUnit("seconds", 1000),
@@ -343,8 +351,11 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
         recorded_at: meta.timestamp; None: not known.
     """
     units: Counter[_TimeUnit] = Counter()
-    times, every, lines = array("d"), 1, 0
-    latest, back = float("-inf"), 0.0
+    times = array("d")
+    every = 1
+    lines = 0
+    latest = float("-inf")
+    back = 0.0
     for _, _, _, line in split_lines(stream, MAX_LINE_BYTES):
         try:
             timed = None if line is None else _decode_time(line)
@@ -354,12 +365,14 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
             continue
         value = _cut(timed.time)
         if isinstance(timed.event, str) and timed.event in INPUT_EVENTS:
-            back, latest = max(back, latest - value), max(latest, value)
+            back = max(back, latest - value)
+            latest = max(latest, value)
         if lines % every == 0:
             times.append(value)
         lines += 1
         if len(times) > _MAX_TIMES:
-            times, every = times[::2], 2 * every
+            times = times[::2]
+            every = 2 * every
         if value > 0:
             units[unit_of_time(value)] += 1
     unit = units.most_common(1)[0][0] if units else MILLISECONDS
@@ -544,8 +557,12 @@ def _as_unit(half: re.Match[bytes]) -> bytes:
 def _documented_event(
     number: int, offset: int, length: int, line: _Line, scale: TimeScale
 ) -> Event:
-    event, data = line.event, line.data or _NO_DATA
-    x, y, raw_x, raw_y = data.x, data.y, data.raw_x, data.raw_y
+    event = line.event
+    data = line.data or _NO_DATA
+    x = data.x
+    y = data.y
+    raw_x = data.raw_x
+    raw_y = data.raw_y
     time_ms = _time(line.time, scale)
     _check_data(event, data)
     char = data.actual_char  # of any other type but an object, text that no reader accepts
@@ -571,7 +588,8 @@ def _documented_event(
 
 
 def _check_data(event: str, data: _Data) -> None:
-    missing, places = "", (data.x, data.y, data.raw_x, data.raw_y)
+    missing = ""
+    places = (data.x, data.y, data.raw_x, data.raw_y)
     if event == MOUSEMOVE and (data.x is None or data.y is None):
         missing = "data.x and data.y"
     elif event in BUTTON_EVENTS and not data.button:

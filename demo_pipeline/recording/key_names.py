@@ -246,7 +246,8 @@ def platform_of_keys(names: Iterable[str]) -> str:
     Mac has the key `Function`.
     """
     seen = set(names)
-    windows, rdev = seen & _ONLY_WINDOWS, seen & _ONLY_RDEV
+    windows = seen & _ONLY_WINDOWS
+    rdev = seen & _ONLY_RDEV
     if windows and not rdev:
         return "windows"
     return "macos" if "Function" in rdev and not windows else ""
@@ -279,7 +280,8 @@ _OTHER_PUNCTUATION = _words(
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
 # Elsewhere their languages are typed on other keyboards.
 _COUNTRIES_OF = {"de": ("", "DE", "AT"), "es": ("", "ES"), "fr": ("", "FR"), "it": ("", "IT")}
-OTHER_PUNCTUATION, OTHER_LETTERS = "other punctuation", "other letters"
+OTHER_PUNCTUATION = "other punctuation"
+OTHER_LETTERS = "other letters"
 
 
 def layout_of_locale(locale: str) -> str | None:
@@ -287,7 +289,8 @@ def layout_of_locale(locale: str) -> str | None:
     match = _LOCALE.fullmatch(locale)
     if match is None:
         return None
-    language, country = match[1].lower(), (match[3] or "").upper()
+    language = match[1].lower()
+    country = (match[3] or "").upper()
     if language == "en":
         return "uk" if country in _UK_COUNTRIES else "us" if country else None
     if language in _US_LANGUAGES:

@@ -133,7 +133,8 @@ def examine(folder: Path, demonstration: str) -> RecordingManifest:
 
 def _unusable_files(folder: Path) -> list[Problem]:
     """A problem for each of the three files that is missing or too large."""
-    missing, sizes = [], {}
+    missing = []
+    sizes = {}
     for file in RECORDING_FILES:
         if (folder / file).is_file():
             sizes[file] = (folder / file).stat().st_size
@@ -196,10 +197,13 @@ def verified_file(
     Raises `DemonstrationError` if its size or hash changed since the manifest was written; a kept
     one, which the store verifies, if it is missing: the uploads may have been local then.
     """
-    path, known = folder / name, manifest.file(name)
-    code, message = "upload_changed", "changed since it was verified"
+    path = folder / name
+    known = manifest.file(name)
+    code = "upload_changed"
+    message = "changed since it was verified"
     if kept:
-        code, message = "missing_file", "is missing beside the recording's manifest"
+        code = "missing_file"
+        message = "is missing beside the recording's manifest"
     as_known = path.is_file() and path.stat().st_size == known.size
     if as_known and (kept or fingerprint_file(path) == known):
         return path

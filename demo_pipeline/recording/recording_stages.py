@@ -61,7 +61,8 @@ def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
-    log, recorded_at = inputs.file(LOG_FILE), inputs.recording.recorded_at
+    log = inputs.file(LOG_FILE)
+    recorded_at = inputs.recording.recorded_at
     film_s = inputs.recording.video.last_pts_s
     summary = events.build_events(log, out, recorded_at=recorded_at, film_s=film_s)
     problems = [

@@ -86,7 +86,8 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
 
     Raises `DemonstrationError` if the file cannot be opened or has no video.
     """
-    kind, options = "mp4", {"protocol_whitelist": "file"}
+    kind = "mp4"
+    options = {"protocol_whitelist": "file"}
     try:
         with path.open("rb") as file:
             beginning = file.read(4)
@@ -174,8 +175,10 @@ def describe_video(path: Path) -> VideoProbe:
 
 def _described(path: Path, packets: VideoPackets, first: Any) -> VideoProbe:
     with open_video(path) as (_, stream):
-        codec, declared = stream.codec_context.name, stream.frames
-    times, intervals = packets.times, np.diff(packets.pts)
+        codec = stream.codec_context.name
+        declared = stream.frames
+    times = packets.times
+    intervals = np.diff(packets.pts)
     duration = float(times[-1] - times[0])
     return VideoProbe(
         codec=codec,
@@ -237,7 +240,8 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
 
     Raises `DemonstrationError` with the frame's number.
     """
-    width, height = picture.width, picture.height
+    width = picture.width
+    height = picture.height
     if (width, height) != size:
         raise _wrong_size(f"is {width}×{height} pixels", size, _number(packets, picture.pts))  # noqa: RUF001
 

@@ -63,7 +63,8 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
     Raises:
         StorageError: `dest` is not empty, or the store cannot be read.
     """
-    shows, store = workspace.settings.execution.screens_in_reports, workspace.store
+    shows = workspace.settings.execution.screens_in_reports
+    store = workspace.store
     queue = {row["id"]: row for row in Material(store, workspace.uploads).queue()["rows"]}
     with folder_draft(dest) as out:
         out.mkdir()
@@ -142,7 +143,9 @@ def _doubt(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> dict[str, Any]:
-    target, action, picture = step.action.target_element, step.action, None
+    target = step.action.target_element
+    action = step.action
+    picture = None
     if out and step.screenshot.is_file():
         picture = f"pictures/{key}/{step.index:03}.jpg"
         (out / picture).parent.mkdir(parents=True, exist_ok=True)

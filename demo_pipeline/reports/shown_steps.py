@@ -33,11 +33,13 @@ STEP_FACTS = (
     *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
     *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
 )
-_JPEG, _FILM = "image/jpeg", "video/mp4"
+_JPEG = "image/jpeg"
+_FILM = "video/mp4"
 _MILLISECOND = Fraction(1, 1000)
 _FILM_RATE = 30  # frames a second that the encoder plans for; frames keep their own times
 _FAST = {"preset": "veryfast"}
-_TABLE_TILES, _TABLE_WIDTH = 12, 320
+_TABLE_TILES = 12
+_TABLE_WIDTH = 320
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def film_clip(film: Path, span: Span) -> Shown:
         StorageError: it shows no frame.
         DemonstrationError: the film cannot be read.
     """
-    data, stream = BytesIO(), None
+    data = BytesIO()
+    stream = None
     with av.open(data, "w", format="mp4") as container:
         for frame in decode_spans(film, read_packets(film), [span]):
             pixels = rgb_of(frame)
@@ -130,7 +133,8 @@ def trajectory_html(
         steps: of the trajectory.
         rows: the provenance of each.
     """
-    last, shown = len(steps) - 1, min(len(steps), _TABLE_TILES)
+    last = len(steps) - 1
+    shown = min(len(steps), _TABLE_TILES)
     places = sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})
     tiles = [step_tile(steps[place], rows[place]) for place in places]
     names = ("action_type", "reason_code", "lead_ms", "leak", "freshness")

@@ -339,8 +339,11 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
     said = [one for one in known if not isinstance(one.value, Undo)]
     standing = [one for one in said if one.id not in gone]
     applied = [one for one in standing if subject.is_same(one)]
-    verdict, told, decided_by = None, dict[str, Any](), list[str]()
-    bad, actions = set[int](), dict[int, StepAction]()
+    verdict = None
+    told = dict[str, Any]()
+    decided_by = list[str]()
+    bad = set[int]()
+    actions = dict[int, StepAction]()
     for one in applied:
         match one.value:
             case Approval() | Rejection():
@@ -411,7 +414,8 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     if found := errors(check_action(action, nodes, "action.json")):
         raise DecisionError(*(problem.message for problem in found))
     if action.reasoning == recorded.reasoning:
-        kind, parameters = action.action_type, action.parameters
+        kind = action.action_type
+        parameters = action.parameters
         sentence = step_sentence(kind, parameters, action.target_element, _box(action, nodes))
         action = action.model_copy(update={"reasoning": sentence})
     return action
@@ -458,9 +462,11 @@ def corrected(
         for step in trajectory.steps
         if corrections.keeps(step.index)
     )
-    first, last = steps[0].index, steps[-1].index
+    first = steps[0].index
+    last = steps[-1].index
     following = [step.screenshot for step in trajectory.steps if step.index > last]
-    asked, told = dict[str, Any](), dict[str, Any]()
+    asked = dict[str, Any]()
+    told = dict[str, Any]()
     if corrections.instruction is not None:
         asked["instruction"] = corrections.instruction
     if corrections.success not in {None, trajectory.result.success}:

@@ -28,7 +28,7 @@ from demo_pipeline.review.decisions import NO_CORRECTIONS, Decision, Judgement, 
 from demo_pipeline.review.pictures import groups
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
-from demo_pipeline.review.triage import STEPS_FILE, TRIAGE_STAGE, read_demonstration
+from demo_pipeline.review.triage import TRIAGE_STAGE, TRIAGE_STEPS_FILE, read_demonstration
 from demo_pipeline.store.documents import DamagedDocument
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.split_memory import KnownDemonstration, read_split_memory
@@ -59,7 +59,8 @@ class Material:
     """
 
     def __init__(self, store: Store, uploads: Uploads) -> None:
-        self._store, self._uploads = store, uploads
+        self._store = store
+        self._uploads = uploads
         self.reviews = Reviews(store)
         self._opened: dict[tuple[str, str], Opened] = {}
         self._rows: dict[str, tuple[str, Json]] = {}
@@ -122,7 +123,8 @@ class Material:
     def steps(self) -> list[Json]:
         """Every step of every demonstration, for the grid: what its filters ask for."""
         self.reviews.refresh()
-        of, found = self.reviews.by_demonstration(), list[Json]()
+        of = self.reviews.by_demonstration()
+        found = list[Json]()
         for output in sorted(self._store.outputs(TRAJECTORIES_STAGE.folder)):
             name = output.partition("/")[2]
             if (opened := self.opened(name)) is not None:
@@ -141,7 +143,7 @@ class Material:
             row = self._row(name) or {}
             doubt = {
                 one["step_index"]: one["doubt"]
-                for one in self._table(TRIAGE_STAGE.output(name), STEPS_FILE)
+                for one in self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
             }
             rows = [
                 {
@@ -163,7 +165,8 @@ class Material:
     def _row(self, demonstration: str) -> Json | None:
         """The triage of a demonstration, or its task alone when it has none; None: it is gone."""
         output = TRIAGE_STAGE.output(demonstration)
-        version, known = self._store.published(output), self._rows.get(demonstration)
+        version = self._store.published(output)
+        known = self._rows.get(demonstration)
         if known and version and known[0] == version.id:
             return known[1]
         if version is not None:
@@ -192,7 +195,8 @@ class Material:
         provenance = read_provenance(folder / "provenance.parquet")
         rows = {row["step_index"]: row for row in provenance}
         triage = {
-            row["step_index"]: row for row in self._table(TRIAGE_STAGE.output(name), STEPS_FILE)
+            row["step_index"]: row
+            for row in self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
         }
         steps = [
             {
@@ -241,8 +245,10 @@ class Material:
             events = self._store.open(f"events/{name}")[0]
             actions = self._store.open(f"actions/{name}")[0]
             shots = self._store.open(f"screenshots/{name}", "evidence.json")[0]
-            video, evidence = read_manifest(raw).video, read_evidence(shots)
-            scans, performed = read_scans(events), read_actions(actions)
+            video = read_manifest(raw).video
+            evidence = read_evidence(shots)
+            scans = read_scans(events)
+            performed = read_actions(actions)
         except MissingOutput:  # made elsewhere, or damaged: the steps are shown without it
             return {"film": None, "timeline": None, "clock": None}
         step_of = {row["action_index"]: row["step_index"] for row in rows}

@@ -49,10 +49,12 @@ def torn(before: ScreenshotFacts, picture: ScreenshotFacts, after: ScreenshotFac
         (cv2.absdiff(picture.cells, other.cells) > CHANGED).mean(axis=1)
         for other in (before, after)
     )
-    both, rows = np.stack([old, new]), np.arange(1, len(old))
+    both = np.stack([old, new])
+    rows = np.arange(1, len(old))
     above = (np.cumsum(both, axis=1)[:, :-1] / rows)[:, TORN_ROWS:-TORN_ROWS]
     below = (np.cumsum(both[:, ::-1], axis=1)[:, -2::-1] / rows[::-1])[:, TORN_ROWS:-TORN_ROWS]
-    kept, changed = np.maximum(above, below[::-1]), np.minimum(below, above[::-1])
+    kept = np.maximum(above, below[::-1])
+    changed = np.minimum(below, above[::-1])
     return bool(((kept <= TORN_SAME) & (changed > TORN_OTHER)).any())
 
 
@@ -77,7 +79,8 @@ def _joined(same: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
     pending = sorted(same, key=lambda row: row["trajectory_id"])
     numbers = [[int(text, 16) for text in row["picture_hashes"]] for row in pending]
     hashes = np.array(numbers, np.uint64).reshape(len(pending), -1)
-    found, left = [], list(range(len(pending)))
+    found = []
+    left = list(range(len(pending)))
     while left:
         group = [left.pop(0)]
         for one in group:  # which grows

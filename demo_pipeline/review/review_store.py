@@ -291,7 +291,8 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
         table = csv.DictReader(io.StringIO(text, newline=""), restval="")
         named = "id" in (table.fieldnames or ())
         lines = ((table.line_num, row) for row in table) if named else [(1, {"": ""})]
-    decisions, problems = [], []
+    decisions = []
+    problems = []
     for number, line in lines:
         try:
             value = line
@@ -339,7 +340,9 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
 
     What applies to a trajectory of this store is checked like one made here.
     """
-    reviews, added, refused = Reviews(store), 0, []
+    reviews = Reviews(store)
+    added = 0
+    refused = []
     for one in sorted(decisions, key=lambda one: one.order):
         try:
             output = f"trajectories/{one.demonstration}"

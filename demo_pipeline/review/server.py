@@ -53,7 +53,9 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
-        self._app, self._token, self._hosts = app, token, hosts
+        self._app = app
+        self._token = token
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -107,7 +109,8 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
         "reasons": REJECT_REASONS,
         "signals": {signal.name: [signal.points, signal.definition] for signal in signals},
     }
-    api, page = "/api/demonstrations/{name}", Path(__file__).with_name
+    api = "/api/demonstrations/{name}"
+    page = Path(__file__).with_name
     routes = [
         Route("/", lambda _: _sent(page("page.html"))),
         Route("/page.js", lambda _: _sent(page("page.js"))),

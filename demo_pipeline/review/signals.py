@@ -40,7 +40,8 @@ AGAIN_S, AGAIN_PX = 2.0, 8.0  # seconds and canvas pixels between a click and it
 ALONE_S = 3.0  # seconds after an action in which the screen still answers it
 NEAR_PAUSE_S = 2.5  # seconds; `actions.pause_ms` is 2 s by default
 FROZEN_STEPS, MOVED_PX = 3, 50.0  # pointing steps in a row, and the distance between them
-UNUSED_SHARE, UNUSED_S = 0.5, 15.0
+UNUSED_SHARE = 0.5
+UNUSED_S = 15.0
 DURATION_S, DURATION_SHARE = 3.0, 0.1  # between meta.json and the film; recorders round to seconds
 CLOCK_SCORE = 1 / 3  # of the moves fit; right clocks of real films: 0.34 to 0.91
 CLOCK_MS = 500.0  # of uncertainty; a screen answers a click within that
@@ -189,7 +190,8 @@ def step_signals(facts: Facts) -> list[Found]:
 
 
 def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
-    step, after = facts.steps[place], facts.picture(place + 1)
+    step = facts.steps[place]
+    after = facts.picture(place + 1)
     following = facts.steps[place + 1 : place + 2]
     pointers = (*step.pointers, *(at for one in following for at in one.pointers), *step.places)
     changed = different_cells(step.picture, after, pointers)
@@ -209,11 +211,13 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 
 def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
     """How the next step takes this one back: undo, back, escape or again; None: it does not."""
-    step, after = facts.steps[place], facts.picture(min(place + 2, len(facts.steps)))
+    step = facts.steps[place]
+    after = facts.picture(min(place + 2, len(facts.steps)))
     if step.kind is ActionType.WAIT or place + 1 == len(facts.steps):
         return None
     following = facts.steps[place + 1]
-    keys, target = following.keys, following.written.target_element
+    keys = following.keys
+    target = following.written.target_element
     named = target.name.strip().casefold() if target and target.role is Role.BUTTON else ""
     for how, shortcuts in _TAKING_BACK.items():
         if keys in shortcuts or named == how:
@@ -231,12 +235,14 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
 
 
 def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
-    step, waits = facts.steps[place], facts.steps[place].kind is ActionType.WAIT
+    step = facts.steps[place]
+    waits = facts.steps[place].kind is ActionType.WAIT
     if waits and step.written.parameters.seconds < NEAR_PAUSE_S:  # type: ignore[attr-defined]
         yield "short_wait"
     if place == 0:
         return
-    before, hidden = facts.steps[place - 1], step.row["hidden_before"] > 0
+    before = facts.steps[place - 1]
+    hidden = step.row["hidden_before"] > 0
     if hidden:
         yield "discontinuity"
     if waits or before.kind is ActionType.WAIT:
@@ -251,7 +257,8 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 
 
 def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
-    start, end = step.action.pre_move_ms, (step.action.x, step.action.y)
+    start = step.action.pre_move_ms
+    end = (step.action.x, step.action.y)
     if start is None or end[0] is None or end[1] is None:
         return
     first = max(bisect_right(facts.inputs, start, key=_TIME) - 2, 0)  # where it had rested
@@ -318,7 +325,8 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 
 def _tail(facts: Facts) -> range:
     """The last two steps or more, at most half of all, in windows that nothing before names."""
-    steps, last = facts.steps, len(facts.steps)
+    steps = facts.steps
+    last = len(facts.steps)
     start = last
     for first in range(last - 2, (last - 1) // 2, -1):
         known = _words(" ".join([facts.words, *(step.window for step in steps[:first])]))
@@ -334,7 +342,9 @@ def _words(text: str) -> set[str]:
 
 def demonstration_signals(facts: Facts) -> Found:
     """The signals of the demonstration as a whole."""
-    signals, unused_s, film_s = set[str](), 0.0, (facts.film[1] - facts.film[0]) / 1000
+    signals = set[str]()
+    unused_s = 0.0
+    film_s = (facts.film[1] - facts.film[0]) / 1000
     acted = [step.action for step in facts.steps if step.kind is not ActionType.WAIT]
     if acted and film_s > 0:
         ends = (acted[0].press_ms - facts.film[0], facts.film[1] - acted[-1].end_ms)

@@ -59,9 +59,12 @@ from demo_pipeline.stage import Check, Stage, Summary
 from demo_pipeline.trajectories.provenance import read_hidden_actions, read_provenance
 from demo_pipeline.trajectories.steps import joined_typing
 
-STEPS_FILE, DEMONSTRATION_FILE = "steps.parquet", "demonstration.parquet"
+TRIAGE_STEPS_FILE = "steps.parquet"
+DEMONSTRATION_FILE = "demonstration.parquet"
 QUEUE_FILE = "demonstration.json"  # the same row: a thousand are read in 0.1 s, of Parquet in 2.7
-_TYPE, _TYPED, _POINTED = "action_type", ("type",), ("click", "double_click", "right_click")
+_TYPE = "action_type"
+_TYPED = ("type",)
+_POINTED = ("click", "double_click", "right_click")
 
 TRIAGE_STEPS_SCHEMA = described_schema(
     (
@@ -143,7 +146,8 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     """
     manifest = inputs.recording
     trajectory, facts = read_facts(inputs)
-    found, (whole, measured) = step_signals(facts), demonstration_signals(facts)
+    found = step_signals(facts)
+    (whole, measured) = demonstration_signals(facts)
     rows = [
         _step_row(manifest.id, step, here) for step, here in zip(facts.steps, found, strict=True)
     ]
@@ -163,7 +167,7 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
         "picture_hashes": [one["picture_hash"] for one in rows],
     }
     row["flagged"] = row["doubt"] >= FLAGGED
-    write_rows(out / STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
+    write_rows(out / TRIAGE_STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
     write_rows(out / DEMONSTRATION_FILE, [row], TRIAGE_SCHEMA)
     dump_json(out / QUEUE_FILE, row, compact=True)
     signals = {**dict.fromkeys(sorted(whole), 1), **dict(sorted(counts.items()))}
@@ -191,7 +195,8 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
 
     Of the pictures that is kept in a table; one that is not in it is read.
     """
-    folders, manifest = inputs.folders, inputs.recording
+    folders = inputs.folders
+    manifest = inputs.recording
     kept = read_screenshot_facts(folders["screenshots"])  # first: reading takes twice their memory
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
@@ -201,7 +206,9 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     actions = {one.action_index: one for one in _whole(read_actions(folders["actions"]), shown)}
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
-    clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
+    clock = evidence.clock
+    meta = manifest.parsed_meta()
+    video = manifest.video
     places = [item for item in events if item.x is not None and item.y is not None]
     steps = [
         StepFacts(
@@ -250,7 +257,9 @@ def _pointer(
         return ()
     shown = evidence.clock.event_time(row["pts"])
     number = bisect_right(places, shown, key=attrgetter("time"))
-    scale, pad_x, pad_y = row["scale"], row["pad_x"], row["pad_y"]
+    scale = row["scale"]
+    pad_x = row["pad_x"]
+    pad_y = row["pad_y"]
     return tuple(
         (one.x * scale + pad_x, one.y * scale + pad_y)
         for one in places[max(0, number - 1) : number]
@@ -282,19 +291,19 @@ def read_demonstration(folder: Path) -> dict[str, Any]:
 
 def read_steps(folder: Path) -> list[dict[str, Any]]:
     """The rows of its steps."""
-    return read_rows(folder / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
+    return read_rows(folder / TRIAGE_STEPS_FILE, TRIAGE_STEPS_SCHEMA)
 
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The tables have their columns, a row for every step, and the same row twice."""
-    problems = differing_files(out, {}, {STEPS_FILE, DEMONSTRATION_FILE, QUEUE_FILE})
-    problems = problems or schema_problems(out / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
+    problems = differing_files(out, {}, {TRIAGE_STEPS_FILE, DEMONSTRATION_FILE, QUEUE_FILE})
+    problems = problems or schema_problems(out / TRIAGE_STEPS_FILE, TRIAGE_STEPS_SCHEMA)
     problems = problems or schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     if problems:
         return problems
     steps = [f"{row['step_index']:03d}" for row in read_steps(out)]
     if steps != sorted(path.name for path in (inputs.folders["trajectories"] / "steps").iterdir()):
-        problems.append(_problem(STEPS_FILE, "has not one row for each step"))
+        problems.append(_problem(TRIAGE_STEPS_FILE, "has not one row for each step"))
     rows = read_rows(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     try:
         if rows != [load_json(out / QUEUE_FILE)]:

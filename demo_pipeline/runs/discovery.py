@@ -128,7 +128,10 @@ def decide(  # noqa: PLR0917 - what is known, from six places
         in_work: those with a run that is queued or running.
         settings: of discovery.
     """
-    now, requests, kept, unstable = time.time(), list[Request](), dict[str, Seen](), 0
+    now = time.time()
+    requests = list[Request]()
+    kept = dict[str, Seen]()
+    unstable = 0
     usable = settled.usable(listed)
     for key, one in listed.items():
         if not (one.is_whole and key in usable) or settled.is_known(key, one.state):

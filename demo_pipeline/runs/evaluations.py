@@ -39,7 +39,9 @@ from demo_pipeline.store.errors import StorageError
 
 ANY_SPLIT = "any"
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
-SCORES_FILE, STEP_SCORES_FILE, REPORT_SUMMARY = "scores.parquet", "steps.parquet", "summary.json"
+SCORES_FILE = "scores.parquet"
+STEP_SCORES_FILE = "steps.parquet"
+REPORT_SUMMARY = "summary.json"
 FAILURES_FILE = "failures.jpg"
 _PREDICTIONS_FILE = "predictions.jsonl"
 _ROWS = 4096  # of the table of steps in memory
@@ -100,8 +102,10 @@ def write_evaluation_requests(
     """
     if images not in ("data", "path"):
         raise EvaluationError("--images is data or path")
-    form, settings = ANSWER_FORMS[asked.form].question, workspace.settings.datasets
-    folder, made = out.with_name(f"{out.stem}_images"), set[str]()
+    form = ANSWER_FORMS[asked.form].question
+    settings = workspace.settings.datasets
+    folder = out.with_name(f"{out.stem}_images")
+    made = set[str]()
     if images == "path":
         folder.mkdir(mode=0o700, exist_ok=True)
 

@@ -80,7 +80,8 @@ def export_datasets(
     sizes: dict[str, int] = {}
     with folder_draft(dest) as draft:
         for name in names:
-            before, target = copier.written, draft / name
+            before = copier.written
+            target = draft / name
             require_undamaged(store, name)
             content = store.open(name)[0]
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,8 @@ from demo_pipeline.store.versions import CheckOutcome
 # Seconds before what may pass is tried again within a run; then it ends with its own sentence.
 RETRY_SECONDS = (5, 20, 80)
 # Before the daemon requests another run for it: doubled up to the longest, without end.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 60.0, 1800.0
+FIRST_PAUSE_SECONDS = 60.0
+LONGEST_PAUSE_SECONDS = 1800.0
 _DOUBLINGS = 10  # more change nothing
 
 _PACKAGE = Path(demo_pipeline.__file__).parent

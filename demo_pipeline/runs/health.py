@@ -131,7 +131,8 @@ def _uploads(workspace: Workspace) -> Finding:
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
         return _failure("uploads", url, error)
     try:
-        found, refused = workspace.uploads.objects.folders(), workspace.uploads.misnamed()
+        found = workspace.uploads.objects.folders()
+        refused = workspace.uploads.misnamed()
     except (StorageError, OSError) as failed:
         return _failure("uploads", url, failed)
     if refused:

@@ -70,7 +70,8 @@ def timeline_lines(
     It is read from the outputs of the `events` and `actions` stages; seconds are counted from
     meta.timestamp in the manifest.
     """
-    events, actions = read_events(events_folder), read_actions(actions_folder)
+    events = read_events(events_folder)
+    actions = read_actions(actions_folder)
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes, reasons_of = (accounting[name].to_pylist() for name in ("event_index", "reason"))
     reasons = dict(zip(indexes, reasons_of, strict=True))
@@ -148,7 +149,8 @@ def _repairs(
 
 def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
     rows = zip(*(events[name].to_pylist() for name in ("event_index", "event", "x")), strict=True)
-    without_position, any_position = 0, False
+    without_position = 0
+    any_position = False
     for index, kind, x in rows:
         if kind in POINTER_EVENTS and x is not None:
             any_position = True
@@ -237,7 +239,8 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
             state = counted(row["records"], "records")
             state += f" in {row['split']}" if row["split"] else ""
             if row["left_out"] and not row["records"]:
-                reason, setting = row["left_out"], f"include_{row['left_out']}"
+                reason = row["left_out"]
+                setting = f"include_{row['left_out']}"
                 remedy = LEFT_OUT_REMEDIES.get(reason, "")
                 if setting in DatasetSettings.model_fields:
                     remedy = f"the setting datasets.{setting} takes it in"

@@ -157,5 +157,6 @@ def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
     )
     if raw is None or trajectory is None:
         return {}
-    made, status = trajectory.manifest.summary, raw.manifest.summary.get("status")
+    made = trajectory.manifest.summary
+    status = raw.manifest.summary.get("status")
     return {**made, "outcome": recorded_outcome(status, success=bool(made.get("success")))}

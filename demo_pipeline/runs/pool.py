@@ -86,13 +86,15 @@ class Pool(Generic[_Task, _Answer]):
             WorkersError: the process that starts the workers has ended.
             InstanceError, TransientError: raised in a worker, whose task is not at fault.
         """
-        waiting, deaths = deque(tasks), Counter[int]()
+        waiting = deque(tasks)
+        deaths = Counter[int]()
         try:
             while waiting or self._is_busy():
                 self._hand_out(waiting)
                 ready: Any = wait(list(self._tasks))
                 for connection in ready:
-                    task, answer = self._tasks.pop(connection), None
+                    task = self._tasks.pop(connection)
+                    answer = None
                     try:
                         answer = connection.recv()
                         self._tasks[connection] = None
@@ -160,7 +162,8 @@ def _fork_workers(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parents.close()
     module, _, function = begin.partition(":")
-    begins, workers = getattr(import_module(module), function), []
+    begins = getattr(import_module(module), function)
+    workers = []
     gc.freeze()  # what all workers have in common
     while True:
         told, handles, *_ = socket.recv_fds(asked, 1, 1)

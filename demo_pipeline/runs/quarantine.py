@@ -167,7 +167,8 @@ def _folder(demonstration: str) -> str:
 
 
 def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRecord:
-    message, remedy = f"cannot be read now: {reason}", "check the store's disk or bucket"
+    message = f"cannot be read now: {reason}"
+    remedy = "check the store's disk or bucket"
     if not reason:
         message = "is not a valid quarantine record"
         remedy = "delete the document and process the demonstration again"

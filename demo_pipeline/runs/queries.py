@@ -147,5 +147,6 @@ def views_script(url: str) -> str:
             f"{url}: the views are over the files of a local store; copy the datasets with "
             "`demo-pipeline export DEST` and query them there"
         )
-    root, known = local_path(url), store_views()
+    root = local_path(url)
+    known = store_views()
     return views_sql(known, str(root), views_with_files(known, root))

@@ -57,7 +57,9 @@ IN_TABLES: Mapping[Status, str] = {
 
 
 # Why a run failed.
-REFUSED, MAY_PASS, DEFECT = "the recording is at fault", "it may pass", "a defect of the pipeline"
+REFUSED = "the recording is at fault"
+TRANSIENT = "it may pass"
+DEFECT = "a defect of the pipeline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
     for key in (*units, "hidden_actions"):
         reasons = {name.replace("_", " "): n for name, n in summary.get(key, {}).items() if n}
         if reasons and key != "excluded_trajectories":
-            total, several = sum(reasons.values()), len(reasons) > 1
+            total = sum(reasons.values())
+            several = len(reasons) > 1
             unit = key.removeprefix("excluded_").replace("_", " ")
             why = ", ".join(f"{n} {name}" if several else name for name, n in reasons.items())
             yield f"{total} {unit.removesuffix('s') if total == 1 else unit} ({why})"

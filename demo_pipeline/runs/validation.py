@@ -94,7 +94,8 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
 
 def _film_warnings(meta: Meta, film: VideoProbe) -> Iterator[Problem]:
     """Yield what meta.json says of the screen and the length otherwise than the film."""
-    screen, length = meta.primary_monitor, film.last_pts_s - film.first_pts_s
+    screen = meta.primary_monitor
+    length = film.last_pts_s - film.first_pts_s
     if screen is not None:
         shapes = screen.width / screen.height, film.width / film.height
         if max(shapes) > _SAME_SHAPE * min(shapes):
@@ -119,7 +120,8 @@ def _log_problems(
     log: Path, meta: Meta | None, scratch: Path, settings: Settings
 ) -> Iterator[Problem]:
     """Yield the problems of the stages `events` and `actions`, and of every scan."""
-    tables, actions = scratch / "events", scratch / "actions"
+    tables = scratch / "events"
+    actions = scratch / "actions"
     tables.mkdir()
     actions.mkdir()
     try:

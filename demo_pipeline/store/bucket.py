@@ -88,7 +88,9 @@ class S3CallError(StorageError):
 
     def __init__(self, place: str, code: str, status: int) -> None:
         super().__init__(place, code, status)
-        self.place, self.code, self.status = place, code, status
+        self.place = place
+        self.code = code
+        self.status = status
 
     def __str__(self) -> str:
         sentence = _SENTENCE_OF.get(self.code, f"S3 failed with {self.code}; try again")
@@ -140,7 +142,8 @@ class Bucket:
         self.url = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
         self.cache = Folder(cache)
         self._connected: tuple[int, Any] | None = None
-        self._lock, self._seen = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._seen = False
 
     def call(self, method: str, key: str = "", **arguments: Any) -> Any:
         """One operation of the S3 API, e.g. `head_object`, of the bucket or one of the objects.

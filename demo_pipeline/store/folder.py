@@ -33,7 +33,8 @@ from demo_pipeline.store.versions import (
     walk_files,
 )
 
-_VERSIONS, _STAGING = ".versions", ".staging"
+_VERSIONS = ".versions"
+_STAGING = ".staging"
 _LOCKS = ".locks"  # of older stores
 _ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
 _Result = TypeVar("_Result")
@@ -69,7 +70,8 @@ class Folder:
         tops: what the keys of all else begin with that is named by an output.
     """
 
-    tops, pointers = (f"{_VERSIONS}/", f"{_STAGING}/"), ""
+    tops = (f"{_VERSIONS}/", f"{_STAGING}/")
+    pointers = ""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -226,14 +228,16 @@ class Folder:
 
     def _names(self, folder: str) -> list[str]:
         """The visible names in a folder inside the root, sorted; raises as `folders`."""
-        path, folder = self._existing() / folder, folder.rstrip("/")
+        path = self._existing() / folder
+        folder = folder.rstrip("/")
         try:
             names = os.listdir(path) if not folder or self.holds(folder) else []  # noqa: PTH208
             return sorted(name for name in names if name[0] != ".")
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            place, reason = ascii(folder) if folder else "the root", os.strerror(error.errno or 0)
+            place = ascii(folder) if folder else "the root"
+            reason = os.strerror(error.errno or 0)
             raise StorageError(
                 f"{place}: cannot be listed ({reason}); check its permissions"
             ) from None
@@ -345,7 +349,8 @@ class Folder:
 
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Where the version is that a link leads to; None when the link is wrong."""
-        at, now = self.leads_to(version, path, link), self.pointer(link.output)
+        at = self.leads_to(version, path, link)
+        now = self.pointer(link.output)
         replaced = now and at != f"{link.output}/{now}" and now[:VERSION_LENGTH] == link.version
         return at if at and not replaced and self.manifest(at) else None
 

@@ -16,7 +16,8 @@ _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-VERSIONS, POINTERS = "versions/", "pointers/"
+VERSIONS = "versions/"
+POINTERS = "pointers/"
 OWN_FOLDERS = (VERSIONS, POINTERS, "retired/")
 """Folders of a bucket that the store itself uses, or older versions of it used."""
 

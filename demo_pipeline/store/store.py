@@ -217,7 +217,8 @@ class Store:
 
     def _linked(self, link: LinkEntry | VersionName) -> Version:
         """The version that a link names. Raises `MissingOutput` when it is gone."""
-        output, key = (link.output, link.id if isinstance(link, VersionName) else link.version)
+        output = link.output
+        key = link.id if isinstance(link, VersionName) else link.version
         at = self._place(output, key)
         version = self._load(at) if at else None
         if version is None:
@@ -244,7 +245,8 @@ class Store:
     def _verify(self, at: str, known: dict[str, list[OutputDamage]]) -> list[OutputDamage]:
         if at in known:
             return known[at]
-        output, version = at.rpartition("/")[0], self._load(at)
+        output = at.rpartition("/")[0]
+        version = self._load(at)
         if version is None:
             message = "is missing or was changed"
             found = [OutputDamage.of(output, "damaged_manifest", MANIFEST, message)]
@@ -393,7 +395,8 @@ class Store:
 
     def _with_linked(self, roots: set[str], known: Iterable[str]) -> set[str]:
         """The roots, and every version that they link to, directly or not."""
-        found, level = set[str](), roots
+        found = set[str]()
+        level = roots
         if roots >= set(known):
             return roots
         places = defaultdict(set)
@@ -406,7 +409,8 @@ class Store:
 
     def _needs(self, places: Mapping[VersionKey, set[str]], at: str) -> set[str]:
         """Where the versions are that one links to; of equal ones that which readers take."""
-        version, found = self._load(at), set[str]()
+        version = self._load(at)
+        found = set[str]()
         for path, link in version.manifest.links.items() if version else ():
             alike = places.get((link.output, link.version), set())
             if version and len(alike) > 1:

@@ -63,7 +63,8 @@ class Uploads:
     """
 
     def __init__(self, objects: Objects, cache: Path | None = None) -> None:
-        self.objects, self.url = objects, objects.url
+        self.objects = objects
+        self.url = objects.url
         self.copies = isinstance(objects, Bucket)
         self.is_stored: Callable[[str], bool] = lambda _: False
         self._cache = Folder(cache or _default_cache())

@@ -25,7 +25,8 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.problems import Problem
 from demo_pipeline.store.errors import ChangedOutput, StorageError
 
-CONTENT, MANIFEST = "content", "manifest.json"
+CONTENT = "content"
+MANIFEST = "manifest.json"
 VERSION_LENGTH = 16
 _PLACE = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}(-[0-9a-f]{{8}})?")
 VersionKey = tuple[str, str]
@@ -261,7 +262,8 @@ class Staging:
                 was removed.
         """
         pure = PurePosixPath(relative_path)
-        key, path = str(pure), self.path / pure
+        key = str(pure)
+        path = self.path / pure
         if pure.is_absolute() or ".." in pure.parts or key == ".":
             raise StorageError(f"{self.output}: {key!r} is not a path inside an output")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -286,8 +288,11 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
         StorageError: an entry is neither a plain file nor one of the links, or has a name that is
             not Unicode.
     """
-    files, unsynced, missing = list[FileEntry](), list[str](), set(staging.links)
-    unread, taken = _taken_files(staging, load), dict[int, tuple[str, FileEntry]]()
+    files = list[FileEntry]()
+    unsynced = list[str]()
+    missing = set(staging.links)
+    unread = _taken_files(staging, load)
+    taken = dict[int, tuple[str, FileEntry]]()
     content = str(staging.path)
     for path in walk_files(content):
         status = os.lstat(f"{content}/{path}")
@@ -388,11 +393,16 @@ def damages_of(
         sizes: what there is: path → bytes of a plain file, None for anything else.
         digests: of the files of the manifest, in their order; None of one that cannot be read.
     """
-    output, manifest, found = version.output, version.manifest, list[OutputDamage]()
+    output = version.output
+    manifest = version.manifest
+    found = list[OutputDamage]()
     for file, digest in zip(manifest.files, digests, strict=True):
-        size, code, message = sizes.get(file.path), "changed_file", ""
+        size = sizes.get(file.path)
+        code = "changed_file"
+        message = ""
         if size is None:
-            code, message = "missing_file", "is missing"
+            code = "missing_file"
+            message = "is missing"
         elif size != file.size:
             message = f"has {size} bytes, expected {file.size}"
         elif digest != file.sha256:

@@ -82,7 +82,8 @@ def contact_sheet(tiles: Sequence[Tile], columns: int, width: int, title: str = 
     high = _caption_height(width) + _picture_height(width)
     for number, tile in enumerate(tiles):
         row, column = divmod(number, columns)
-        y, x = top + row * high, column * width
+        y = top + row * high
+        x = column * width
         _draw_tile(sheet[y : y + high, x : x + width], tile)
     return sheet
 
@@ -157,7 +158,9 @@ def _picture(tile: Tile) -> Picture | None:
     return cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None
 
 
-TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
+TILES = 24
+COLUMNS = 4
+TILE_WIDTH = 480
 QUALITY = 80
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"

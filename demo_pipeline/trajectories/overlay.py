@@ -31,7 +31,10 @@ GREEN: Colour = (80, 170, 40)
 WHITE: Colour = (255, 255, 255)
 DARK: Colour = (40, 36, 32)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
-_RING, _STEP, _ARROW, _GAP = 8, 5, 44, 4
+_RING = 8
+_STEP = 5
+_ARROW = 44
+_GAP = 4
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
@@ -124,7 +127,8 @@ def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: 
 def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
     """Write on a dark background beside what is `taken`, in a corner when nothing is."""
     wide, high = text_size(text, scale)
-    wide, high = wide + 2 * _GAP, high + 2 * _GAP + 2
+    wide = wide + 2 * _GAP
+    high = high + 2 * _GAP + 2
     height, width = picture.shape[:2]
     inside = _Rectangle(0, 0, width, height)
     spots = [
@@ -147,10 +151,12 @@ def _spots(
 ) -> Iterator[PixelPoint]:
     """Left upper corners to try: beside what is taken, then the picture's corners."""
     for left, top, right, bottom in taken:
-        middle_x, middle_y = (left + right - wide) // 2, (top + bottom - high) // 2
+        middle_x = (left + right - wide) // 2
+        middle_y = (top + bottom - high) // 2
         yield from ((right + _GAP, middle_y), (left - wide - _GAP, middle_y))
         yield from ((middle_x, bottom + _GAP), (middle_x, top - high - _GAP))
-    right, bottom = inside.right - wide - _GAP, inside.bottom - high - _GAP
+    right = inside.right - wide - _GAP
+    bottom = inside.bottom - high - _GAP
     yield from ((right, bottom), (right, _GAP), (_GAP, _GAP), (_GAP, bottom))
 
 
@@ -167,7 +173,8 @@ def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) ->
 
 
 def _bounds(marks: Sequence[PixelPoint], reach: int) -> _Rectangle:
-    across, down = [x for x, _ in marks], [y for _, y in marks]
+    across = [x for x, _ in marks]
+    down = [y for _, y in marks]
     return _Rectangle(
         min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach
     )

@@ -92,7 +92,9 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
         path: the provenance table of a demonstration or of a dataset.
         limits: `max_avoidable_leak_rate` and `max_leak_rate`.
     """
-    rates, leaky, avoidable = LeakRates(), Counter[str](), Counter[str]()
+    rates = LeakRates()
+    leaky = Counter[str]()
+    avoidable = Counter[str]()
     for rows in provenance_batches(path, _COLUMNS):
         rates += leak_rates(rows)
         leaks = [row for row in rows if row["leak"] and row["action_type"] in POINTER_TYPES]

@@ -253,7 +253,8 @@ def has_picture(row: ProvenanceRow) -> bool:
 
 def action_columns(action: StepAction) -> dict[str, Any]:
     """The columns of a step that repeat its action.json."""
-    values, target = action.parameters.model_dump(), action.target_element
+    values = action.parameters.model_dump()
+    target = action.target_element
     values |= {side: values[f"start_{side}"] for side in "xy" if f"start_{side}" in values}
     if target:
         values |= {"target_role": target.role, "target_name": target.name}
@@ -377,7 +378,8 @@ class HiddenActions:
 
     def around(self, steps: Sequence[int]) -> "HiddenActions":
         """Those between these steps and after them, when the others are cut off."""
-        first, last = steps[0], steps[-1]
+        first = steps[0]
+        last = steps[-1]
         kept = (one for one in self.actions if one.before_step > first or not first)
         return HiddenActions(tuple(one for one in kept if one.before_step <= last + 1))
 
@@ -392,7 +394,9 @@ class HiddenActions:
             max_share: 0 to 1.
             first: index of the first step.
         """
-        found, hidden, visible = set(), 0, 0
+        found = set()
+        hidden = 0
+        visible = 0
         for index in range(first, first + steps + 1):
             hidden += len(self.before(index))
             if hidden and hidden / (hidden + visible) > max_share:

@@ -75,7 +75,8 @@ def change_between(
     if before is None or after is None or before.facts.missing or after.facts.missing:
         return unknown
     changed = _differ(before, after)
-    under_first, under_second = before.covered(), after.covered()
+    under_first = before.covered()
+    under_second = after.covered()
     visible = (changed & ~under_first & ~under_second).astype(np.uint8)
     if not visible.any():
         is_same = _stayed(earlier, after, changed & under_first)
@@ -117,7 +118,8 @@ def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     for step in steps:
         if step.written.action_type is ActionType.WAIT:
             continue
-        keys, before = set(step.action.keys), acted[-1] if acted else None
+        keys = set(step.action.keys)
+        before = acted[-1] if acted else None
         if keys in _UNDO and before is not None and _edits(before.action):
             found[before.written.step_index] = step.written.step_index
         if keys == {"esc"}:

@@ -102,7 +102,8 @@ def name_key(name: str) -> str:
 
 def element_text(name: str, role: str) -> str:
     """The words that name an element, as in `the Save button`."""
-    shown, word = shown_name(name), role_word(Role(role))
+    shown = shown_name(name)
+    word = role_word(Role(role))
     named = shown if shown.casefold().endswith(word) else f"{shown} {word}"
     return f"the {named}"
 
@@ -250,7 +251,8 @@ def _place(
 def _drag(parameters: DragParameters, target: TargetElement | None, box: _Box | None) -> str:
     start = (parameters.start_x, parameters.start_y)
     end = (parameters.end_x, parameters.end_y)
-    ends, element = f"from {start} to {end}", element_phrase(target)
+    ends = f"from {start} to {end}"
+    element = element_phrase(target)
     if parameters.button not in (None, "left"):
         return f"Drag {ends} with the {parameters.button} button"
     verb, what = _DRAGGED[parameters.clicks]

@@ -168,12 +168,14 @@ def build_steps(
         filmed: presentation times of the video's first and last frame, seconds.
         keep_doubtful_text: typed text that is in doubt is written as the keys were read.
     """
-    screen, base = evidence.screen(), evidence.canvas
+    screen = evidence.screen()
+    base = evidence.canvas
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     hovers = {hover.action_index: hover for hover in evidence.hovers}
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
-    neither, focus = Counter[str](), _RecordedFocus()
+    neither = Counter[str]()
+    focus = _RecordedFocus()
     rows = joined_typing(zip(actions, frames, trees, strict=True))
     for recorded, frame, tree in rows if keep_doubtful_text else with_unknown_texts(rows):
         action = _pressed_by_space(_as_filmed(recorded, evidence.wheel), tree)
@@ -224,7 +226,8 @@ def _step_action(
     waits: Mapping[int, float],
 ) -> StepAction:
     kind, values = _parameters(action, canvas, waits)
-    parameters, target = PARAMETERS[kind].model_validate(values), _target(tree)
+    parameters = PARAMETERS[kind].model_validate(values)
+    target = _target(tree)
     return StepAction(
         step_index=index,
         action_type=kind,
@@ -274,7 +277,8 @@ def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
         if step is None:
             continue
         if after is not None and step.action.action_index in waits:
-            target, tree = after.written.target_element, after.tree
+            target = after.written.target_element
+            tree = after.tree
             said = _sentence(ActionType.WAIT, step.written.parameters, tree, target)
             yield replace(step, written=step.written.model_copy(update={"reasoning": said}))
         else:

@@ -64,7 +64,8 @@ PROVENANCE_FILE = "provenance.parquet"
 DIFFERING_TREES_FILE = "differing_trees.json"  # for loaders of plain OSWorld-Desktopd
 MODEL_VERSION = "1"
 _LATEST_MS = 2**63  # a column of whole numbers ends there
-COMPLETED, DONE = "completed", "done"
+COMPLETED = "completed"
+DONE = "done"
 _TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
 _FRAME_COLUMNS = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
 
@@ -87,7 +88,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     Raises:
         DemonstrationError: no instruction, or no action that can be a step.
     """
-    frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
+    frames = read_frames(screenshots_folder)
+    trees = read_tree_rows(trees_folder)
     actions, secrets = hide_passwords(read_actions(actions_folder), trees)
     evidence = read_evidence(screenshots_folder)
     manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, secrets)})
@@ -146,7 +148,8 @@ def _changes(
     built: Steps, screenshots: Path, events: pa.Table, evidence: Evidence
 ) -> Iterator[dict[str, Any]]:
     """Of each step, the columns of what changed, of what undid it and of hidden actions."""
-    steps, undone = built.steps, steps_taken_back(built.steps)
+    steps = built.steps
+    undone = steps_taken_back(built.steps)
     facts = read_screenshot_facts(screenshots)
     moves = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
     times = [item.time for item in moves]
@@ -186,7 +189,8 @@ def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clo
     """Whether text that was typed and erased again stood when the screenshot was on the screen."""
     if step.frame["pts"] is None:
         return False
-    shown_ms, unsure_ms = clock.event_time(step.frame["pts"]), clock.uncertainty_ms
+    shown_ms = clock.event_time(step.frame["pts"])
+    unsure_ms = clock.uncertainty_ms
     return any(first - unsure_ms <= shown_ms <= last + unsure_ms for first, last in erased)
 
 
@@ -244,7 +248,9 @@ def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Res
 def _provenance(
     step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
 ) -> dict[str, Any]:
-    meta, frame, tree = manifest.parsed_meta(), step.frame, step.tree
+    meta = manifest.parsed_meta()
+    frame = step.frame
+    tree = step.tree
     canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.canvas
     return {
         "trajectory_id": manifest.id,

@@ -66,7 +66,8 @@ def quotes(message: str, line: bytes) -> bool:
 def fuzz_log(seed: int, number: int) -> Counter[str]:
     """Run both stages, their checks and the timeline on a damaged log; lines by bucket."""
     random = Random(f"log {seed} {number}")
-    log, platform = mutated_log(random), random.choice((*PLATFORMS, "", "beos"))
+    log = mutated_log(random)
+    platform = random.choice((*PLATFORMS, "", "beos"))
     with limited(f"log {number}, seed {seed}"), TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / LOG_FILE).write_bytes(log)

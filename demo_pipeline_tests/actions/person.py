@@ -109,7 +109,8 @@ class Person:
     def _elsewhere(self) -> None:
         """To a new thing, at least 80 pixels away; sometimes the hand rests before it acts."""
         x, y = self.at
-        dx, dy = self._between(80, 500), self._between(0, 250)
+        dx = self._between(80, 500)
+        dy = self._between(0, 250)
         self._go((x - dx if x > 700 else x + dx, y - dy if y > 500 else y + dy))
         self.now += self._between(60, 700)
 
@@ -144,7 +145,8 @@ class Person:
     def _click(self, intent: Intent) -> None:
         self._elsewhere()
         self._hold(intent.held)
-        press, (x, y) = self.now, self.at
+        press = self.now
+        (x, y) = self.at
         for turn in range(intent.count):
             self.now += self._between(70, 160) if turn else 0
             self._button("mousedown", intent.button)
@@ -161,7 +163,8 @@ class Person:
     def _drag(self, intent: Intent) -> None:
         self._elsewhere()
         self._hold(intent.held)
-        press, (x, y) = self.now, self.at
+        press = self.now
+        (x, y) = self.at
         self._button("mousedown", intent.button)
         self.now += self._between(60, 150)
         self._go((x + self._between(60, 300), y + self._between(-60, 60)))
@@ -173,7 +176,9 @@ class Person:
 
     def _scroll(self, intent: Intent) -> None:
         self._elsewhere()
-        press, total, down = self.now, 0, intent.button == "down"
+        press = self.now
+        total = 0
+        down = intent.button == "down"
         pixels = self.recorder.wheel == "native" and self.recorder.platform == "macos"
         for turn in range(intent.count * (12 if pixels else 1)):
             self.now += (self._between(10, 17) if pixels else self._between(40, 240)) * (turn > 0)
@@ -260,7 +265,8 @@ class Person:
     def _repeat(self, intent: Intent) -> None:
         """A key kept down until the system has repeated it often enough."""
         [name] = intent.keys
-        key, press = self._key(name), self.now
+        key = self._key(name)
+        press = self.now
         for turn in range(intent.count):
             self._emit("keydown", key=key)
             if len(name) > 1:
@@ -283,7 +289,8 @@ class Person:
 
 def log_of(person: Person) -> bytes:
     """The log that a recorder writes of what a person did."""
-    recorder, random = person.recorder, Random(person.seed + 1)
+    recorder = person.recorder
+    random = Random(person.seed + 1)
     written: list[tuple[int, int, dict[str, Any]]] = []
     last: dict[int, int] = {}
     for number, event in enumerate(person.events):
@@ -313,7 +320,8 @@ def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> di
 
 def _noise(person: Person, random: Random) -> list[tuple[int, int, dict[str, Any]]]:
     """Scans written when they end, undocumented events, and wheel events with delta 0."""
-    start, end = person.events[0]["time"], person.events[-1]["time"]
+    start = person.events[0]["time"]
+    end = person.events[-1]["time"]
     lines = []
     for begun in range(start, end, 3000):
         duration = random.randint(50, 2500)

@@ -182,7 +182,8 @@ def test_no_position_anywhere_is_a_click_without_one():
 
 
 def test_the_pre_move_begins_with_the_unbroken_run_of_moves():
-    early, run = move(0, 0, 0), [move(1000 + 50 * n, 10 * n, 0) for n in range(5)]
+    early = move(0, 0, 0)
+    run = [move(1000 + 50 * n, 10 * n, 0) for n in range(5)]
     [action] = actions(early, *run, click(1400, 40, 0))
     assert action.pre_move_ms == 1000
 

@@ -109,7 +109,8 @@ def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
 
 
 def summary_of(action: Action) -> tuple[Any, ...]:
-    held, press = tuple(action.modifiers), action.press_ms
+    held = tuple(action.modifiers)
+    press = action.press_ms
     match action.action_type:
         case "click" | "double_click" | "right_click":
             what = (action.button, action.clicks, held)

@@ -24,7 +24,8 @@ from demo_pipeline.recording.key_names import layout_of_locale
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import Line, Part, chord, click, line, tap, text_of, typed
 
-NAME, CITY = (100, 100, 300, 40), (100, 200, 300, 40)
+NAME = (100, 100, 300, 40)
+CITY = (100, 200, 300, 40)
 MARTA_AT_HARBOR = (
     *("KeyM", "KeyA", "KeyR", "KeyT", "KeyA", "shift Num2", "KeyH", "KeyA", "KeyR"),
     *("KeyB", "KeyO", "KeyR", "Dot", "KeyO", "KeyR", "KeyG"),

@@ -18,7 +18,8 @@ from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.sample_workspace import open_workspace
 
-TYPED, KEY = "canary-typed-7f3a", "sk-canary-key-91bc"
+TYPED = "canary-typed-7f3a"
+KEY = "sk-canary-key-91bc"
 ACTIONS = (CLICK, ("type", {"text": TYPED}), ("hotkey", {"keys": ["enter"]}))
 STEP = {
     "observation": "A window with a button.",

@@ -201,7 +201,8 @@ def test_what_a_person_says_counts_and_disagreement_is_kept_and_counted(root):
     say(workspace, of_step(1, "step_correct", True), of_step(1, "thought", "By a model."))
     version = workspace.store.current("trajectories/demo0")
     assert version is not None
-    subject, reviews = subject_of(version, "demo0"), Reviews(workspace.store)
+    subject = subject_of(version, "demo0")
+    reviews = Reviews(workspace.store)
     folder = root / "trajectories/demo0"
     reviews.make(subject, folder, "ann", "thought", {"step": 1, "text": "By Ann."})
     verdict = {"step": 1, "correct": False, "redundant": True}

@@ -44,7 +44,8 @@ def fresh(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def typed_in(recording: Path, out: Path) -> set[str]:
     """The texts that were typed in a recording."""
     platform = load_json(recording / "meta.json").get("platform", "")
-    events, actions = out / "events", out / "actions"
+    events = out / "events"
+    actions = out / "actions"
     for folder in (events, actions):
         folder.mkdir(parents=True)
     build_events(recording / LOG_FILE, events)

@@ -55,7 +55,8 @@ class TestSteps:
             assert place.is_file()
             action = load_json(place.with_name("action.json"))
             for name in ("x", "y", "text", "direction", "amount"):
-                known, value = action["parameters"].get(name), getattr(row, name)
+                known = action["parameters"].get(name)
+                value = getattr(row, name)
                 assert known is None if pd.isna(value) else known == value, name
             target = action["target_element"] or {"role": None, "name": None}
             assert not target["role"] or (row.target_role, row.target_name) == (
@@ -107,7 +108,8 @@ class TestPictures:
         step = store.trajectory("first").steps[0]
         drawn = pixels(step.picture(width=960))
         plain = cv2.resize(step.screenshot, (960, 540), interpolation=cv2.INTER_AREA)
-        x, y = step.action.parameters.x // 2, step.action.parameters.y // 2
+        x = step.action.parameters.x // 2
+        y = step.action.parameters.y // 2
         changed = np.abs(drawn.astype(int) - plain).max(axis=2) > 60
         assert drawn.shape == (540, 960, 3)
         assert changed[y - 25 : y + 25, x - 25 : x + 25].any()

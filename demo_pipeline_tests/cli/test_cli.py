@@ -298,7 +298,8 @@ class TestRun:
         meta = quiet.root / "uploads/two/meta.json"
         meta.write_text(meta.read_text().replace('"completed"', '""').replace('"done"', "null"))
         twins = {"DEMO_PIPELINE_DATASETS__INCLUDE_DUPLICATES": "true"}  # both have the same film
-        first, second = command(quiet, "run", **twins), command(quiet, "run", **twins)
+        first = command(quiet, "run", **twins)
+        second = command(quiet, "run", **twins)
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
         table, _, _ = first.out.partition("Datasets")

@@ -20,7 +20,8 @@ from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, drag, hotkey, right_click
 
 INBOX = "recordings"  # of the project
-FIRST, SECOND = "first", "second"
+FIRST = "first"
+SECOND = "second"
 ACTS = {
     FIRST: (click("Agree"), drag("Form/title bar", 60, 40), right_click("Rows/c")),
     SECOND: (click("Rows/b"), hotkey("ctrl", "a"), click("Agree")),

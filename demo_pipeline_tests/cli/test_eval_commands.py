@@ -94,7 +94,8 @@ def test_requests_are_private_and_ask_with_screen_history_and_system(root, form)
 
 
 def test_a_system_prompt_of_a_file_and_pictures_as_files(root):
-    path, prompt = root / "requests.jsonl", root / "prompt.txt"
+    path = root / "requests.jsonl"
+    prompt = root / "prompt.txt"
     prompt.write_text("Be brief.")
     done = call("requests", path, "--split", "any", "--images", "path", "--system-prompt", prompt)
     assert done.exit_code == 0
@@ -113,7 +114,8 @@ def test_a_system_prompt_of_a_file_and_pictures_as_files(root):
 
 def test_pictures_as_files_are_those_of_the_last_run_alone(root):
     """Of a rebuilt trajectory the new ones; what the command did not make stays."""
-    path, folder = root / "requests.jsonl", root / "requests_images"
+    path = root / "requests.jsonl"
+    folder = root / "requests_images"
     arguments = ("requests", path, "--split", "any", "--images", "path")
     assert call(*arguments).exit_code == 0
     first = {file.name: file.read_bytes() for file in folder.iterdir()}
@@ -173,7 +175,8 @@ def test_a_model_is_asked_and_its_answers_are_scored(root, monkeypatch):
 
 
 def test_nothing_is_sent_to_another_host_without_yes(root):
-    requests, answers = root / "ask.jsonl", root / "answers.jsonl"
+    requests = root / "ask.jsonl"
+    answers = root / "answers.jsonl"
     call("requests", requests, "--split", "any")
     done = call("run", requests, answers, "--endpoint", "https://example.org/v1", "--model", "m")
     assert done.exit_code == 2

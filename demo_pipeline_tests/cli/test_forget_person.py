@@ -25,7 +25,8 @@ from demo_pipeline_tests.sample_workspace import (
     write_demos,
 )
 
-ANNAS, BENS = "first", "second"
+ANNAS = "first"
+BENS = "second"
 
 
 def change_meta(upload: Path, change: Callable[[dict[str, Any]], object]) -> None:

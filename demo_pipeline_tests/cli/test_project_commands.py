@@ -12,7 +12,8 @@ from demo_pipeline.cli import ui_guard
 from demo_pipeline.cli.app import app
 from demo_pipeline.settings import Settings
 
-RUNNER, ROOT = CliRunner(), Path(__file__).parents[2]
+RUNNER = CliRunner()
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_project_has_everything_that_a_run_needs(tmp_path, monkeypatch):
@@ -65,7 +66,8 @@ def test_a_new_home_is_made_whole_before_the_daemon_and_the_webserver_meet_in_it
     tmp_path, monkeypatch, capfd
 ):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
-    project, home = tmp_path / "project", tmp_path / "home"
+    project = tmp_path / "project"
+    home = tmp_path / "home"
     home.mkdir()
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
     monkeypatch.chdir(project / "data")

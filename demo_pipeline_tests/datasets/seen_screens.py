@@ -46,7 +46,8 @@ def element(
 def write_tree(folder: Path, *nodes: dict[str, Any]) -> None:
     """Write the ui_tree.json of a step with these nodes below its root."""
     root = element("desktop", "", (0, 0, 1920, 1080), *nodes, states=())
-    pending, count = [root], 0
+    pending = [root]
+    count = 0
     while pending:
         node = pending.pop()
         node["id"], count = f"node_{count}", count + 1

@@ -119,7 +119,8 @@ def wait_for(
 
 
 def _run(run: dg.DagsterRun) -> Run:
-    key, reason = run.tags.get(PARTITION_TAG, ""), run.tags.get(REASON_TAG, "")
+    key = run.tags.get(PARTITION_TAG, "")
+    reason = run.tags.get(REASON_TAG, "")
     return Run(run.run_id, run.job_name, key, reason, run.status.value)
 
 

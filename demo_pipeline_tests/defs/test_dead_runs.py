@@ -149,7 +149,8 @@ def test_a_run_that_was_being_cancelled_is_cancelled(instance, tmp_path):
 def test_drafts_of_locks_are_removed_some_time_after_a_kill(tmp_path):
     folder = tmp_path / "locks"
     folder.mkdir()
-    old, new = folder / "old.new", folder / "new.new"
+    old = folder / "old.new"
+    new = folder / "new.new"
     for draft in (old, new):
         draft.touch()
     os.utime(old, (0, 0))

@@ -74,7 +74,8 @@ def cells_of(metadata: Mapping[str, dg.MetadataValue]) -> Iterator[str]:
 
 def shown_in(result: Result) -> tuple[list[str], list[str]]:
     """(texts that the UI renders as Markdown, all other texts)."""
-    rendered, texts = [], []
+    rendered = []
+    texts = []
     for event in result.all_events:
         texts.append(event.message or "")
         data: Any = event.event_specific_data

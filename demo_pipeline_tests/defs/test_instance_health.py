@@ -28,7 +28,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 def found(made: Bench, **options: bool) -> dict[str, Finding]:
-    workspace, options = made.workspace, {"expect_daemon": False, **options}
+    workspace = made.workspace
+    options = {"expect_daemon": False, **options}
     return {f.check: f for f in instance_health.examine_instance(workspace, **options)}
 
 

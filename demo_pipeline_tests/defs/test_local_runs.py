@@ -99,7 +99,8 @@ def test_the_run_of_a_killed_command_is_closed_by_the_next(made):
 
 
 def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path):
-    begin, folder = f"{WORK}:begin_long", str(tmp_path)
+    begin = f"{WORK}:begin_long"
+    folder = str(tmp_path)
     script = (
         "from demo_pipeline.runs.pool import Pool; "
         f"list(Pool({begin!r}, ({folder!r},), 2).process(['a', 'b']))"

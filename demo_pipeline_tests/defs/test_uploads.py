@@ -27,7 +27,8 @@ def look(made: Bench, before: Ticked | None = None) -> Ticked:
 
 
 def copy(made: Bench, name: str, *files: str) -> None:
-    source, folder = made.uploads / "first", made.uploads / name
+    source = made.uploads / "first"
+    folder = made.uploads / name
     folder.mkdir(exist_ok=True)
     for file in files or ("meta.json", "input_log.jsonl", "recording.mp4"):
         shutil.copyfile(source / file, folder / file)

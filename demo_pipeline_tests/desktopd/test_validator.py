@@ -65,11 +65,13 @@ def rename(old: str, new: str) -> Change:
 
 
 T = f"trajectories/{good.NAME}/"
-ACTION, TREE = T + "steps/000/action.json", T + "steps/000/ui_tree.json"
+ACTION = T + "steps/000/action.json"
+TREE = T + "steps/000/ui_tree.json"
 SCREEN = T + "steps/001/screenshot.png"
 WINDOW = ("root", "children", 0)
 BUTTON = (*WINDOW, "children", 0)
-TASK, RESULT = T + "task.json", T + "result.json"
+TASK = T + "task.json"
+RESULT = T + "result.json"
 PNG = good.png()
 
 Wrong = tuple[Change, str, str, str]

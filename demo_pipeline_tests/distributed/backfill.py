@@ -118,7 +118,9 @@ class Backfill:
 
     def _is_midway(self, run: dg.DagsterRun) -> bool:
         """Whether a run has published something, and not everything."""
-        key, early, last = run.tags[PARTITION_TAG], STAGES[1], STAGES[-1]
+        key = run.tags[PARTITION_TAG]
+        early = STAGES[1]
+        last = STAGES[-1]
         current = self.workspace.store.current
         return current(early.output(key)) is not None and current(last.output(key)) is None
 

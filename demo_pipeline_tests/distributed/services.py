@@ -56,7 +56,8 @@ def postgres_server() -> Iterator[str]:
     password = secrets.token_hex(16)
     user = _unprivileged_user()
     with tempfile.TemporaryDirectory(prefix="ray-postgres-") as folder:
-        data, word = Path(folder) / "data", Path(folder) / "password"
+        data = Path(folder) / "data"
+        word = Path(folder) / "password"
         word.write_text(password)
         if user is not None:
             for path in (folder, word):

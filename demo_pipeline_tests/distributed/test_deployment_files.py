@@ -53,7 +53,8 @@ class TestRay:
         assert result.success, result.errors
 
     def test_it_differs_from_one_machine_in_where_runs_and_events_are(self):
-        one, many = parsed("dagster.yaml"), parsed("deploy/ray/dagster.yaml")
+        one = parsed("dagster.yaml")
+        many = parsed("deploy/ray/dagster.yaml")
         one["run_monitoring"]["poll_interval_seconds"] = 20  # a node is lost more often
         queues = [config.pop("concurrency") for config in (one, many)]
         assert set(many) >= DISTRIBUTED_ONLY

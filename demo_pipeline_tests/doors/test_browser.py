@@ -74,7 +74,8 @@ def when(address: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]
         assert time.monotonic() < end, f"nothing changes any more: {seen}"
         time.sleep(1)
         if (now := state(address)) != seen:
-            seen, end = now, time.monotonic() + QUIET_SECONDS
+            seen = now
+            end = time.monotonic() + QUIET_SECONDS
     return seen
 
 

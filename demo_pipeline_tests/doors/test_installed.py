@@ -20,7 +20,8 @@ OURS = {".environment", ".server"}  # of the test
 
 def installed(root: Path) -> Path:
     """The scripts of a new environment with the wheel of this checkout."""
-    source, environment = root / "source", root / "environment"
+    source = root / "source"
+    environment = root / "environment"
     shutil.copytree(ROOT / "demo_pipeline", source / "demo_pipeline")
     for name in SOURCES:
         shutil.copy(ROOT / name, source / name)

@@ -53,14 +53,16 @@ class Person:
 
     def begin(self) -> None:
         """A shell, a home of Dagster and a data/ as for the first page, with what is built."""
-        root, self.checkout.variables = self.checkout.root, plain_environment()
+        root = self.checkout.root
+        self.checkout.variables = plain_environment()
         data = {path.relative_to(root).as_posix(): path for path in (root / "data").iterdir()}
         old = [path for name, path in data.items() if name not in BUILT]
         for path in [*old, *(root / name for name in INSTANCE)]:
             path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
 
     def type(self, page: str) -> list[Answer]:
-        answers, exported = [], False
+        answers = []
+        exported = False
         for line in SUITE[page]:
             words = line.text.partition(" #")[0].strip()
             exported = exported or words.startswith("export ")

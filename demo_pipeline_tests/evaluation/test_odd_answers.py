@@ -57,7 +57,8 @@ def test_an_answer_never_ends_a_run(form):
         ("demo", step.step_index, text)
         for step, (_, text) in zip(steps, product(truths, answers), strict=True)
     ]
-    decode, kept = ANSWER_FORMS[form].decoder(DatasetSettings()), list[Any]()
+    decode = ANSWER_FORMS[form].decoder(DatasetSettings())
+    kept = list[Any]()
     with predicted(rows, {"demo"}) as predictions:
         score_steps(
             lambda add: list(map(add, steps)), list(PRESETS), decode, predictions, keep=kept.append

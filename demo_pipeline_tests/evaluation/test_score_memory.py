@@ -25,7 +25,8 @@ def label(number):
 
 def given(number):
     """Scores of two answerers under two rules; some steps are not judged."""
-    first, second = (number * 37 % 10) / 9, float(number % 3 == 0)
+    first = (number * 37 % 10) / 9
+    second = float(number % 3 == 0)
     return [[first, 1.0], [None if number % 4 else second, None]]
 
 

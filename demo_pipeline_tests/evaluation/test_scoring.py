@@ -101,14 +101,16 @@ def test_intervals_are_over_tasks_and_the_same_every_time():
     rows = [(f"t{n}", step, str(step)) for n in range(4) for step in range(2)]
     rows_twice = [score(steps, rows).row("strict") for _ in range(2)]
     assert rows_twice[0] == rows_twice[1]
-    low, high = rows_twice[0]["low"], rows_twice[0]["high"]
+    low = rows_twice[0]["low"]
+    high = rows_twice[0]["high"]
     assert 0 < low < 0.5 < high < 1
     one_task = [step for n in range(8) for step in steps_of(f"t{n}", 2, task="same")]
     assert score(one_task, rows).row("strict")["low"] is None
 
 
 def test_baselines_answer_what_they_say():
-    before, step = made_step(answer("type", text="x")), made_step(CLICK, 1, box=BOX)
+    before = made_step(answer("type", text="x"))
+    step = made_step(CLICK, 1, box=BOX)
     answers = {name: baseline(step, before) for name, baseline in BASELINES.items()}
     assert answers["screen centre"] == answer("click", x=500, y=500)
     assert answers["last action"] == before.answer

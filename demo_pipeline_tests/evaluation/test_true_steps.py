@@ -12,10 +12,12 @@ from demo_pipeline_tests.datasets.builders import make_trajectory
 
 @pytest.mark.parametrize("form", ANSWER_FORMS)
 def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(tmp_path, form):
-    settings, records = DatasetSettings(), list[StepRecord]()
+    settings = DatasetSettings()
+    records = list[StepRecord]()
     made = make_trajectory(tmp_path, actions=[("hotkey", {"keys": ["CtrlLeft", "Return"]})])
     each_true_step(plan_export([made], settings), settings, list(Split), records.append)
-    record, known = records[0], ANSWER_FORMS[form]
+    record = records[0]
+    known = ANSWER_FORMS[form]
     answer = known.decoder(settings)(known.right(record), record.step.size)
     assert record.step.answer.actions == answer.actions
     assert PRESETS["cudag"](record.step, answer) == 1

@@ -49,7 +49,8 @@ def build_described(
     name: str, demos: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> DatasetStats:
     """A dataset with its card and charts; returns what is in it."""
-    form, written = form_of(name), WrittenDataset()
+    form = form_of(name)
+    written = WrittenDataset()
     summary = build_form(form, demos, out, settings, written)
     provenance = [demo.provenance for demo in demos]
     return describe_form(form, out, settings, (written, provenance), summary)

@@ -36,7 +36,8 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
     turns = sorted(path.name for path in folder.iterdir() if path.is_dir())
     assert turns == [f"turn_{n:03d}" for n in range(len(STEPS) + 1)]  # the last: the end
     for number, said in enumerate(SAID):
-        turn, first = folder / f"turn_{number:03d}", number * 3
+        turn = folder / f"turn_{number:03d}"
+        first = number * 3
         assert sorted(path.name for path in turn.iterdir()) == [
             f"{first:04d}_screenshot.png",
             f"{first + 1:04d}_agent_response.json",

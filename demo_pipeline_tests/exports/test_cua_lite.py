@@ -203,7 +203,8 @@ class TestHardRules:
 
 
 def test_a_kept_row_is_checked_before_its_split_is_known(tmp_path):
-    demo, out = make_trajectory(tmp_path, "demo", TABLE), tmp_path / "records"
+    demo = make_trajectory(tmp_path, "demo", TABLE)
+    out = tmp_path / "records"
     out.mkdir()
     write_form_rows(demo, [CUA_LITE_FORM], out, DatasetSettings())
     line = (out / CUA_LITE_FORM.file).read_bytes().split(b"\n")[1]

@@ -73,7 +73,9 @@ def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
 
 
 DELETE = {"id": "node_2", "role": "button", "name": "Delete"}
-AREA, FIRST, SECOND = (0, 0, 900, 900), (100, 100, 60, 30), (100, 200, 60, 30)
+AREA = (0, 0, 900, 900)
+FIRST = (100, 100, 60, 30)
+SECOND = (100, 200, 60, 30)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,8 @@ def test_sidecars_hold_tool_system_prompt_and_dataset_info(tmp_path):
     assert list(info) == [f"calendar_{split}" for split in ("train", "val", "test", "held_out")]
     for entry in info.values():
         (first, *_) = read_lines(out / entry["file_name"])
-        turns, tags = first[entry["columns"]["messages"]], entry["tags"]
+        turns = first[entry["columns"]["messages"]]
+        tags = entry["tags"]
         shown = [(turn[tags["role_tag"]], turn[tags["content_tag"]]) for turn in turns]
         assert [role for role, _ in shown] == [tags["user_tag"], tags["assistant_tag"]]
         assert shown[0][1].startswith("<image>")

@@ -160,7 +160,8 @@ class TestCovered:
 
     @pytest.mark.parametrize("platform", ["windows", "macos"])
     def test_by_a_window_that_the_tree_lists_before_where_order_is_depth(self, tmp_path, platform):
-        front, back = window(), window(save())
+        front = window()
+        back = window(save())
         for windows, expected in (((front, back), []), ((back, front), ["the Save button"])):
             desktop = element("panel", "Desktop", AREA, *windows)
             assert chosen(tmp_path, desktop, platform=platform)[0] == expected

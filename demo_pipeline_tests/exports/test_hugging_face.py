@@ -89,7 +89,9 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports, hub):
 def test_rows_that_are_gone_after_a_rebuild_in_place_do_not_come_back(
     rebuilt, hub, name, config, tmp_path
 ):
-    place, cache, counts = tmp_path / name, str(tmp_path / "cache"), []
+    place = tmp_path / name
+    cache = str(tmp_path / "cache")
+    counts = []
     for root in rebuilt:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(root / name, place, symlinks=True)

@@ -64,7 +64,8 @@ def test_a_chat_shows_as_many_earlier_screenshots_as_wanted(tmp_path):
     chosen = DatasetSettings(history_images=2, embed_images=True)
     out = tmp_path / "out"
     build_messages([demo], out, chosen)
-    lines, rows = all_lines(out), rows_of(out, "*.parquet")
+    lines = all_lines(out)
+    rows = rows_of(out, "*.parquet")
     shown = [
         [part["image"].split("/")[-2] for part in line["messages"][1]["content"][:-1]]
         for line in lines

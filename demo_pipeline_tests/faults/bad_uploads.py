@@ -176,11 +176,13 @@ def process(
         ids = pool.submit(write_uploads, folder / "uploads", good, kinds).result()
     start = time.monotonic()
     with ExitStack() as stack:
-        uploads, store = str(folder / "uploads"), str(folder / "store")
+        uploads = str(folder / "uploads")
+        store = str(folder / "store")
         if bucket:
             server = stack.enter_context(seaweed_server(folder / "server"))
             stack.enter_context(server.connected())
-            uploads, store = server.make_bucket(), server.make_bucket()
+            uploads = server.make_bucket()
+            store = server.make_bucket()
         stack.enter_context(environment(folder, uploads, store))
         instance = stack.enter_context(dagster_home(folder / "home"))
         workspace = Workspace.open(Settings())
@@ -198,7 +200,8 @@ def process(
 
             with suppress(TimeoutError):
                 wait_for(running, over, "every upload", PATIENCE)
-            text, largest = "", 0
+            text = ""
+            largest = 0
         else:
             text, largest = _run(folder)
         return _found(workspace, ids, text, largest, time.monotonic() - start)

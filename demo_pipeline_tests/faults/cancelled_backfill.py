@@ -63,7 +63,9 @@ class Exercise:
     """A backfill of these demonstrations, cancelled and launched again, in Dagster's home."""
 
     def __init__(self, home: Path, instance: dg.DagsterInstance, ids: list[str]) -> None:
-        self._home, self._instance, self._ids = home, instance, ids
+        self._home = home
+        self._instance = instance
+        self._ids = ids
         self._workspace = Workspace.open(Settings())
 
     def run(self) -> list[str]:
@@ -71,7 +73,8 @@ class Exercise:
         store = self._workspace.store
         with dagster_process(DAEMON, self._home) as daemon:
             first = launch_backfill(self._home)
-            last, half = STAGES[-1].folder, len(self._ids) // 2
+            last = STAGES[-1].folder
+            half = len(self._ids) // 2
             wait_for(
                 daemon, lambda: len(store.outputs(last)) >= half, "the half", _PATIENCE, _PAUSE
             )
@@ -96,7 +99,8 @@ class Exercise:
 
     def _problems(self, before: Committed) -> Iterator[str]:
         """Compare what is there now with what has to be there."""
-        after, store = committed(self._workspace), self._workspace.store
+        after = committed(self._workspace)
+        store = self._workspace.store
         versions = Path(self._workspace.settings.store) / ".versions"
         outputs = [stage.output(key) for stage in STAGES for key in self._ids]
         found = {
@@ -150,7 +154,8 @@ def main() -> int:
     partitions = parser.parse_args().partitions
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="backfill-") as temporary:
-        folder, start = Path(temporary), time.monotonic()
+        folder = Path(temporary)
+        start = time.monotonic()
         ids = write_uploads(folder, partitions)
         home = folder / "home"
         with (

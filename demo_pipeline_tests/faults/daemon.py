@@ -63,7 +63,8 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
 
 def _drained(scene: Scene, place: Place, instance: dg.DagsterInstance) -> Callable[[], bool]:
     """Whether all is built and no run has been open for a while: the daemon may still begin one."""
-    workspace, open_at = workspace_of(place), [time.monotonic()]
+    workspace = workspace_of(place)
+    open_at = [time.monotonic()]
 
     def drained() -> bool:
         ended = all(run.ended for run in runs_of(instance))

@@ -65,7 +65,8 @@ def is_built(workspace: Workspace, demonstration: str) -> bool:
 def problems_after_death(folder: Path, delay: float) -> Iterator[str]:
     """Let the machine die once, `delay` seconds after a run was launched; yield what is wrong."""
     ids = write_uploads(folder, 2)
-    home, third = folder / "home", "third"
+    home = folder / "home"
+    third = "third"
     with (
         environment(folder, str(folder / "uploads"), str(folder / "store")),
         dagster_home(home) as instance,

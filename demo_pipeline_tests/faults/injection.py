@@ -55,7 +55,10 @@ class Injection:
     """The disturbance of this process and, after a fork, of its workers."""
 
     def __init__(self, disturbance: Disturbance) -> None:
-        self.plan, self.role, self.calls, self.busy = disturbance, "main", 0, False
+        self.plan = disturbance
+        self.role = "main"
+        self.calls = 0
+        self.busy = False
         self.root = os.fsencode(disturbance.root)
 
     def install(self) -> None:
@@ -65,7 +68,8 @@ class Injection:
         os.fsync = self._before(synchronise)  # type: ignore[assignment]
 
     def become_worker(self) -> None:
-        self.role, self.calls = "worker", 0
+        self.role = "worker"
+        self.calls = 0
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.busy:

@@ -36,7 +36,10 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
         recordings: `old` and `new` uploads, as `scenarios.write_uploads` writes them.
         kills: of the command, at requests to the server that are spread over a run.
     """
-    network, flipped, swapped, killed = Tally(), Tally(), Tally(), Tally()
+    network = Tally()
+    flipped = Tally()
+    swapped = Tally()
+    killed = Tally()
     with ExitStack() as stack:
         server = stack.enter_context(seaweed_server(folder / "seaweed"))
         stack.enter_context(server.connected())
@@ -51,12 +54,14 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
             flipped += _case(server, case, recordings, plan, wanted=wanted)
             print(f"flipped-{number} {dict(plan.done)}: {flipped}", flush=True)
         for number, method in enumerate(SWAPPED_AT):
-            plan, case = NetworkPlan((), share=0.0), folder / f"swapped-{number}"
+            plan = NetworkPlan((), share=0.0)
+            case = folder / f"swapped-{number}"
             swapped += _case(server, case, recordings, plan, wanted=wanted, swap_at=method)
             print(f"swapped-{number}: {swapped}", flush=True)
         for number in range(kills):
             at = 1 + requests * number // kills
-            case, plan = folder / f"s3-kill-{number}", NetworkPlan((), share=0.0)
+            case = folder / f"s3-kill-{number}"
+            plan = NetworkPlan((), share=0.0)
             killed += _case(server, case, recordings, plan, wanted=wanted, kill_at=at)
             print(f"s3-kill-{number} at request {at} of {requests}: {killed}", flush=True)
     return {
@@ -69,7 +74,9 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
 
 def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> tuple[State, int]:
     """What a run publishes, and how many requests it makes."""
-    place, plan, requests = _place(server, folder), NetworkPlan((), share=0.0), list[str]()
+    place = _place(server, folder)
+    plan = NetworkPlan((), share=0.0)
+    requests = list[str]()
     _upload(place, recordings / "new")
     plan.on_request = lambda method, _: requests.append(method)
     with network_proxy(server.endpoint, plan) as endpoint:
@@ -137,7 +144,8 @@ def _replace_at(
 
 def _kill_at(number: int, command: Command, tally: Tally) -> Callable[[str, str], None]:
     """At the request with this number, kill the command before it is answered."""
-    lock, requests = threading.Lock(), list[str]()
+    lock = threading.Lock()
+    requests = list[str]()
 
     def on_request(seen: str, _: str) -> None:
         with lock:

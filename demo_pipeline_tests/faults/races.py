@@ -98,7 +98,9 @@ def _process(barrier: Barrier | None, work: Work, url: str, cache: Path) -> Iter
 
 def race(name: str, url: str, folder: Path, rounds: int) -> Counter[str]:
     """What the processes and the judge said, over all rounds."""
-    found, barrier, (first, second) = Counter[str](), _SPAWN.Barrier(2), RACES[name]
+    found = Counter[str]()
+    barrier = _SPAWN.Barrier(2)
+    (first, second) = RACES[name]
     with ExitStack() as stack:
         pipes = [
             stack.enter_context(_process(barrier, work, url, folder / f"cache-{number}"))
@@ -127,7 +129,8 @@ def main() -> int:
         server = stack.enter_context(stack.enter_context(moto_server()).connected())
         for kind in chosen.kinds:
             for number, name in enumerate(RACES):
-                folder, start = root / f"{kind}-{number}", time.monotonic()
+                folder = root / f"{kind}-{number}"
+                start = time.monotonic()
                 url = server.make_bucket() if kind == "bucket" else str(folder / "store")
                 found = race(name, url, folder, chosen.rounds)
                 defects = [words for words in found if words.split()[0].isupper()]

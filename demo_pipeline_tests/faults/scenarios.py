@@ -248,5 +248,6 @@ def failing_cases(scene: Scene, count: int) -> Iterator[Case]:
 def company_cases(count: int) -> Iterator[Case]:
     """`count` cases of several commands at once."""
     for number in range(count):
-        homes, prune = 1 + number % 2, number % 4 > 1
+        homes = 1 + number % 2
+        prune = number % 4 > 1
         yield partial(together, homes=homes, prune=prune)

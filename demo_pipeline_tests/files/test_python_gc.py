@@ -8,7 +8,8 @@ from demo_pipeline.files.processes import reduced_python_gc
 
 
 def test_a_decorated_function_that_fails_restores_it():
-    usual, seen = gc.get_threshold(), []
+    usual = gc.get_threshold()
+    seen = []
 
     @reduced_python_gc()
     def failing() -> None:

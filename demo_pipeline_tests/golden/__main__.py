@@ -13,7 +13,8 @@ from demo_pipeline_tests.golden.outputs import committed_texts, fresh_texts, wri
 
 def write_outputs() -> int:
     """Write what the code makes now, and name the files that changed."""
-    before, texts = committed_texts(), fresh_texts()
+    before = committed_texts()
+    texts = fresh_texts()
     write_texts(texts)
     changed = _changed(before, texts)
     sys.stdout.writelines(f"changed: {name}\n" for name in changed)
@@ -28,7 +29,8 @@ def record_code() -> int:
         sys.stderr.writelines(f"differs from the golden output: {name}\n" for name in changed)
         sys.stderr.write("Nothing is recorded. Run `make golden`, and look at `git diff`.\n")
         return 1
-    before, now = committed_records(), current_records(texts)
+    before = committed_records()
+    now = current_records(texts)
     refusals = [not_raised(name, before.get(name), record) for name, record in now.items()]
     if any(refusals):
         sys.stderr.writelines(f"{refusal}\n" for refusal in refusals if refusal)

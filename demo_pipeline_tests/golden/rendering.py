@@ -130,7 +130,9 @@ def _document(value: Any) -> Iterator[str]:
 
 def _tree_summary(tree: Mapping[str, Any]) -> str:
     roles: Counter[str] = Counter()
-    windows, deepest, pending = [], 0, [(tree["root"], 1)]
+    windows = []
+    deepest = 0
+    pending = [(tree["root"], 1)]
     while pending:
         node, depth = pending.pop()
         roles[node["role"]] += 1

@@ -86,7 +86,8 @@ class TestClosure:
         )
 
     def test_a_pure_move_does_not_count(self):
-        here, there = "demo_pipeline.actions.scrolls", "demo_pipeline.elsewhere"
+        here = "demo_pipeline.actions.scrolls"
+        there = "demo_pipeline.elsewhere"
         moved = {there: PACKAGE.joinpath("actions", "scrolls.py").read_text("utf-8")}
         for path in PACKAGE.rglob("*.py"):
             name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)

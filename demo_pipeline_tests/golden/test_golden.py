@@ -40,7 +40,8 @@ def test_every_stage_has_its_golden_outputs_and_none_is_left_over(made):
 
 @pytest.mark.parametrize("name", sorted(committed_texts()))
 def test_the_output_is_as_committed(name, made):
-    before, now = committed_texts()[name], made.get(name, "")
+    before = committed_texts()[name]
+    now = made.get(name, "")
     if now != before:
         pytest.fail(f"{difference(name, before, now)}\n\n{REMEDY}", pytrace=False)
 

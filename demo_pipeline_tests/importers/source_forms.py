@@ -42,7 +42,8 @@ def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Milliseconds, kind and fields of the pointer's events, as pynput has them; keys as logged."""
     at = {"x": 0, "y": 0}
     for line in log_of(folder):
-        data, time = line["data"], line["time"]
+        data = line["data"]
+        time = line["time"]
         if line["event"] == "mousemove":
             at = {"x": data["x"], "y": data["y"]}
             yield time, "move", at

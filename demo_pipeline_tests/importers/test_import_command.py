@@ -110,7 +110,8 @@ def test_wrong_names_and_foreign_files_give_a_sentence(form, tmp_path):
 
 
 def test_it_goes_on_after_a_bad_one_and_imports_nothing_twice(form, tmp_path):
-    folder, uploads = tmp_path / "source", tmp_path / "uploads"
+    folder = tmp_path / "source"
+    uploads = tmp_path / "uploads"
     for number in range(3):
         source_forms.owamcap(form, folder / f"person{number}", f"clip{number}")
     (folder / "person1" / "clip1.mkv").unlink()
@@ -131,7 +132,8 @@ def test_it_goes_on_after_a_bad_one_and_imports_nothing_twice(form, tmp_path):
 
 
 def test_what_nobody_said_is_blank_and_said_later_it_is_there(form, tmp_path):
-    clip, uploads = source_forms.owamcap(form, tmp_path / "source"), tmp_path / "uploads"
+    clip = source_forms.owamcap(form, tmp_path / "source")
+    uploads = tmp_path / "uploads"
     result = run_import(clip, "--to", uploads)
     assert "1 of 1: --task was not said: without a task it ends in the quarantine" in result.stderr
     [folder] = uploads.iterdir()
@@ -198,7 +200,8 @@ def test_places_on_another_display_stay_negative(form, tmp_path, bring):
 
 
 def test_what_cannot_be_written_stops_and_leaves_nothing(form, tmp_path, monkeypatch):
-    clip, uploads = source_forms.owamcap(form, tmp_path / "source"), tmp_path / "uploads"
+    clip = source_forms.owamcap(form, tmp_path / "source")
+    uploads = tmp_path / "uploads"
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(uploads / "input_log.jsonl"))

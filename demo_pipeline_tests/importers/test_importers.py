@@ -28,9 +28,11 @@ def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
 
     A move to where the pointer is, which importers log before a turn of the wheel, is left out.
     """
-    zero, at = None, None
+    zero = None
+    at = None
     for line in log_of(folder):
-        data, event = line["data"], line["event"]
+        data = line["data"]
+        event = line["event"]
         if event not in POINTER | {"keydown", "keyup"}:
             continue
         place = (data["x"], data["y"]) if "x" in data else None
@@ -48,7 +50,8 @@ def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
 def test_a_recording_is_the_same_from_every_tool(form, tmp_path, bring, tool):
     source = WHOLE[tool](form, tmp_path / "source")
     imported = bring(source, "--task", "Tick the box", "--status", "completed")
-    mine, theirs = list(input_of(imported)), list(input_of(form))
+    mine = list(input_of(imported))
+    theirs = list(input_of(form))
     assert len(mine) == len(theirs)
     for one, other in zip(mine, theirs, strict=True):
         assert one[1:] == other[1:]

@@ -44,7 +44,8 @@ def test_it_is_published_and_a_dataset_has_it(foreign, tmp_path):
     folder, version = workspace.store.open("trajectories/traj_form_001")
     assert has_imported_trajectory(Graph(workspace), "traj_form_001")
     assert "imported_files" in version.manifest.recipe.inputs
-    theirs, ours = read_trajectory(foreign), read_trajectory(folder)
+    theirs = read_trajectory(foreign)
+    ours = read_trajectory(folder)
     assert [step.action for step in ours.steps] == [step.action for step in theirs.steps]
     assert (ours.result.trajectory_id, ours.result.model_info.name) == (
         "traj_form_001",

@@ -11,7 +11,10 @@ from demo_pipeline.importers.film_remux import copy_film
 from demo_pipeline.importers.source_recording import FilmPart, UnreadableSourceError
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
-WIDTH, HEIGHT, FPS, SECONDS = 128, 64, 20, 3
+WIDTH = 128
+HEIGHT = 64
+FPS = 20
+SECONDS = 3
 TRIMMED_S = 1.0
 
 
@@ -27,7 +30,8 @@ def frames(film: Path) -> list[tuple[float, int]]:
 @pytest.fixture(name="trimmed")
 def _trimmed(tmp_path: Path) -> Path:
     """A video of 60 frames without its first second, cut without encoding it again."""
-    whole, cut = tmp_path / "whole.mp4", tmp_path / "cut.mp4"
+    whole = tmp_path / "whole.mp4"
+    cut = tmp_path / "cut.mp4"
 
     def picture(number: int) -> Any:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)

@@ -54,8 +54,10 @@ def take_to_screenshots(folder: Path, out: Path) -> None:
     recordings, events, actions, screenshots = stages
     build_manifest(folder, folder.name, recordings)
     manifest = read_manifest(recordings)
-    log, video = folder / "input_log.jsonl", folder / "recording.mp4"
-    recorded_at, film_s = manifest.recorded_at, manifest.video.last_pts_s
+    log = folder / "input_log.jsonl"
+    video = folder / "recording.mp4"
+    recorded_at = manifest.recorded_at
+    film_s = manifest.video.last_pts_s
     build_events(log, events, recorded_at=recorded_at, film_s=film_s)
     build_actions(events, actions, manifest.parsed_meta().platform, settings.actions)
     build_screenshots(log, video, manifest, events, actions, screenshots, settings.observation)
@@ -63,7 +65,8 @@ def take_to_screenshots(folder: Path, out: Path) -> None:
 
 def read_observed(folder: Path, out: Path, truth: GroundTruth) -> Observed:
     screenshots = out / "screenshots"
-    rows, evidence = read_frames(screenshots), read_evidence(screenshots)
+    rows = read_frames(screenshots)
+    evidence = read_evidence(screenshots)
     return Observed(folder, out, truth, read_actions(out / "actions"), rows, evidence)
 
 

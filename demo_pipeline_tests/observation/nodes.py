@@ -53,7 +53,8 @@ def document_of(tree: StepTree) -> dict[str, Any]:
 
 def everything(root: dict[str, Any]) -> Sequence[dict[str, Any]]:
     """All nodes of a written tree in document order."""
-    found, stack = [], [root]
+    found = []
+    stack = [root]
     while stack:
         found.append(stack.pop())
         stack.extend(reversed(found[-1]["children"]))

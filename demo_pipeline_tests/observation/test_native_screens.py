@@ -54,7 +54,8 @@ def pictures(workspace: Workspace) -> dict[Path, bytes]:
 
 def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]:
     """The picture of each chat, and the place that it answers with, with the widget there."""
-    folder, found = workspace.store.open("messages")[0], []
+    folder = workspace.store.open("messages")[0]
+    found = []
     for line in map(json.loads, (folder / "train.jsonl").read_text("utf-8").splitlines()):
         _, user, assistant = line["messages"]
         said = json.loads(assistant["content"].splitlines()[1])["arguments"]
@@ -81,7 +82,8 @@ def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
     """The seed's pictures stay; chats and grounding have the screen's own, with right places."""
     write(tmp_path / "uploads" / "demo", Screen(*size), STORY)
     plain = _built(tmp_path)
-    without, seeds = rows(plain), pictures(plain)
+    without = rows(plain)
+    seeds = pictures(plain)
     workspace = _built(tmp_path, **NATIVE)
     own = {path: data for path, data in pictures(workspace).items() if path not in seeds}
     assert {path: data for path, data in pictures(workspace).items() if path in seeds} == seeds
@@ -112,8 +114,10 @@ def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
 
 def test_a_model_is_asked_with_what_it_was_trained_on(tmp_path: Path) -> None:
     write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
-    workspace, asked = _built(tmp_path, **NATIVE), Evaluation(split="any", presets=("strict",))
-    out, answers = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
+    workspace = _built(tmp_path, **NATIVE)
+    asked = Evaluation(split="any", presets=("strict",))
+    out = tmp_path / "requests.jsonl"
+    answers = tmp_path / "answers.jsonl"
     options: dict[str, Any] = {"model": "m", "system": None, "images": "path"}
     assert write_evaluation_requests(workspace, out, asked, **options) == len(TARGETS) + 1
     shown = sorted((tmp_path / "requests_images").iterdir())

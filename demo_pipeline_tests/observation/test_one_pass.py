@@ -123,13 +123,15 @@ def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any]
 
 
 def filmed(root: Path, video: VideoOptions) -> Observed:
-    folder, options = root / "uploads" / "demo", replace(SMALL, video=video)
+    folder = root / "uploads" / "demo"
+    options = replace(SMALL, video=video)
     return observe(folder, root / "store", write_recording(folder, STORY, options))
 
 
 def with_trees(root: Path, change: Change | None) -> Observed:
     """On a screen that is large enough for the boxes to tell."""
-    folder, options = root / "uploads" / "demo", replace(SMALL, width=1280, height=720)
+    folder = root / "uploads" / "demo"
+    options = replace(SMALL, width=1280, height=720)
     truth = write_recording(folder, STORY, options)
     if change is not None:
         changed_boxes(folder / "input_log.jsonl", change)

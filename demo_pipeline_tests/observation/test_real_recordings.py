@@ -27,7 +27,8 @@ from demo_pipeline_tests.simulator.script import click
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
-TICKETS, SHOPPING = "20261121_212358", "20261121_212801"
+TICKETS = "20261121_212358"
+SHOPPING = "20261121_212801"
 FRAME_MS = 1000 / 15
 LAGS_MS = (-3000, -2311, -1480, -777, -133, 42, 650, 1219, 2004, 3000)
 # Action, reason code, unavoidable. The right click fell where the drag before it had ended.
@@ -49,7 +50,8 @@ def seen(real_root: Path) -> dict[str, Seen]:
     found = {}
     for name in (TICKETS, SHOPPING):
         folder = pipeline.store.open(f"screenshots/{name}")[0]
-        rows, evidence = read_frames(folder), read_evidence(folder)
+        rows = read_frames(folder)
+        evidence = read_evidence(folder)
         folder = pipeline.store.open(f"trajectories/{name}")[0]
         steps = sorted((folder / "steps").iterdir())
         actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
@@ -74,10 +76,12 @@ class Watched:
 @pytest.fixture(scope="module", params=[TICKETS, SHOPPING])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     """Decoded once for all lags."""
-    folder, out = RECORDINGS / request.param, tmp_path_factory.mktemp("events")
+    folder = RECORDINGS / request.param
+    out = tmp_path_factory.mktemp("events")
     build_events(folder / "input_log.jsonl", out)
     track = pointer_path(read_events(out))
-    changes, video = ChangeMap(), folder / "recording.mp4"
+    changes = ChangeMap()
+    video = folder / "recording.mp4"
     for frame in decode_spans(video, read_packets(video), [Span(0, 99)]):
         changes.add(frame)
     meta = json.loads((folder / "meta.json").read_bytes())

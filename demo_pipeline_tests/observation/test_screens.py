@@ -66,8 +66,10 @@ def form_on(desktop: Desktop, factor: int) -> NDArray[np.uint8]:
     image = np.zeros((desktop.height * factor, desktop.width * factor, 3), np.uint8)
     for thing in desktop.placed(desktop.initial()):
         if thing.visible:
-            left, top = thing.box.x * factor, thing.box.y * factor
-            right, bottom = left + thing.box.width * factor, top + thing.box.height * factor
+            left = thing.box.x * factor
+            top = thing.box.y * factor
+            right = left + thing.box.width * factor
+            bottom = top + thing.box.height * factor
             image[top:bottom, left:right] = COLOURS[thing.name]
     return image
 
@@ -158,8 +160,10 @@ def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:
         picture = cv2.imread(str(folder / "screenshot.png"))
         assert picture is not None
         assert picture.shape == (1080, 1920, 3)
-        x, y = round(action["parameters"]["x"]), round(action["parameters"]["y"])
-        across, down = things_along(picture[y]), things_along(picture[:, x])
+        x = round(action["parameters"]["x"])
+        y = round(action["parameters"]["y"])
+        across = things_along(picture[y])
+        down = things_along(picture[:, x])
         assert across[x] == target
         assert action["target_element"]["name"] == target.rpartition("/")[2]
         tree = json.loads((folder / "ui_tree.json").read_bytes())

@@ -89,7 +89,8 @@ def is_caught(fault: Fault, folder: Path) -> bool:
 @contextlib.contextmanager
 def planted(path: Path, fault: Fault) -> Iterator[None]:
     """The module with the fault in it; afterwards as it was, so that its bytecode fits again."""
-    before, times = path.read_bytes(), path.stat()
+    before = path.read_bytes()
+    times = path.stat()
     path.write_bytes(before.replace(fault.find.encode(), fault.replace.encode()))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 10**10))
     try:

@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE, TESTS = ROOT / "demo_pipeline", ROOT / "demo_pipeline_tests"
+PACKAGE = ROOT / "demo_pipeline"
+TESTS = ROOT / "demo_pipeline_tests"
 LIST = Path(__file__).parent / "faults.json"
 
 

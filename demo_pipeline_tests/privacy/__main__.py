@@ -64,7 +64,9 @@ def looks() -> list[Look]:
 
 def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
     """Steps that show secrets in one way after the other, and the lines of the last picture."""
-    steps, lines, seen = list[Moment](), list[str](), list[str]()
+    steps = list[Moment]()
+    lines = list[str]()
+    seen = list[str]()
 
     def do(action: tuple[str, dict[str, Any]], name: str = "") -> None:
         if len(steps) % _NEW_PICTURE == 0:
@@ -124,7 +126,8 @@ def write_canaries(root: Path, count: int) -> dict[str, str]:
 
 def say_more(workspace: Workspace, secrets: Sequence[str]) -> None:
     """A note, a corrected instruction, a thought and a corrected action that quote a secret."""
-    store, reviews = workspace.store, workspace.reviews
+    store = workspace.store
+    reviews = workspace.reviews
     for number, output in enumerate(sorted(store.outputs("trajectories"))):
         name = output.partition("/")[2]
         folder, version = store.open(output)
@@ -265,7 +268,8 @@ def main() -> int:
     parser.add_argument("--secrets", type=int, default=300)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        root, started = Path(scratch), time.monotonic()
+        root = Path(scratch)
+        started = time.monotonic()
         secrets = write_canaries(root / "made", given.secrets)
         workspace = build(root, root / "made", list(secrets))
         print_line(f"built after {time.monotonic() - started:.0f} s")

@@ -17,7 +17,8 @@ from demo_pipeline_tests.datasets.seen_screens import element, write_tree
 
 PRIVATE_WORDS = ("Project Falcon", "Aurelia Vandermeer")
 PRIVATE_EXPRESSION = r"EMP-\d{5}"
-_LOWER, _WORD = string.ascii_lowercase, string.ascii_letters + string.digits
+_LOWER = string.ascii_lowercase
+_WORD = string.ascii_letters + string.digits
 
 
 def secrets_of(kind: str, count: int, seed: int = 0) -> Iterator[str]:  # noqa: PLR0912 - kinds

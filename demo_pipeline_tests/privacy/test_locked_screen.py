@@ -42,7 +42,9 @@ def test_a_password_typed_on_no_desktop_is_in_no_output(tmp_path: Path, screen: 
     before, draw = PICTURES[screen]
     unlocking = [*before, type_text(SECRET), hotkey("enter"), think(2.0)]
     acts = [type_text("anna maria"), *unlocking, click("Agree"), click("Rows/b"), click("Rows/c")]
-    folder, options, story = tmp_path / "uploads" / "lock", options_for("linux"), story_of(*acts)
+    folder = tmp_path / "uploads" / "lock"
+    options = options_for("linux")
+    story = story_of(*acts)
     truth = write_documents(folder, story, options)
     painter = Painter(story.desktop.at(options.width, options.height))
     write_film(folder / "recording.mp4", painter, truth, draw())

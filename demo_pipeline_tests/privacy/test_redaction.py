@@ -30,7 +30,8 @@ REDACT = PrivacySettings(policy="redact", **LISTS)
 
 def write(folder: Path, secrets: Sequence[str]) -> None:
     """A trajectory that types and shows each secret."""
-    moments, first = sentences(secrets), secrets[0]
+    moments = sentences(secrets)
+    first = secrets[0]
     last = [moment.action[1]["text"] for moment in moments]
     write_trajectory(folder, moments, Look(), instruction=f"Write to {first}.", last=last)
 
@@ -139,7 +140,8 @@ def test_unread_pictures_are_covered_as_a_whole(tmp_path):
     assert (picture == picture[0, 0]).all()
 
 
-EMAIL, CARD = "bob.smith@example.com", "4111111111111111"
+EMAIL = "bob.smith@example.com"
+CARD = "4111111111111111"
 TAB = ("hotkey", {"keys": ["tab"]})
 BACKSPACE = ("hotkey", {"keys": ["backspace"], "presses": 2})
 FIELDS = [typing("4111"), TAB, typing("1111"), TAB, typing("1111"), TAB, typing("1111")]

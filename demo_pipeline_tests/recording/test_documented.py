@@ -232,7 +232,8 @@ def test_the_examples_give_the_documented_actions(log):
 
 
 def test_the_metadata_is_read_with_its_comments(tmp_path):
-    upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
+    upload = Path(shutil.copytree(SAMPLE, tmp_path / "upload"))
+    out = tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(META)
     build_manifest(upload, "20250304_151816", out)
@@ -248,7 +249,8 @@ def test_the_metadata_is_read_with_its_comments(tmp_path):
 
 
 def test_the_metadata_without_comments_is_read_without_a_warning(tmp_path):
-    upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
+    upload = Path(shutil.copytree(SAMPLE, tmp_path / "upload"))
+    out = tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(re.sub(r" // .*", "", META))
     summary = build_manifest(upload, "20250304_151816", out)

@@ -55,7 +55,8 @@ def test_lines_are_numbered_and_placed():
         (5, 2 * len(MOVE) + 12, 20, "invalid_json"),
     ]
     for item in parse(log):
-        start, length = item.byte_offset, item.byte_length
+        start = item.byte_offset
+        length = item.byte_length
         assert log[start : start + length] in {MOVE, b"", b"no json", MOVE[:20]}
 
 

@@ -121,7 +121,8 @@ def test_a_time_far_from_the_others_costs_its_line_only(tmp_path, unit, event, f
 
 def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path):
     """Not that of its beginning, which may be damaged: of a long log, every n-th line is taken."""
-    damaged, lines = 60_000, 200_000
+    damaged = 60_000
+    lines = 200_000
     times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]
     scale = find_time_scale(io.BytesIO(log_of(times)))
     assert scale.median_ms == pytest.approx(sorted(times)[lines // 2], abs=10)

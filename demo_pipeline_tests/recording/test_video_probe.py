@@ -98,7 +98,9 @@ def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, 
     path = tmp_path / "recording.mp4"
     with av.open(path, "w", format=container) as film:
         stream = film.add_stream(codec, rate=10)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, pixels
+        stream.width = 96
+        stream.height = 64
+        stream.pix_fmt = pixels
         for number in range(24):
             frame = av.VideoFrame.from_ndarray(np.full((64, 96, 3), 10 * number, np.uint8))
             frame.pts, frame.time_base = number, Fraction(1, 10)
@@ -117,7 +119,9 @@ def test_a_film_without_frames_says_so(tmp_path):
     path = tmp_path / "recording.mp4"
     with av.open(path, "w", format="matroska") as film:
         stream = film.add_stream("libx264", rate=10)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.width = 96
+        stream.height = 64
+        stream.pix_fmt = "yuv420p"
         film.start_encoding()
     assert failure(path).startswith("contains no frame")
 

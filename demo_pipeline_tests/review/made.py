@@ -39,7 +39,8 @@ APPLICATIONS = ("Shop", "Letters", "Calendar", "Sheets", "Player")
 TARGET = ("target_x", "target_y", "target_width", "target_height")
 STAGES = ("recordings", "events", "actions", "screenshots", "trajectories")
 BUTTONS = {f"node_{2 + n}": (240 + 300 * n, 160, 220, 60) for n in range(4)}
-FIELD, LIST = ("node_6", (240, 300, 800, 60)), ("node_7", (240, 400, 900, 400))
+FIELD = ("node_6", (240, 300, 800, 60))
+LIST = ("node_7", (240, 400, 900, 400))
 BOXES = {**BUTTONS, **dict((FIELD, LIST))}
 NAMES = {name: f"Button {name[5:]}" for name in BUTTONS} | {"node_6": "Words", "node_7": "Rows"}
 ROLES = dict.fromkeys(BUTTONS, "button") | {"node_6": "textfield", "node_7": "listbox"}
@@ -94,7 +95,8 @@ def clean(number: int, seed: int = 0) -> MadeDemonstration:
     """A demonstration as people make them: a few stale trees, missing targets and short rests."""
     rng = random.Random(f"{seed}-{number}")
     application = rng.choice(APPLICATIONS)
-    time, steps = rng.randint(800, 4000), []
+    time = rng.randint(800, 4000)
+    steps = []
     kinds = ["click", "click", "type", "click", "scroll", "click"][: rng.randint(5, 6)]
     looks = rng.sample(range(1, 13), len(kinds) + 1)
     for kind, look in zip(kinds, looks, strict=False):
@@ -134,7 +136,8 @@ def _as_people_are(demo: MadeDemonstration, rng: random.Random) -> None:
         if step.kind == "type" and rng.random() < 0.2:
             step.deletions = 3 if len(step.text) > 16 else 2
         if step.kind == "click" and rng.random() < 0.1:
-            step.node, step.place = None, (900, 820)
+            step.node = None
+            step.place = (900, 820)
 
 
 def _later(demo: MadeDemonstration, place: int, by: int) -> None:
@@ -151,7 +154,8 @@ def _insert(demo: MadeDemonstration, place: int, *steps: MadeStep) -> None:
 
 def no_effect(demo: MadeDemonstration) -> None:
     """A click that does nothing, clicked again."""
-    before, after = demo.steps[0], demo.steps[1]
+    before = demo.steps[0]
+    after = demo.steps[1]
     for number in (1, 2):
         press = before.end + 700 * number
         _insert(demo, number, MadeStep("click", "node_5", press, press + 90, after.look))
@@ -159,7 +163,8 @@ def no_effect(demo: MadeDemonstration) -> None:
 
 def undone(demo: MadeDemonstration) -> None:
     """Ctrl+Z after a step."""
-    step, press = demo.steps[3], demo.steps[3].end + 900
+    step = demo.steps[3]
+    press = demo.steps[3].end + 900
     undo = MadeStep("hotkey", None, press, press + 80, demo.steps[4].look, keys=("ctrl", "z"))
     demo.steps[4].look = step.look
     _insert(demo, 4, undo)
@@ -175,7 +180,8 @@ def hesitating(demo: MadeDemonstration) -> None:
 def mistyping(demo: MadeDemonstration) -> None:
     """Typing with many corrections."""
     step = next(step for step in demo.steps if step.kind == "type")
-    step.text, step.deletions = "a few words here", 9
+    step.text = "a few words here"
+    step.deletions = 9
 
 
 def off_task(demo: MadeDemonstration) -> None:
@@ -201,7 +207,8 @@ def jumping(demo: MadeDemonstration) -> None:
 
 def unclocked(demo: MadeDemonstration) -> None:
     """The clock rests on meta.timestamp."""
-    demo.clock, demo.uncertainty = "meta_timestamp", 2500.0
+    demo.clock = "meta_timestamp"
+    demo.uncertainty = 2500.0
 
 
 def cut_film(demo: MadeDemonstration) -> None:
@@ -229,8 +236,10 @@ def bad_picture(demo: MadeDemonstration) -> None:
 
 def on_recorder(demo: MadeDemonstration) -> None:
     """A step on the recorder's own window."""
-    demo.steps[2].window, demo.steps[2].kind = "Training Gym - recording", "click"
-    demo.steps[2].node, demo.steps[2].text = "node_4", ""
+    demo.steps[2].window = "Training Gym - recording"
+    demo.steps[2].kind = "click"
+    demo.steps[2].node = "node_4"
+    demo.steps[2].text = ""
 
 
 FAULTS: Mapping[str, Callable[[MadeDemonstration], None]] = {
@@ -257,7 +266,8 @@ def _png(application: str, look: int, fault: str, pointer: tuple[int, int] | Non
     for x, y, width, height in BOXES.values():
         screen[y : y + height, x : x + width] = 215
     for _ in range(8):
-        x, y = int(rng.integers(250, 1500)), int(rng.integers(250, 900))
+        x = int(rng.integers(250, 1500))
+        y = int(rng.integers(250, 900))
         screen[y : y + 40, x : x + 120] = rng.integers(0, 255, 3)
     if fault == "black":
         screen[:] = 0
@@ -352,7 +362,8 @@ def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[A
         rows.append({**place, "event": event, "time_ms": int(START_MS + time), **more})
         return line
 
-    at, actions = (300.0, 900.0), []
+    at = (300.0, 900.0)
+    actions = []
     log("mousemove", 10, x=at[0], y=at[1])
     for index, step in enumerate(demo.steps):
         lines = []
@@ -364,15 +375,19 @@ def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[A
             at = (float(step.point[0]), float(step.point[1]))
             action.x, action.y = at
             if step.kind == "click":
-                action.button, action.clicks = "left", 1
+                action.button = "left"
+                action.clicks = 1
                 lines = [
                     log(name, time, x=at[0], y=at[1], button="Left")
                     for name, time in (("mousedown", step.press), ("mouseup", step.end))
                 ]
             else:
                 lines = [log("mousewheel", step.press, delta=240.0)]
-                action.direction, action.amount, action.wheel_unit = "down", 2, "120"
-                action.wheel_sum, action.wheel_method = 240.0, "unit_signature"
+                action.direction = "down"
+                action.amount = 2
+                action.wheel_unit = "120"
+                action.wheel_sum = 240.0
+                action.wheel_method = "unit_signature"
                 action.wheel_remainder = 0.0
         elif step.kind == "type":
             names = ["A"] * len(step.text) + ["Backspace"] * step.deletions
@@ -381,7 +396,8 @@ def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[A
             action.text = step.text
         elif step.keys:
             lines = [log("keydown", step.press, key="Z")]
-            action.keys, action.presses = list(step.keys), 1
+            action.keys = list(step.keys)
+            action.presses = 1
         action.events, action.first_event, action.last_event = lines, lines[0], lines[-1]
         actions.append(action)
     write_rows(folders["events"] / EVENTS_FILE, rows, EVENTS_SCHEMA)
@@ -400,8 +416,10 @@ def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, i
     for n in range(1, 21):
         share = n / 20
         aside = bow * (1 - abs(2 * share - 1))
-        x, y = x0 + (x1 - x0) * share, y0 + (y1 - y0) * share
-        x, y = x - (y1 - y0) * aside, y + (x1 - x0) * aside
+        x = x0 + (x1 - x0) * share
+        y = y0 + (y1 - y0) * share
+        x = x - (y1 - y0) * aside
+        y = y + (x1 - x0) * aside
         found.append((x, y, step.press - 400 + 19 * n))
     return found
 
@@ -415,7 +433,8 @@ def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Actio
     result = {"trajectory_id": demo.id, "success": True, "total_steps": len(actions)}
     result |= {"completion_time_ms": demo.film_ms, "error_message": None}
     dump_json(folder / "result.json", {**result, "model_info": {"name": "human", "version": "1"}})
-    pointer, rows = (300, 900), []
+    pointer = (300, 900)
+    rows = []
     for index, step in enumerate(demo.steps):
         place = folder / "steps" / f"{index:03d}"
         place.mkdir(parents=True)

@@ -182,7 +182,8 @@ def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace):
     before = built(workspace)
     said = decide(workspace, "outcome", {"success": False})
     rebuilt(workspace)
-    after, root = built(workspace), Path(workspace.settings.store)
+    after = built(workspace)
+    root = Path(workspace.settings.store)
     result = json.loads((root / "dataset/trajectories/one/result.json").read_bytes())
     assert (result["success"], bool(result["error_message"])) == (False, True)
     assert json.loads((root / "trajectories/one/result.json").read_bytes())["success"]

@@ -31,7 +31,8 @@ from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, type_text
 
-GONE, KEPT = "gone", "kept"
+GONE = "gone"
+KEPT = "kept"
 CANARIES = ("Zaunkoenig", "Wiedehopf", "Pirol")  # instruction, typed text, note
 TOLD = (SFT_STAGE, INDEX_STAGE)  # the words and the pictures, and links
 NAMES = [stage.name for stage in STAGES]
@@ -108,7 +109,8 @@ def test_the_upload_stays_when_the_store_cannot_be_written(built, monkeypatch):
     workspace = open_workspace(built)
     live_in(built, monkeypatch)
     command = ["forget", GONE, "--yes", "--delete-upload"]
-    staging, aside = built / "store" / ".staging", built / "staging"
+    staging = built / "store" / ".staging"
+    aside = built / "staging"
     if staging.exists():
         staging.rename(aside)
     staging.touch()  # nobody, not even root, makes a file in it

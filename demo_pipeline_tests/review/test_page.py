@@ -174,7 +174,8 @@ def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_clo
         canvas = page.locator("#canvas").bounding_box()
         assert canvas is not None
         assert canvas["width"] >= 0.7 * size[0]
-        x, y = canvas["x"] + canvas["width"] / 4, canvas["y"] + canvas["height"] / 4
+        x = canvas["x"] + canvas["width"] / 4
+        y = canvas["y"] + canvas["height"] / 4
         page.mouse.move(x, y)
         press(page, "z")
         at = page.locator("#canvas").bounding_box()

@@ -22,7 +22,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     actions = (("type", {"text": "x"}), CLICK, CLICK)
     made = make_trajectory(tmp_path, actions=actions)
     version = commit_trajectory(workspace, made)
-    reviews, subject = Reviews(workspace.store), subject_of(version, "demo")
+    reviews = Reviews(workspace.store)
+    subject = subject_of(version, "demo")
     typed = {"action": {"step_index": 0, "parameters": {"text": SECRET}}}
     reviews.make(subject, made.path, "ann", "action", typed)
     reviews.make(subject, made.path, "ann", "bad_step", {"step": 2})

@@ -62,7 +62,8 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("each", [2, pytest.param(4, marks=pytest.mark.minutes)])
 def test_faults_of_ten_kinds_come_before_the_clean_demonstrations(tmp_path, each):
     rows: list[dict[str, Any]] = []
-    names, faulty = list(FAULTS), {}
+    names = list(FAULTS)
+    faulty = {}
     for number in range(50 * each):
         demo = clean(number)
         if number % 5 == 0:
@@ -89,7 +90,8 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(made
         folder, version = workspace.store.open(f"triage/{name}")
         assert schema_problems(folder / "steps.parquet", TRIAGE_STEPS_SCHEMA) == []
         assert schema_problems(folder / "demonstration.parquet", TRIAGE_SCHEMA) == []
-        steps, row = read_steps(folder), read_demonstration(folder)
+        steps = read_steps(folder)
+        row = read_demonstration(folder)
         assert read_rows(folder / "demonstration.parquet", TRIAGE_SCHEMA) == [row]
         assert [step["step_index"] for step in steps] == list(range(row["steps"]))
         assert all(check.passed for check in version.manifest.checks)
@@ -117,7 +119,8 @@ def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path):
     demo.steps = demo.steps[: place + 1]
     manifest, folders = write_outputs(demo, tmp_path)
     actions = read_actions(folders["actions"])
-    typed, pause = actions.pop(), 1600
+    typed = actions.pop()
+    pause = 1600
     for number, character in enumerate(typed.text or ""):
         start = typed.press_ms + pause * number
         part = replace(typed, text=character, press_ms=start, end_ms=start + 80, events=[])
@@ -125,7 +128,8 @@ def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path):
         actions.append(part)
     write_actions(folders["actions"] / ACTIONS_FILE, actions)
     build_triage(triage_inputs(manifest, folders), tmp_path)
-    step, row = read_steps(tmp_path)[place], read_demonstration(tmp_path)
+    step = read_steps(tmp_path)[place]
+    row = read_demonstration(tmp_path)
     assert step["characters"] == len(typed.text or "") >= 10
     assert step["characters_per_second"] == pytest.approx(1 / 1.6, rel=0.1)
     assert step["pace"]
@@ -178,7 +182,8 @@ class TestNearDuplicates:
         rows = []
         for number, name in ((4, "one"), (4, "two"), (5, "three")):
             demo = clean(number)
-            demo.id, demo.task = name, "Same task"
+            demo.id = name
+            demo.task = "Same task"
             write_triage(demo, tmp_path, tmp_path / "triage" / name)
             rows.append(read_demonstration(tmp_path / "triage" / name))
         assert groups(rows) == [frozenset({"one", "two"})]

@@ -30,7 +30,8 @@ def published(root: Path) -> list[str]:
     return [name.removeprefix("datasets/") for name in names]
 
 
-FIRST, SECOND = "20250101_000000", "20250202_000000"
+FIRST = "20250101_000000"
+SECOND = "20250202_000000"
 
 
 def test_a_new_directory_replaces_the_older_one_of_its_prefix_and_user(root):

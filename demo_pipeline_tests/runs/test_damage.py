@@ -57,7 +57,8 @@ def add(workspace: Workspace, root: Path, *names: str) -> None:
 
 def flip(path: Path) -> None:
     """Change one bit of a file, in place and at the same time."""
-    status, data = path.stat(), bytearray(path.read_bytes())
+    status = path.stat()
+    data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     with path.open("r+b") as stream:  # its hard links change with it
         stream.write(data)

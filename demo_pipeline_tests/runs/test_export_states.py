@@ -114,10 +114,8 @@ def test_the_table_says_the_same(root):
     rows = table.to_pylist()
     assert len(rows) == 4 * len(found["exports"])
     for row in rows:
-        trajectory, state = (
-            found["trajectories"][row["trajectory_id"]],
-            found["exports"][row["export"]],
-        )
+        trajectory = found["trajectories"][row["trajectory_id"]]
+        state = found["exports"][row["export"]]
         assert row["records"] == trajectory["records"].get(row["export"], 0)
         assert (row["version"], row["bytes"] or 0) == (state["version"], state["bytes"])
         assert {key: row[key] for key in ("split", "split_group", "left_out")} == {

@@ -12,7 +12,8 @@ from demo_pipeline.runs.quarantine import (
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import open_store
 
-A, B = "a" * 64, "b" * 64
+A = "a" * 64
+B = "b" * 64
 
 
 @pytest.fixture

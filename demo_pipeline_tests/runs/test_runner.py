@@ -33,7 +33,9 @@ from demo_pipeline_tests.sample_workspace import (
     run_catalog,
 )
 
-LOG, META, VIDEO = "input_log.jsonl", "meta.json", "recording.mp4"
+LOG = "input_log.jsonl"
+META = "meta.json"
+VIDEO = "recording.mp4"
 
 
 @pytest.fixture
@@ -249,7 +251,8 @@ class Unsteady:
     """Uploads that report a change `times` times while their listing does not change."""
 
     def __init__(self, uploads: Uploads, times: int) -> None:
-        self._uploads, self.left = uploads, times
+        self._uploads = uploads
+        self.left = times
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._uploads, name)

@@ -74,7 +74,8 @@ def built(workspace: Workspace, ids: Sequence[str]) -> dict[str, bytes]:
 
 
 def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path):
-    old, new = tmp_path / "old", tmp_path / "new"
+    old = tmp_path / "old"
+    new = tmp_path / "new"
     write_both(old / "uploads")
     copy_of(old / "uploads", new / "uploads")
     ids = sorted(path.name for path in (old / "uploads").iterdir())
@@ -92,7 +93,8 @@ def test_the_samples_have_the_same_actions_in_both_forms(folder, tmp_path):
     new = copy_of(folder, tmp_path / folder.name)
     rewrite(new, ffmpeg_lines=True)
     for form, source in (("old", folder), ("new", new)):
-        out, settings = tmp_path / form, Settings()
+        out = tmp_path / form
+        settings = Settings()
         out.mkdir()
         meta, _ = read_meta((source / "meta.json").read_bytes())
         log = source / "input_log.jsonl"

@@ -25,7 +25,8 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages,
 from demo_pipeline_tests.uploads import upload
 
 DAY_MS = 86_400_000
-ERROR, WARNING = Severity.ERROR, Severity.WARNING
+ERROR = Severity.ERROR
+WARNING = Severity.WARNING
 
 
 def change_lines(folder: Path, change: Callable[[str], str]) -> None:

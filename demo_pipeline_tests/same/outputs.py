@@ -152,7 +152,8 @@ def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
 
 
 def _version_hashes(data: dict[str, bytes], output: str, version: str) -> Iterator[tuple[str, str]]:
-    begin, end = f"versions/{output}/{version}", "/manifest.json"
+    begin = f"versions/{output}/{version}"
+    end = "/manifest.json"
     # A version's folder may end with letters of its own commit; those of one version are equal.
     folder = next(
         key.removesuffix(end)

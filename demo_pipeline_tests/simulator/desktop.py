@@ -41,8 +41,10 @@ class Box:
         return replace(self, x=self.x + offset[0], y=self.y + offset[1])
 
     def scaled(self, scale: float) -> "Box":
-        left, top = round(self.x * scale), round(self.y * scale)
-        right, bottom = (self.x + self.width) * scale, (self.y + self.height) * scale
+        left = round(self.x * scale)
+        top = round(self.y * scale)
+        right = (self.x + self.width) * scale
+        bottom = (self.y + self.height) * scale
         return Box(left, top, round(right) - left, round(bottom) - top)
 
 

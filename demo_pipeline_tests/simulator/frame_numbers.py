@@ -37,7 +37,8 @@ def stamp(luma: NDArray[np.uint8], number: int) -> None:
     height, width = luma.shape
     top = height - round(height / ROWS)
     for index, white in enumerate(blocks(number)):
-        left, right = round(index * width / COLUMNS), round((index + 1) * width / COLUMNS)
+        left = round(index * width / COLUMNS)
+        right = round((index + 1) * width / COLUMNS)
         luma[top:, left:right] = WHITE if white else BLACK
 
 
@@ -56,7 +57,10 @@ def read_frame_number(image: NDArray[Any]) -> int | None:
 def _level(image: NDArray[Any], index: int) -> float:
     """Mean of the middle half of a block."""
     height, width = image.shape[:2]
-    block_w, block_h = width / COLUMNS, height / ROWS
-    left, right = int((index + 0.25) * block_w), int((index + 0.75) * block_w)
-    top, bottom = int(height - 0.75 * block_h), int(height - 0.25 * block_h)
+    block_w = width / COLUMNS
+    block_h = height / ROWS
+    left = int((index + 0.25) * block_w)
+    right = int((index + 0.75) * block_w)
+    top = int(height - 0.75 * block_h)
+    bottom = int(height - 0.25 * block_h)
     return float(image[top : max(bottom, top + 1), left : max(right, left + 1)].mean())

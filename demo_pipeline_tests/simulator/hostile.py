@@ -16,7 +16,9 @@ import cv2
 import numpy as np
 
 Spoil = Callable[[Path], None]
-VIDEO, META, LOG = "recording.mp4", "meta.json", "input_log.jsonl"
+VIDEO = "recording.mp4"
+META = "meta.json"
+LOG = "input_log.jsonl"
 HUGE_INTEGER = 10**400
 
 

@@ -84,11 +84,13 @@ class InputDevice:
         length = max(abs(x2 - x0), abs(y2 - y0)) / self.desktop.scale
         duration = min(850.0, 200 + 0.5 * length) * self.random.uniform(0.85, 1.2)
         bend = self.random.uniform(-0.16, 0.16)
-        x1, y1 = (x0 + x2) / 2 - bend * (y2 - y0), (y0 + y2) / 2 + bend * (x2 - x0)
+        x1 = (x0 + x2) / 2 - bend * (y2 - y0)
+        y1 = (y0 + y2) / 2 + bend * (x2 - x0)
         spent = 0.0
         while self.pointer != to:
             step = self.random.randint(17, 33)
-            spent, self.now = spent + step, self.now + step
+            spent = spent + step
+            self.now = self.now + step
             part = min(1.0, spent / duration)
             s = part * part * (3 - 2 * part)
             x = round((1 - s) ** 2 * x0 + 2 * s * (1 - s) * x1 + s * s * x2)

@@ -100,7 +100,9 @@ def keystrokes(text: str, platform: Platform, random: Random, start_ms: int) -> 
 
     Shift is never held across keys.
     """
-    shift_key, now, held_until = key_name("shift", platform), start_ms, start_ms
+    shift_key = key_name("shift", platform)
+    now = start_ms
+    held_until = start_ms
     strokes: list[Stroke] = []
     for index, character in enumerate(text):
         key, shift = stroke(character, platform)
@@ -109,7 +111,8 @@ def keystrokes(text: str, platform: Platform, random: Random, start_ms: int) -> 
             strokes.append(Stroke(now, "keydown", shift_key))
             now += random.randint(35, 70)
         strokes.append(Stroke(now, "keydown", key, character))
-        gap, hold = random.randint(85, 190), random.randint(50, 80)
+        gap = random.randint(85, 190)
+        hold = random.randint(50, 80)
         follower = text[index + 1 : index + 2]
         rolls = follower and not shift and stroke(follower, platform)[0] != key
         if rolls and random.random() < 0.25:

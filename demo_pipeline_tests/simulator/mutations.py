@@ -97,7 +97,8 @@ def _truncate(line: bytes, random: Random) -> bytes:
 def _splice(line: bytes, random: Random) -> bytes:
     """The head of one line and the tail of another, or one line inside another."""
     other = random.choice(good_lines())
-    at, end = random.randint(0, len(line)), random.randint(0, len(other))
+    at = random.randint(0, len(line))
+    end = random.randint(0, len(other))
     return line[:at] + (other[end:] if random.random() < 0.7 else other + line[at:])
 
 
@@ -195,7 +196,8 @@ def _lose(lines: list[bytes], random: Random) -> list[bytes]:
 
 def _duplicate(lines: list[bytes], random: Random) -> list[bytes]:
     """Each line, or some lines, two or three times, as with several input hooks."""
-    times, share = random.randint(2, 3), random.choice((0.1, 1.0))
+    times = random.randint(2, 3)
+    share = random.choice((0.1, 1.0))
     return [
         duplicate
         for line in lines
@@ -213,7 +215,8 @@ def _move(lines: list[bytes], random: Random) -> list[bytes]:
 def _retime(lines: list[bytes], random: Random) -> list[bytes]:
     """A clock that stands still, jumps, runs backwards or is beyond the last valid date."""
     rule = random.choice(("still", "jump", "back", "far", "fast"))
-    start, at = random.choice((0, 5, 1_741_119_497_902)), random.randrange(len(lines) + 1)
+    start = random.choice((0, 5, 1_741_119_497_902))
+    at = random.randrange(len(lines) + 1)
     return [_at_time(line, _time(rule, start, n, at)) for n, line in enumerate(lines)]
 
 
@@ -236,7 +239,8 @@ def _at_time(line: bytes, time: int) -> bytes:
 def _mix(lines: list[bytes], random: Random) -> list[bytes]:
     """Insert a part of another recording, possibly from another platform."""
     other: Sequence[bytes] = random.choice(good_logs())
-    at, begin = random.randrange(len(lines) + 1), random.randrange(len(other))
+    at = random.randrange(len(lines) + 1)
+    begin = random.randrange(len(other))
     return [*lines[:at], *other[begin : begin + random.randint(1, 60)], *lines[at:]]
 
 

@@ -65,7 +65,8 @@ class Painter:
 def _wallpaper(width: int, height: int) -> Image:
     """A dusk gradient with two hills and a taskbar."""
     ramp = np.linspace(0, 1, height, dtype=np.float32)[:, None, None]
-    top, bottom = np.array((150, 112, 72)), np.array((196, 168, 150))
+    top = np.array((150, 112, 72))
+    bottom = np.array((196, 168, 150))
     image: Image = np.ascontiguousarray(
         np.broadcast_to((1 - ramp) * top + ramp * bottom, (height, width, 3)).astype(np.uint8)
     )
@@ -85,11 +86,13 @@ def _rectangle(image: Image, box: Box, fill: Colour, edge: Colour | None = EDGE)
 
 def _text(image: Image, text: str, box: Box, scale: float, ink: Colour = INK) -> int:
     """Text at the left of a box, clipped to it; returns where it ends."""
-    size, indent = 0.55 * scale, round(10 * scale)
+    size = 0.55 * scale
+    indent = round(10 * scale)
     shown = text.encode("ascii", "replace").decode()
     (width, height), _ = cv2.getTextSize(shown, cv2.FONT_HERSHEY_SIMPLEX, size, _stroke(scale))
     part = image[max(box.y, 0) : box.y + box.height, max(box.x, 0) : box.x + box.width]
-    left, base = indent + min(box.x, 0), (box.height + height) // 2 + min(box.y, 0)
+    left = indent + min(box.x, 0)
+    base = (box.height + height) // 2 + min(box.y, 0)
     if part.size:
         face = cv2.FONT_HERSHEY_SIMPLEX
         cv2.putText(part, shown, (left, base), face, size, ink, _stroke(scale), cv2.LINE_AA)
@@ -116,8 +119,10 @@ def _title_bar(image: Image, thing: Placed, state: ScreenState, scale: float) ->
     front = state.windows[-1] == thing.widget.name
     _rectangle(image, thing.box, ACCENT if front else EDGE)
     _text(image, thing.widget.name, thing.box, scale, PAPER)
-    size, middle = thing.box.height // 6, thing.box.height // 2
-    x, y = thing.box.x + thing.box.width - middle, thing.box.y + middle
+    size = thing.box.height // 6
+    middle = thing.box.height // 2
+    x = thing.box.x + thing.box.width - middle
+    y = thing.box.y + middle
     for sign in (-1, 1):
         ends = (x - size, y - sign * size), (x + size, y + sign * size)
         cv2.line(image, *ends, PAPER, _stroke(scale), cv2.LINE_AA)
@@ -134,7 +139,8 @@ def _button(image: Image, thing: Placed, state: ScreenState, scale: float) -> No
 
 
 def _text_field(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
-    text, focused = state.texts.get(thing.name, ""), state.focused == thing.name
+    text = state.texts.get(thing.name, "")
+    focused = state.focused == thing.name
     _rectangle(image, thing.box, PAPER, ACCENT if focused else EDGE)
     inside = Box(thing.box.x + 2, thing.box.y + 2, thing.box.width - 4, thing.box.height - 4)
     if focused and state.selected and text:
@@ -143,14 +149,16 @@ def _text_field(image: Image, thing: Placed, state: ScreenState, scale: float) -
         _rectangle(image, marked, CHOSEN, None)
     end = _text(image, text, inside, scale)
     if focused:
-        top, foot = inside.y + round(6 * scale), inside.y + inside.height - round(6 * scale)
+        top = inside.y + round(6 * scale)
+        foot = inside.y + inside.height - round(6 * scale)
         cv2.line(image, (end + 2, top), (end + 2, foot), INK, _stroke(scale))
 
 
 def _check_box(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
     side = round(20 * scale)
     square = Box(thing.box.x, thing.box.y + (thing.box.height - side) // 2, side, side)
-    ticked, down = thing.name in state.checked, state.pressed == thing.name
+    ticked = thing.name in state.checked
+    down = state.pressed == thing.name
     _rectangle(image, square, EDGE if down else ACCENT if ticked else PAPER, INK)
     if ticked:
         corners = ((0.2, 0.5), (0.42, 0.74), (0.82, 0.26))
@@ -163,8 +171,10 @@ def _list(image: Image, thing: Placed, state: ScreenState, scale: float) -> None
     _rectangle(image, thing.box, PAPER)
     total = max(1, len(state.rows[thing.name]))
     shown = min(total, thing.box.height // max(1, round(34 * scale)))
-    first, width = state.scrolled.get(thing.name, 0), round(10 * scale)
-    left, height = thing.box.x + thing.box.width - width, thing.box.height
+    first = state.scrolled.get(thing.name, 0)
+    width = round(10 * scale)
+    left = thing.box.x + thing.box.width - width
+    height = thing.box.height
     thumb = Box(left, thing.box.y + height * first // total, width, height * shown // total)
     _rectangle(image, thumb, EDGE, None)
 

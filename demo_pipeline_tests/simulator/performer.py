@@ -69,7 +69,8 @@ class Performer(InputDevice):
         for key in act.keys:
             self._key("keydown", key_name(key, self.platform))
             self.now += self.random.randint(40, 80)
-        (x, y), press = self.pointer, self.now
+        press = self.now
+        (x, y) = self.pointer
         count = _COUNTS.get(act.verb, 1)
         for turn in range(count):
             self._press(thing, button)
@@ -88,7 +89,8 @@ class Performer(InputDevice):
         self._record(*_clicked(act, x, y), press, end, thing)
 
     def _react(self, act: Act, thing: Placed) -> None:
-        at, widget = self.now + self.random.randint(ECHO_MS, 150), thing.widget
+        at = self.now + self.random.randint(ECHO_MS, 150)
+        widget = thing.widget
         if act.verb == "right_click":
             self.history.start(widget.on_right_click, at, self.pointer)
         elif act.verb != "middle_click":
@@ -100,7 +102,9 @@ class Performer(InputDevice):
 
     def _drag(self, act: Act) -> None:
         thing = self._approach(act.target)
-        (x0, y0), press, scale = self.pointer, self.now, self.desktop.scale
+        scale = self.desktop.scale
+        press = self.now
+        (x0, y0) = self.pointer
         self._press(thing, "Left")
         self.now += self.random.randint(60, 140)
         before = len(self.moves)
@@ -118,7 +122,8 @@ class Performer(InputDevice):
 
     def _scroll(self, act: Act) -> None:
         thing = self._approach(act.target)
-        first, sign = self.now, 1 if act.notches > 0 else -1
+        first = self.now
+        sign = 1 if act.notches > 0 else -1
         rows = self.history.at(self.now).rows[thing.widget.name]
         last = max(0, len(rows) - self.desktop.visible_rows(thing.widget))
         for notch in range(abs(act.notches)):
@@ -149,7 +154,8 @@ class Performer(InputDevice):
         for index, name in enumerate(names):
             self.now += self.random.randint(45, 110) if index else 0
             self._key("keydown", name)
-        state, echo = self.history.at(self.now), self.now + ECHO_MS
+        state = self.history.at(self.now)
+        echo = self.now + ECHO_MS
         for name in reversed(names):
             self.now += self.random.randint(40, 80)
             self._key("keyup", name)

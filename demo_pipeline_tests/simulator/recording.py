@@ -113,7 +113,8 @@ def write_documents(dest: Path, demonstration: Script, options: RecordingOptions
     meta = _meta(dest.name, demonstration, options, performance)
     text = json.dumps(meta, ensure_ascii=False, indent=2) + "\n"
     (dest / "meta.json").write_text(text, encoding="utf-8", newline="\n")
-    start, end = performance.start_ms, performance.end_ms
+    start = performance.start_ms
+    end = performance.end_ms
     return GroundTruth(
         timestamp_ms=start,
         end_ms=end,

@@ -32,7 +32,8 @@ _FOCUSABLE = {"button", "text_field", "check_box", "list", "row", "menu_item"}
 
 def scan(performance: Performance, platform: Platform, at_ms: int, number: int) -> dict[str, Any]:
     """The `axtree` line of a scan that begins at `at_ms`, with the screen of that moment."""
-    desktop, moment = performance.desktop, performance.timeline.at(at_ms)
+    desktop = performance.desktop
+    moment = performance.timeline.at(at_ms)
     random = Random(f"scan {number}")
     placed = list(desktop.placed(moment.state))
     texts = dict(moment.state.texts)
@@ -135,7 +136,8 @@ def scans(
 
     A scan begins `every_ms` after the start of the previous one, or at its end if that is later.
     """
-    at_ms, number = performance.start_ms + 120, 0
+    at_ms = performance.start_ms + 120
+    number = 0
     while True:
         line = scan(performance, platform, at_ms, number)
         ends = at_ms + line["data"]["duration"]
@@ -144,4 +146,5 @@ def scans(
         if padding:
             pad(line, padding, platform)
         yield ends, line
-        at_ms, number = max(at_ms + every_ms, ends), number + 1
+        at_ms = max(at_ms + every_ms, ends)
+        number = number + 1

@@ -54,7 +54,10 @@ def frame_schedule(
 ) -> Iterator[Frame]:
     """The frames of a video of [start_ms + video_start_s, end_ms], at least one."""
     first_ms = start_ms + options.video_start_s * 1000
-    random, even, number, ticks = Random(f"frames {seed}"), TICKS // options.fps, 0, 0
+    random = Random(f"frames {seed}")
+    even = TICKS // options.fps
+    number = 0
+    ticks = 0
     while number == 0 or first_ms + ticks * 1000 / TICKS <= end_ms:
         yield Frame(number, options.first_pts + ticks, first_ms + ticks * 1000 / TICKS)
         number += 1

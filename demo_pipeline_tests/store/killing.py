@@ -21,7 +21,9 @@ from demo_pipeline_tests.store.making_outputs import put, recipe
 
 OLD = {"a.txt": "old", "deep/b.txt": "old"}
 NEW = {"a.txt": "new", "deep/b.txt": "new"}
-OUTPUT, SOURCE, INDEX = "events/d1", "sources/d2", "dataset"
+OUTPUT = "events/d1"
+SOURCE = "sources/d2"
+INDEX = "dataset"
 DOCUMENT = "quarantine/d1/x.json"
 ALL = -5.0  # the grace period of a `prune` that removes what was made now
 KILLED = -signal.SIGKILL

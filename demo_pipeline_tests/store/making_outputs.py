@@ -53,7 +53,9 @@ def contents(folder: Path) -> dict[str, str]:
 def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     """Every `fsync` and `rename` of this process from now on, with its path, in their order."""
     calls: list[tuple[str, Path]] = []
-    fsync, replace, rename = os.fsync, Path.replace, Path.rename
+    fsync = os.fsync
+    replace = Path.replace
+    rename = Path.rename
 
     def synced(descriptor: Any) -> None:
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()

@@ -15,7 +15,8 @@ def refuse_reading(monkeypatch: pytest.MonkeyPatch, private: Path) -> None:
         monkeypatch: of the test.
         private: cannot be opened; what is below it cannot be examined either.
     """
-    opened, status = Path.open, Path.stat
+    opened = Path.open
+    status = Path.stat
 
     def refuse(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

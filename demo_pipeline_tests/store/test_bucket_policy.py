@@ -34,7 +34,8 @@ from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md"
-UPLOADS, STORE = "s3://my-uploads/recordings", "s3://my-datasets/demo"
+UPLOADS = "s3://my-uploads/recordings"
+STORE = "s3://my-datasets/demo"
 
 
 def documented(first_key: str) -> Any:

@@ -22,7 +22,8 @@ class Place:
     """Uploads in a bucket, with every call counted."""
 
     def __init__(self, url: str, cache: Path) -> None:
-        self.objects, self.cache = Counting(url, cache), cache
+        self.objects = Counting(url, cache)
+        self.cache = cache
         self.uploads = Uploads(self.objects, cache)
 
     def put(self, name: str, files: tuple[str, ...] = RECORDING_FILES) -> None:
@@ -162,7 +163,8 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
     folder = tmp_path / "demo"
     folder.mkdir()
     (folder / "meta.json").write_text("{}")
-    uploads, key = open_uploads(str(tmp_path)), "demo"
+    uploads = open_uploads(str(tmp_path))
+    key = "demo"
     before = uploads.listed(key)
     assert before == uploads.listed(key) is not None
     os.utime(folder / "meta.json", ns=(1, 1))

@@ -40,7 +40,8 @@ class Flips(NetworkPlan):
 def test_a_bit_that_flips_on_the_way_is_noticed_and_the_object_read_again(
     server, size, tmp_path, monkeypatch
 ):
-    url, data = server.make_bucket(), os.urandom(size)
+    url = server.make_bucket()
+    data = os.urandom(size)
     source = tmp_path / "source"
     source.write_bytes(data)
     Bucket(url, tmp_path / "cache").put("a/recording.mp4", source)

@@ -64,7 +64,8 @@ def buckets(url: str, tmp_path: Path, scenario: str) -> Iterator[Store]:
     """The same with a bucket, each with a cache that the dead process has not used."""
     before, work = killing.SCENARIOS[scenario]
     for calls in range(1, 100):
-        place, died = f"{url}/{scenario}/{calls}", False
+        place = f"{url}/{scenario}/{calls}"
+        died = False
         before(Store(Bucket(place, tmp_path / f"{calls}-before")))
         try:
             work(Store(Dying(place, tmp_path / f"{calls}-dying", calls)))

@@ -87,7 +87,8 @@ def test_ids_that_differ_only_by_case_are_refused_until_one_is_renamed(tmp_path)
 
 
 def test_links_out_of_the_root_are_not_followed(tmp_path):
-    root, outside = tmp_path / "uploads", tmp_path / "outside"
+    root = tmp_path / "uploads"
+    outside = tmp_path / "outside"
     upload(tmp_path, "outside")
     upload(root, "file", ["meta.json"])
     (root / "file" / "input_log.jsonl").symlink_to(outside / "input_log.jsonl")

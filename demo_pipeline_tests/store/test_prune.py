@@ -79,7 +79,8 @@ def test_a_version_in_its_grace_period_keeps_what_it_links(tmp_path):
 def test_a_folder_that_cannot_be_listed_does_not_pass_for_an_empty_one(
     tmp_path, monkeypatch, folder
 ):
-    store, scanned = Store(tmp_path), os.scandir
+    store = Store(tmp_path)
+    scanned = os.scandir
     put(store, "trajectories/one", {"a": "1"})
     put(store, "sft", {"a": "old"})
 

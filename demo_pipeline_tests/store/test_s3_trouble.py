@@ -26,10 +26,15 @@ class Script(NetworkPlan):
     """The next requests of a method go wrong, after some that do not."""
 
     fault: Fault = "reset"
-    method, after, left = "", 0, 0
+    method = ""
+    after = 0
+    left = 0
 
     def set(self, method: str, fault: Fault, left: int, after: int = 0) -> None:
-        self.method, self.fault, self.left, self.after = method, fault, left, after
+        self.method = method
+        self.fault = fault
+        self.left = left
+        self.after = after
 
     def next(self, method: str, path: str = "") -> Fault | None:  # noqa: ARG002
         if method != self.method or not self.left:

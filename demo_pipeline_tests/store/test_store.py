@@ -204,7 +204,8 @@ def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(eit
 
 
 def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
-    calls, store = recorded_calls(monkeypatch), Store(tmp_path)
+    calls = recorded_calls(monkeypatch)
+    store = Store(tmp_path)
     version = put(store, "events/d1", FILES)
     link_or_copy = tmp_path / ".versions/events/d1" / version.place
     installed = calls.index(("rename", link_or_copy))
@@ -217,7 +218,8 @@ def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
 
 def test_a_folder_that_another_makes_and_removes_refuses_no_document(store, monkeypatch):
     """As four reviewers who write at once."""
-    mkdir, others = os.mkdir, list[str]()
+    mkdir = os.mkdir
+    others = list[str]()
 
     def made_and_removed(path, *args, **options):
         if str(path).endswith("reviews/d1") and not others:

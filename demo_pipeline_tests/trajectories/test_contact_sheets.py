@@ -67,14 +67,16 @@ def test_every_kind_of_step_has_a_tile(folder, pictures, tmp_path):
 def test_a_tile_shows_the_thumbnail_of_its_action(out):
     sheet = cv2.imread(str(out / "sheet.jpg"))
     assert sheet is not None
-    first, second = sheet[180, 300], sheet[180, TILE_WIDTH + 300]
+    first = sheet[180, 300]
+    second = sheet[180, TILE_WIDTH + 300]
     assert np.allclose(second, PINK[::-1], atol=8)
     assert not np.allclose(first, PINK[::-1], atol=8)
 
 
 def test_more_steps_than_a_sheet_holds_go_on_the_next(tmp_path, pictures, monkeypatch):
     monkeypatch.setattr(contact_sheets, "TILES", 4)
-    folder, out = trajectory(tmp_path, [("wait", {"seconds": 1.0})] * 5), tmp_path / "out"
+    folder = trajectory(tmp_path, [("wait", {"seconds": 1.0})] * 5)
+    out = tmp_path / "out"
     out.mkdir()
     assert build_contact_sheets("demo", folder, pictures, out)["sheets"] == 2
     assert sorted(path.name for path in out.iterdir()) == ["sheet.jpg", "sheet_2.jpg"]

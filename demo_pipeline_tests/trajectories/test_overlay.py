@@ -63,7 +63,8 @@ Points = st.fixed_dictionaries({"x": st.integers(0, 1919), "y": st.integers(0, 1
 @given(Points, st.one_of(st.none(), Boxes))
 def test_a_label_never_hides_the_point(point, box):
     picture = drawn(action("double_click", **point), box)
-    x, y = min(479, round(point["x"] / 4)), min(269, round(point["y"] / 4))
+    x = min(479, round(point["x"] / 4))
+    y = min(269, round(point["y"] / 4))
     assert tuple(picture[y, x]) != DARK
     assert (picture == DARK).all(axis=2).sum() > 300  # and it is there, whole
 

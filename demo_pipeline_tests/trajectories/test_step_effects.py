@@ -27,7 +27,8 @@ SCREEN = painted()
 
 
 def test_the_largest_part_that_changed_is_where():
-    clock, dialog = (230, 2, 4, 2), (50, 40, 30, 20)
+    clock = (230, 2, 4, 2)
+    dialog = (50, 40, 30, 20)
     found = change_between(SCREEN, painted(clock, dialog))
     assert found == {
         "screen_changed": True,

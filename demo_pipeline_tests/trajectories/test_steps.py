@@ -21,7 +21,9 @@ TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
 FILMED = Span(0.0, 5.0)
 NO_VOTE = WheelVote()
-AT, SAID, DRAGGED = {"x": 960, "y": 540}, "at (960, 540)", {"start_x": 960, "start_y": 540}
+AT = {"x": 960, "y": 540}
+SAID = "at (960, 540)"
+DRAGGED = {"start_x": 960, "start_y": 540}
 
 
 def act(kind: str, **fields: Any) -> Action:

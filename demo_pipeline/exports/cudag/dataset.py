@@ -317,7 +317,8 @@ def _split_report(
     plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
     """The content of `splits.json`: the split of every trajectory, and what was left out."""
-    groups, trajectories = Counter(plan.groups.values()), Counter(plan.splits.values())
+    groups = Counter(plan.groups.values())
+    trajectories = Counter(plan.splits.values())
     by_hash = groups.total() - groups[Split.HELD_OUT]
     splits: dict[str, dict[str, Any]] = {
         split.value: {
@@ -412,7 +413,8 @@ def _finish(
     Raises:
         ValueError: a setting cannot be used in the dataset's name.
     """
-    time, prefix = _generated_at(plan.selection.newest, settings), len(_TASK)
+    time = _generated_at(plan.selection.newest, settings)
+    prefix = len(_TASK)
     tasks = {name[prefix:]: counts[name] for name in sorted(counts) if name.startswith(_TASK)}
     escaped = {"prompts": counts[_PROMPTS], "tool_calls": counts[_CALLS]}
     for folder in ("images", "test/images", "test/annotated"):
@@ -430,7 +432,8 @@ def _finish(
             (out / name).write_text(value, encoding="utf-8")
         else:
             dump_json(out / name, value)
-    planned, ratios = Counter(plan.splits.splits.values()), _split_ratios(settings)
+    planned = Counter(plan.splits.splits.values())
+    ratios = _split_ratios(settings)
     empty = [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
     return {
         "name": _directory_name(time, settings),
@@ -468,7 +471,8 @@ def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]
     Directories of another code version are not compared: an update may change a default.
     """
     settings = inputs.settings.datasets
-    family, wanted = f"{_prefix(settings)}--{settings.user}", decisive_settings(settings)
+    family = f"{_prefix(settings)}--{settings.user}"
+    wanted = decisive_settings(settings)
     problems = []
     for name, version in inputs.published.items():
         is_comparable = version.manifest.recipe.code_version == inputs.code_version

@@ -149,7 +149,8 @@ def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPl
     inside = left <= x <= left + width and top <= y <= top + height
     if not inside or not all(0 <= at < side for at, side in zip(centre, size, strict=True)):
         return None
-    box, middle = box_to_ru(target, size), to_ru(*centre, size)
+    box = box_to_ru(target, size)
+    middle = to_ru(*centre, size)
     across, down = (max(at - box[n], box[n + 2] - at) for n, at in enumerate(middle))
     return TestedPlace(centre, (max(across, 1), max(down, 1)))
 

@@ -89,7 +89,8 @@ def printable(text: str) -> str:
     return "".join(safe)
 
 
-HUMAN_START, _GPT_START = f"{IMAGE_TOKEN}\n", "<tool_call>"
+HUMAN_START = f"{IMAGE_TOKEN}\n"
+_GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 # The coordinates that metadata must not have, by the number of those in the calls.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
@@ -129,7 +130,8 @@ def training_faults(record: object) -> Iterator[CudagFault]:
         return
     yield from _name_faults(record.get("id"), "id")
     yield from _path_faults(record.get("image"), "image", (".png", ".jpg"))
-    turns, metadata = record.get("conversations"), record.get("metadata")
+    turns = record.get("conversations")
+    metadata = record.get("metadata")
     yield from _conversation_faults(turns)
     if calls := _turn_calls(turns):
         yield from _coordinate_faults(calls, metadata)
@@ -157,7 +159,8 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     yield from _path_faults(record.get("screenshot"), "screenshot", (".png",))
     if not isinstance(record.get("prompt"), str) or not record["prompt"]:
         yield CudagFault("prompt", "prompt must be a non-empty string")
-    expected, metadata = record.get("expected_action"), record.get("metadata")
+    expected = record.get("expected_action")
+    metadata = record.get("metadata")
     yield from _expected_faults(expected)
     yield from _tolerance_faults(record.get("tolerance"))
     if not isinstance(metadata, dict):
@@ -191,7 +194,8 @@ def picture_faults(
     name = picture_name(record, key)
     if name is None or not isinstance(record, dict):
         return
-    info, declared = files.picture(folder + name), member(record, "metadata", "image_size")
+    info = files.picture(folder + name)
+    declared = member(record, "metadata", "image_size")
     if isinstance(info, str):
         fault = "Image not found" if info == "is missing" else f"Image does not open ({info})"
         yield CudagFault("image", f"{fault}: {printable(folder + name)}")

@@ -110,7 +110,8 @@ def _described(
         rest = {name: given for name, given in call.arguments.items() if name != "coordinate"}
         return (ToolCall(call.action, rest),), " outside the recorded screen"
     calls = tool_calls(action, size, settings, seen, hovered_places(row))
-    parameters, note = action.parameters.members(), ""
+    parameters = action.parameters.members()
+    note = ""
     if modifiers := parameters.get("modifiers"):
         note = f" while holding {' + '.join(modifiers)}"
     button = parameters.get("button")
@@ -169,7 +170,8 @@ class RecordDraft(NamedTuple):
         tested. `person_coords` is where the person pointed, also when the place is the centre of
         the target; `start_coords` is always [0, 0].
         """
-        known, call = self.metadata, self.calls[-1].as_dict()
+        known = self.metadata
+        call = self.calls[-1].as_dict()
         if known.task_type == DRAG:
             return {}
         person = known.real_coords
@@ -198,12 +200,14 @@ def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[Record
     is no `terminate` record when a hidden action follows the last step or the video ends before its
     action does: the person had not ended.
     """
-    trajectory, settings = made_of.trajectory, made_of.settings
+    trajectory = made_of.trajectory
+    settings = made_of.settings
     history: list[str] = []
     for step in trajectory.steps:
         for action in made_of.candidate.hidden.before(step.index):
             history.append(f"{len(history) + 1}. {hidden_words(action)}")
-        row, image_size = made_of.rows[step.index], readable_size(step.screenshot)
+        row = made_of.rows[step.index]
+        image_size = readable_size(step.screenshot)
         size = image_size or CANVAS
         seen = resized(size, settings.max_pixels) if absolute else None
         calls, note = _described(step.action, row, size, settings, seen)
@@ -234,14 +238,17 @@ def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[Record
 
 def _end_draft(made_of: Source, history: Sequence[str]) -> RecordDraft | Excluded:
     """The `terminate` record, whose step index follows that of the last step."""
-    trajectory, settings = made_of.trajectory, made_of.settings
-    screenshot, success = trajectory.final_screenshot, trajectory.result.success
+    trajectory = made_of.trajectory
+    settings = made_of.settings
+    screenshot = trajectory.final_screenshot
+    success = trajectory.result.success
     last = trajectory.steps[-1].index if trajectory.steps else -1
     hides = made_of.candidate.hidden.follow(last)
     ended = not hides and is_last_end_filmed(trajectory.steps, made_of.rows)
     if ended and last + 1 in made_of.candidate.incomplete:
         return Excluded(INCOMPLETE)
-    size, grounds = readable_size(screenshot), settings.prompt_style == "grounding"
+    size = readable_size(screenshot)
+    grounds = settings.prompt_style == "grounding"
     if grounds or not ended or size is None:
         reason = "missing_frame" if ended else "hidden_end"
         return Excluded("not_grounded" if grounds else reason)
@@ -283,7 +290,9 @@ def _metadata(
     made_of: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
     """The metadata of a step."""
-    action, positions, given = step.action, points(step.action), step.action.parameters
+    action = step.action
+    positions = points(step.action)
+    given = step.action.parameters
     scroll = given if isinstance(given, ScrollParameters) else None
     clicks = action.action_type is ActionType.CLICK
     tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)

@@ -168,7 +168,8 @@ class _Validation:
         """Check the configuration, which names the generator of the dataset."""
         value = self._load("config.json", "config.json")
         if isinstance(value, dict):
-            self._ours, self._config = value.get("generator") == GENERATOR, value
+            self._ours = value.get("generator") == GENERATOR
+            self._config = value
         elif value is not None:
             self._report("config.json", None, CudagFault("config", "must be a JSON object"))
 
@@ -240,7 +241,8 @@ class _Validation:
 
     def _check_conversations(self, tests: Sequence[object]) -> None:
         """Check `test/records.jsonl`: the entries of test.json, and drags, which have none."""
-        asked, tested = iter(tests), 0
+        asked = iter(tests)
+        tested = 0
         with (self.root / _TESTS).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 test = None if _is_drag(line) else next(asked, None)
@@ -258,7 +260,8 @@ class _Validation:
         That is its id, its image or its trajectory, and image and prompt of another split. Its
         values may have any type.
         """
-        name, path = record.get(id_key), record.get(image_key)
+        name = record.get(id_key)
+        path = record.get(image_key)
         trajectory = member(record, "metadata", "trajectory_id")
         self.records[here.split] += 1
         if isinstance(task := member(record, "metadata", "task_type"), str):
@@ -278,7 +281,8 @@ class _Validation:
                 message = f"trajectory '{printable(trajectory)}' is also in split {split}"
                 remedy = "put all records of a trajectory into one split"
                 yield shared("split_overlap", message, remedy)
-        image, folder = picture_name(record, image_key), "test/" if here.split == "test" else ""
+        image = picture_name(record, image_key)
+        folder = "test/" if here.split == "test" else ""
         if image is None or isinstance(self.files.picture(folder + image), str):
             return
         digest = self.files.digest(folder + image)
@@ -306,7 +310,8 @@ class _Validation:
             name = self._lines[digest] if is_same else record and record.get("id")
             if not isinstance(name, str):
                 continue
-            first, place = self._data.setdefault(name, number), self._first.get(("id", name))
+            first = self._data.setdefault(name, number)
+            place = self._first.get(("id", name))
             if first != number:
                 message = f"id '{printable(name)}' is not unique, first at data.jsonl:{first}"
                 self._report(file, number, CudagFault("duplicate_id", message))
@@ -325,7 +330,8 @@ class _Validation:
     def check_others(self) -> None:
         """Warn of images in two splits, and check the further files of ours."""
         if self._shared:  # one warning: the desktop at the start may repeat
-            count, (first, other) = len(self._shared), next(iter(self._shared.values()))
+            count = len(self._shared)
+            (first, other) = next(iter(self._shared.values()))
             subject = f"{count} images are" if count > 1 else "1 image is"
             message = f"{subject} in more than one split, first {other}, the same as {first}"
             remedy = "check that these images do not show the answers"
@@ -412,7 +418,8 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
         call = parse_tool_calls(answer)[-1].as_dict()
     except ToolCallError:
         call = {}
-    place, tested = member(call, "arguments", "coordinate"), test.get("metadata")
+    place = member(call, "arguments", "coordinate")
+    tested = test.get("metadata")
     if place and list(place) == _person_place(tested):  # the test may expect the target's centre
         call["arguments"]["coordinate"] = member(expected, "arguments", "coordinate")
     for what, mine, named in (

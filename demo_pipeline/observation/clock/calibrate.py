@@ -82,10 +82,12 @@ def calibrate(
         DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
     documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
-    first_s, screen = float(video.times[0]), _screen(manifest)
+    first_s = float(video.times[0])
+    screen = _screen(manifest)
     printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
-    inputs, until_ms = InputTimes(path, keys), steps[0].from_ms if steps else inf
+    inputs = InputTimes(path, keys)
+    until_ms = steps[0].from_ms if steps else inf
     first = inputs.between(ALWAYS, until_ms)
     search = ClockSearch(video, first.track, first.keys)
     pictured, changes = search.pictured_clock(documented, logged, screen.candidates)
@@ -163,7 +165,8 @@ class _Unpictured:
 
     def clock(self, scales: Sequence[float]) -> Clock:
         """The clock that typing, all inputs or clicks show, else the documented one."""
-        changes, documented = self.changes, self.documented
+        changes = self.changes
+        documented = self.documented
         typed = self.search.typed_clock(changes, documented)
         if typed is not None:
             return typed

@@ -127,13 +127,15 @@ class Canvas:
 
     def boxes_to_video(self, boxes: Boxes) -> Boxes:
         """Boxes in event space as video pixels."""
-        across, down = self.event_scale * self.stretch, self.event_scale
+        across = self.event_scale * self.stretch
+        down = self.event_scale
         return boxes * (across, down, across, down) + (self.left, self.top, 0, 0)
 
     def on_screen(self, x: float, y: float) -> bool:
         """Whether a point in event space is on the recorded screen."""
         video_x, video_y = self.to_video(x, y)
-        right, bottom = self.video_width - self.left, self.video_height - self.top
+        right = self.video_width - self.left
+        bottom = self.video_height - self.top
         return self.left <= video_x < right and self.top <= video_y < bottom
 
     def on_border(self, x: float, y: float) -> bool:
@@ -164,7 +166,8 @@ class Canvas:
         shown_w, shown_h = self.shown_size
         if picture.shape[:2] == (self.height, self.width) == (shown_h, shown_w):
             return picture
-        left, top = round(self.left), round(self.top)
+        left = round(self.left)
+        top = round(self.top)
         picture = picture[top : self.video_height - top, left : self.video_width - left]
         inner_w, inner_h = self.inner_size
         method = cv2.INTER_AREA if self.scale < 1 else cv2.INTER_CUBIC
@@ -212,7 +215,8 @@ class RecordedScreen:
     @classmethod
     def of(cls, meta: Meta, video: tuple[int, int]) -> "RecordedScreen":
         """The screen of a recording."""
-        monitor, in_points = meta.primary_monitor, meta.platform == "macos"
+        monitor = meta.primary_monitor
+        in_points = meta.platform == "macos"
         if monitor is None:
             return cls(video, None, in_points)
         # With a scale factor the size is in pixels, and the log of macOS counts in points.
@@ -242,7 +246,8 @@ class RecordedScreen:
             DemonstrationError: the pointer's positions fit on the video at no candidate scale, or
                 at several and none is documented.
         """
-        likeliest, documented = self.candidates[0], self.documented_scale is not None
+        likeliest = self.candidates[0]
+        documented = self.documented_scale is not None
         if not len(track.times):
             return likeliest
         fitting = [s for s in self.candidates if self._share_on_video(track, s) >= FITTING_SHARE]
@@ -263,7 +268,8 @@ class RecordedScreen:
 
     def _share_on_video(self, track: PointerPath, scale: float) -> float:
         """Share of the positions that are on the video at a scale."""
-        x, y = track.x * scale, track.y * scale
+        x = track.x * scale
+        y = track.y * scale
         width, height = self.video
         return float(((x >= 0) & (x < width) & (y >= 0) & (y < height)).mean())
 

@@ -91,7 +91,8 @@ class Clock:
 
         Between the events before a shift and those after it, just before the latter.
         """
-        event_ms, before_ms = video_s * 1000 / self.rate + self.origin_ms, float("inf")
+        event_ms = video_s * 1000 / self.rate + self.origin_ms
+        before_ms = float("inf")
         for shift in reversed(self.shifts):
             if event_ms >= shift.from_ms + shift.shift_ms:
                 return min(event_ms - shift.shift_ms, before_ms)

@@ -153,7 +153,9 @@ class Moves:
     def __init__(
         self, changes: ChangeMap, track: PointerPath, documented: Clock, lags: Floats
     ) -> None:
-        self._changes, self._track, self.lags = changes, track, lags
+        self._changes = changes
+        self._track = track
+        self.lags = lags
         frames = np.array(changes.times)
         self.frame_s = float(np.median(np.diff(frames)))
         events = track.times / 1000 - documented.origin_ms / 1000
@@ -174,7 +176,8 @@ class Moves:
         `scale`: video pixels for one unit of the track.
         """
         hits = self._hits(scale, self._changes.packed())
-        count, moves = np.cumsum(hits, dtype=np.int32), np.diff(self._starts)
+        count = np.cumsum(hits, dtype=np.int32)
+        moves = np.diff(self._starts)
         confirmed = np.diff(np.concatenate([[0], count])[self._starts])
         return confirmed / np.maximum(moves, 1), moves
 
@@ -193,7 +196,8 @@ class Moves:
         At a right lag one half of the moves are confirmed, by chance the share of the frame that
         changed. A redraw of the whole screen confirms every move, and tells nothing.
         """
-        packed, cells = self._changes.packed(), int(np.prod(self._changes.shape))
+        packed = self._changes.packed()
+        cells = int(np.prod(self._changes.shape))
         changed = np.bitwise_count(packed).sum(axis=1) / cells
         by_chance = np.clip(changed, 1 / cells, _REDRAWN)[self._intervals]
         hits = self._hits(scale, packed)
@@ -201,7 +205,8 @@ class Moves:
 
     def _hits(self, scale: float, packed: np.ndarray[Any, np.dtype[np.uint8]]) -> Cells:
         """(moves of all lags,) whether both ends changed."""
-        (rows, columns), track = self._changes.shape, self._track
+        track = self._track
+        (rows, columns) = self._changes.shape
         row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
         column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int32)
         bits = row * columns + column
@@ -221,7 +226,8 @@ def _of_lag(
     """
     newest = (np.searchsorted(events, frames, side="right") + (first - 1)).astype(np.int32)
     intervals = np.flatnonzero(newest[1:] != newest[:-1]).astype(np.int32)
-    before, after = newest[intervals], newest[intervals + 1]
+    before = newest[intervals]
+    after = newest[intervals + 1]
     step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
     far = (step > MOVED_PX) & (before >= 0)
     return intervals[far], before[far], after[far]
@@ -252,7 +258,8 @@ def _peak(found: Moves, scale: float, documented: Clock, least: int) -> Clock | 
 
 def _surely(share: Floats, moves: Indexes) -> Floats:
     """The share of all moves that these, a sample, show to be confirmed: Wilson's lower bound."""
-    count, square = np.maximum(moves, 1), _DEVIATIONS**2
+    count = np.maximum(moves, 1)
+    square = _DEVIATIONS**2
     spread = _DEVIATIONS * np.sqrt(share * (1 - share) / count + square / (4 * count**2))
     lower = (share + square / (2 * count) - spread) / (1 + square / count)
     found: Floats = np.where(moves > 0, lower, 0.0)
@@ -278,7 +285,8 @@ _KEY_RIVAL_S, _BESIDE_S = 0.35, (0.12, 0.3)  # seconds from the best lag
 _MIN_ANSWERED = 0.4  # of the keys
 # Seconds from a key to its character in the picture: 0.00 to 0.04 in a terminal, an editor and a
 # chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
-_ECHO_S, _SLOW_ECHO_S = 0.03, 0.1
+_ECHO_S = 0.03
+_SLOW_ECHO_S = 0.1
 _USUAL_FRAME = 10  # percentile of the distances of frames; a variable rate leaves frames out
 
 
@@ -341,7 +349,8 @@ def echo_lag(
     nats = likelihood_ratios(typed, bins.changed)
     nats -= np.median(nats)
     top = int(np.argmax(nats))
-    keys, answered = int(typed[top].sum()), int((typed[top] & bins.changed).sum())
+    keys = int(typed[top].sum())
+    answered = int((typed[top] & bins.changed).sum())
     if keys < MIN_KEYS or answered < _MIN_ANSWERED * keys or not _stands_out(lags, nats, top):
         return None
     return float(lags[top]), keys, bins.frame_s
@@ -392,7 +401,8 @@ class Bins:
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:
         """(lags, bins): whether a key was pressed in a piece, if its character came a lag later."""
-        first, last = self.edges[0, 0] - lags[-1], self.edges[-1, 1] - lags[0]
+        first = self.edges[0, 0] - lags[-1]
+        last = self.edges[-1, 1] - lags[0]
         near = pressed[(pressed >= first) & (pressed <= last)]  # of hours of typing
         shown = near[None] + lags[:, None]
         place = np.searchsorted(self.edges[:, 0], shown, side="left") - 1
@@ -417,8 +427,10 @@ def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
 
     It grows with the number of keys and with how well they tell the changes.
     """
-    count, changing = float(len(changed)), float(changed.sum())
-    keys, both = typed.sum(axis=1).astype(float), typed[:, changed].sum(axis=1).astype(float)
+    count = float(len(changed))
+    changing = float(changed.sum())
+    keys = typed.sum(axis=1).astype(float)
+    both = typed[:, changed].sum(axis=1).astype(float)
     table = (
         (both, keys, changing),
         (keys - both, keys, count - changing),
@@ -491,7 +503,8 @@ def _changes_near(
 
     Only for presses that the decoded stretches may contain.
     """
-    times, packed = np.array(changes.times), changes.packed()
+    times = np.array(changes.times)
+    packed = changes.packed()
     rows, columns = changes.shape
     reach = search_s + 2 * _REACTION_S
     onsets: list[tuple[float, Floats]] = []

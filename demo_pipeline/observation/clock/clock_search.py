@@ -45,7 +45,8 @@ LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video that are looked at together
 # Seconds, and share of the video, after the first movement: what is before is not checked.
-BUSY_S, BUSY_SHARE = 20.0, 1 / 6
+BUSY_S = 20.0
+BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # moves between frames in a stretch, three times what a lag needs to be found
 MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders: 0.5 to 2.5
 MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
@@ -95,7 +96,8 @@ class ClockSearch:
             if last is not None and last.time >= batch[0].start - TIME_TOLERANCE_S:
                 changes.add(last)  # what is before the first frame of a batch is not compared
             while (ahead := ahead or next(frames, None)) and ahead.time <= end:
-                last, ahead = ahead, None
+                last = ahead
+                ahead = None
                 changes.add(last)
                 if last.time >= until:
                     break
@@ -138,7 +140,8 @@ class ClockSearch:
 
         Of 42 films 8 have such a one, and all of these show their clock in it.
         """
-        times, keys = self.video.times, self._key_frames
+        times = self.video.times
+        keys = self._key_frames
         begin = self._begin(documented, self.track.times)
         until = begin + min(BUSY_S, BUSY_SHARE * (times[-1] - begin))
         near = (keys > begin) & (keys <= until)
@@ -196,7 +199,8 @@ class ClockSearch:
         most; None: a share of the video that other searches may decode.
         """
         times = self.video.times
-        first, last = float(times[0]), float(times[-1])
+        first = float(times[0])
+        last = float(times[-1])
         moved = np.array([documented.video_time(time) for time in events])
         begin = self._begin(documented, events)
         begin = begin if after is None else max(begin, after)
@@ -205,7 +209,8 @@ class ClockSearch:
             allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
             most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
         batch: list[Span] = []
-        yielded, size = 0, 1
+        yielded = 0
+        size = 1
         for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
             reach = [start - MAX_OFFSET_S, start + STRETCH_S + MAX_OFFSET_S]
             from_move, to_move = np.searchsorted(moved, reach)
@@ -217,7 +222,8 @@ class ClockSearch:
             if len(batch) == min(size, strictly_most - yielded):
                 yield batch
                 yielded += len(batch)
-                size, batch = yielded, []
+                size = yielded
+                batch = []
                 if yielded >= most:
                     return
         if batch:
@@ -225,7 +231,8 @@ class ClockSearch:
 
     def _begin(self, documented: Clock, events: Floats) -> float:
         """The key frame before the first of the events, as early as it may be; video seconds."""
-        first, last = float(self.video.times[0]), float(self.video.times[-1])
+        first = float(self.video.times[0])
+        last = float(self.video.times[-1])
         begin = documented.video_time(events[0]) - MAX_OFFSET_S if len(events) else first
         return self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
 
@@ -289,7 +296,8 @@ class ClockSearch:
 
     def _moving(self, clock: Clock) -> Any:
         """(frames - 1,) whether the pointer moved from one frame to the next, by the log."""
-        track, frames = self.track, self.video.times
+        track = self.track
+        frames = self.video.times
         if not len(track.times):
             return np.zeros(len(frames) - 1, bool)
         events = (track.times - clock.origin_ms) / 1000
@@ -366,7 +374,8 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     A start time that the recorder logged is exact: only a part that contradicts it beyond its own
     uncertainty counts.
     """
-    uncertainty, even = clock.uncertainty_ms, replace(clock, shifts=())
+    uncertainty = clock.uncertainty_ms
+    even = replace(clock, shifts=())
     for part in parts:
         shown = part.clock.video_time(part.middle_ms) - even.video_time(part.middle_ms)
         apart = abs(shown) * 1000

@@ -39,7 +39,8 @@ class InputTimes:
 
     def shifted(self, shifts: Sequence[ClockShift]) -> "InputTimes":
         """The same by a clock that was not set, without what is not known by it."""
-        track, keys = self.track, self.keys
+        track = self.track
+        keys = self.keys
         moved, typed = (_shifted(times, shifts) for times in (track.times, keys))
         kept = np.isfinite(moved)
         track = PointerPath(moved[kept], track.x[kept], track.y[kept])
@@ -76,7 +77,8 @@ def find_shifts(
     """
     shifts: list[ClockShift] = []
     is_shown = clock.method != "meta_timestamp"
-    known, lowest = {0: 0.0} if is_shown else {}, 0.0
+    known = {0: 0.0} if is_shown else {}
+    lowest = 0.0
     slack_ms = SLACK_MS if is_shown else SLACK_MS + clock.uncertainty_ms
     told: list[Clock] = [clock] if is_shown else []
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]

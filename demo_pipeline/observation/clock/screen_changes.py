@@ -75,7 +75,8 @@ def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopS
         return []
 
     def grew(size: ScreenSize) -> bool:
-        wider, taller = size[0] - width, size[1] - height
+        wider = size[0] - width
+        taller = size[1] - height
         slack = SAME_SIZE * width
         return (abs(wider) <= slack < taller) or (abs(taller) <= slack < wider)
 
@@ -104,14 +105,17 @@ def candidates(known: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Can
 
 def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
     width, height = screen
-    across, down = video_size[0] / width, video_size[1] / height
+    across = video_size[0] / width
+    down = video_size[1] / height
     if abs(across - down) <= SAME_ASPECT * down:
         yield fit_canvas(video_size, across)
         return
     scale = min(across, down)
-    left, top = (video_size[0] - width * scale) / 2, (video_size[1] - height * scale) / 2
+    left = (video_size[0] - width * scale) / 2
+    top = (video_size[1] - height * scale) / 2
     whole = fit_canvas(video_size, scale)
-    pad_x, pad_y = whole.pad_x + round(left * whole.scale), whole.pad_y + round(top * whole.scale)
+    pad_x = whole.pad_x + round(left * whole.scale)
+    pad_y = whole.pad_y + round(top * whole.scale)
     yield replace(whole, pad_x=pad_x, pad_y=pad_y, left=left, top=top)
     yield fit_canvas(video_size, down, stretch=across / down)
 
@@ -142,14 +146,18 @@ def find_parts_by_scans(
 
     Decodes what is between two scans that differ, and some seconds more in which the pointer moves.
     """
-    clock, base, screen = calibration.clock, calibration.canvas, calibration.screen
+    clock = calibration.clock
+    base = calibration.canvas
+    screen = calibration.screen
     pairs = [
         (one, other)
         for one, other in pairwise(screen_sizes(desktops, base))
         if not is_same_size(one.size, other.size)
     ]
-    pointer, expected = VideoPointer(path, clock, screen, video.frame_s), base
-    detector, nexts = deepcopy(calibration.detector), [*(one.time_ms for one, _ in pairs[1:]), inf]
+    pointer = VideoPointer(path, clock, screen, video.frame_s)
+    expected = base
+    detector = deepcopy(calibration.detector)
+    nexts = [*(one.time_ms for one, _ in pairs[1:]), inf]
     for (one, other), until_ms in zip(pairs, nexts, strict=False):
         is_back = is_same_size(other.size, base.event_size)
         told = [base] if is_back else _fitted((base.video_width, base.video_height), other.size)
@@ -190,16 +198,21 @@ class ScreenWatch:
     spans: Sequence[Span] = ()
 
     def __init__(self, calibration: Calibration, desktops: Sequence[DesktopSize]) -> None:
-        base, clock = calibration.canvas, calibration.clock
+        base = calibration.canvas
+        clock = calibration.clock
         known = [clock.video_time(d.time_ms) for d in screen_sizes(desktops, base)]
         is_watched = base.scale_method == "pixels" and len(calibration.screen) == 1
         self._from_s = max(known, default=ALWAYS) if is_watched else inf
-        self._screen, self._calibrated = calibration.screen, base
+        self._screen = calibration.screen
+        self._calibrated = base
         self._begin(base, ALWAYS)
 
     def _begin(self, canvas: Canvas, time_ms: float) -> None:
         """Expect a canvas from a time on."""
-        self._canvas, self._agreed, self._missed, self._is_suspicious = canvas, 0, 0, False
+        self._canvas = canvas
+        self._agreed = 0
+        self._missed = 0
+        self._is_suspicious = False
         usual = candidates((canvas, self._calibrated), _usual_sizes(self._calibrated))
         self._found = _CanvasEvidence(usual, time_ms)
 
@@ -227,7 +240,8 @@ class ScreenWatch:
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
         """Test the expected canvas on a move, which may have been at any of the places."""
         if self._found.agrees(move, places):
-            self._missed, self._agreed = 0, self._agreed + 1
+            self._agreed = self._agreed + 1
+            self._missed = 0
         else:
             self._missed += all(self._canvas.on_screen(*point) for point in places)
             self._agreed = 0
@@ -251,7 +265,8 @@ def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
     A move proves nothing where nothing changed, because grabbers stall and then write the same
     picture again, and where the expected canvas has the pointer at a border.
     """
-    before, frame = diff.before, diff.frame
+    before = diff.before
+    frame = diff.frame
     if before is None or not diff.is_next:
         return None
     places = diff.pointer.moves_around(before.time, frame.time)
@@ -318,7 +333,9 @@ class _CanvasEvidence:
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
         """Note a redraw, or which candidates a move agrees with, as `_quiet_move` has it."""
-        before, clock, share = diff.before, diff.pointer.clock, _changed_share(diff)
+        before = diff.before
+        clock = diff.pointer.clock
+        share = _changed_share(diff)
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
@@ -383,7 +400,8 @@ class _CanvasEvidence:
         agreeing = np.count_nonzero(costs[:, state] < UNKNOWN_COST)
         if state == self._unknown or (not is_told and agreeing < AGREEING_SHARE * len(costs)):
             return None
-        spent, canvas = costs.sum(axis=0)[: self._unknown], self._canvases[state]
+        spent = costs.sum(axis=0)[: self._unknown]
+        canvas = self._canvases[state]
         rivals = np.flatnonzero(spent[1:] <= spent[state] + AMBIGUOUS).tolist()
         corners = [self._canvases[one + 1].to_canvas(*canvas.event_size) for one in rivals]
         if float(np.ptp(np.array(corners), axis=0).max()) > LARGEST_ERROR_PX:

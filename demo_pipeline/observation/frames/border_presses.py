@@ -134,7 +134,8 @@ class BorderPresses:
 
         Frames are as far from the pointer's coming and going as the clock is uncertain.
         """
-        pointer, path = self._pointer, self._pointer.path
+        pointer = self._pointer
+        path = self._pointer.path
         canvas = pointer.screen.at(time_ms).canvas
         if canvas is None or canvas.scale_method != "pixels" or not canvas.on_border(*place):
             return None
@@ -164,14 +165,16 @@ class BorderPresses:
         )
         comes = pointer.clock.video_time(float(path.times[arrival + 1])) + unsure_s
         goes = pointer.clock.video_time(leaves_ms) - unsure_s
-        first, last = number_at(self._times, comes), number_at(self._times, goes)
+        first = number_at(self._times, comes)
+        last = number_at(self._times, goes)
         if before < 0 or goes < comes or first <= before:
             return None
         origin = path.at(pointer.clock.event_time(float(self._times[before])))
         if origin is None or is_near(origin):
             return None
         at = sorted({first, (first + last) // 2, last})
-        seen_at, seen_from = canvas.to_video(*place), canvas.to_video(*origin)
+        seen_at = canvas.to_video(*place)
+        seen_from = canvas.to_video(*origin)
         return _Look(action_index, seen_at, seen_from, canvas.event_scale, before, at)
 
     def _compare(self, look: _Look) -> None:
@@ -220,7 +223,8 @@ def _differs(before: Luma, after: Luma, point: Point, scale: float) -> bool:
     arrow = _arrow(point, scale)
     rows = slice(max(0, int(arrow.y) // DETAIL_STEP), int(arrow.bottom) // DETAIL_STEP + 1)
     columns = slice(max(0, int(arrow.x) // DETAIL_STEP), int(arrow.right) // DETAIL_STEP + 1)
-    first, second = before[rows, columns], after[rows, columns]
+    first = before[rows, columns]
+    second = after[rows, columns]
     if not first.size:
         return False
     return int(np.count_nonzero(cv2.absdiff(first, second) > CHANGED_DETAIL)) >= LEAST_SAMPLES

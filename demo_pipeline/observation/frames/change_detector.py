@@ -56,7 +56,9 @@ class ChangeDetector:
         spans = sorted(acting, key=lambda span: span.start)
         self._begins = np.array([span.start for span in spans])
         self._ends = np.maximum.accumulate([span.end for span in spans]) if spans else self._begins
-        self._grab_s, self._quiet_s, self._until = grab_s, 0.0, -inf
+        self._grab_s = grab_s
+        self._quiet_s = 0.0
+        self._until = -inf
         self._counts: np.ndarray[Any, np.dtype[np.int32]] = np.zeros((0, 0), np.int32)
         self.flickering: Cells | None = None
         self._seen = (-inf, -inf)
@@ -64,7 +66,8 @@ class ChangeDetector:
             if self._is_quiet(before, time):
                 self._count(before, time, cells)
         if seen and seen.times:
-            self._seen, self._until = (seen.times[0], seen.times[-1]), -inf
+            self._seen = (seen.times[0], seen.times[-1])
+            self._until = -inf
 
     def between(self, before: Frame, after: Frame) -> Difference:
         """What changed from a frame to the next one."""

@@ -201,7 +201,8 @@ class Difference:
         """`rest` without the connected regions around a pointer, such as a highlighted row."""
         near = np.zeros_like(self.cells)
         for x, y in pointers:
-            row, column = int(y // BLOCK), int(x // BLOCK)
+            row = int(y // BLOCK)
+            column = int(x // BLOCK)
             near[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = True
         return rest & ~_parts_at(near, self.cells)
 
@@ -291,7 +292,8 @@ class ContentChanges:
             return False
         if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
             return True
-        column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
+        column = int(x) // DETAIL_STEP
+        row = int(y) // DETAIL_STEP
         reach = 4 * CLUSTER_GAP
         near = np.pad(self.replaced, reach)[row : row + 2 * reach, column : column + 2 * reach]
         if not near.any():
@@ -324,7 +326,8 @@ def content_changes(
     _leave_out_flickering(changed, flickering)
     if cv2.countNonZero(changed) < LEAST_SAMPLES:
         return ContentChanges()
-    replaced, panels = np.zeros_like(changed), []
+    replaced = np.zeros_like(changed)
+    panels = []
     for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
         if _is_ring(inside):  # on a dense screen its round corners mix more samples than noise
             continue
@@ -363,7 +366,8 @@ def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
 
 def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
     """Clear what the pointer's picture covers; most of it is right of and below its hot spot."""
-    before, after = round(BEFORE_POINTER_PX * scale), round(AFTER_POINTER_PX * scale)
+    before = round(BEFORE_POINTER_PX * scale)
+    after = round(AFTER_POINTER_PX * scale)
     for x, y in pointers:
         left, top = (max(0, int(side) - before) // DETAIL_STEP for side in (x, y))
         right, bottom = (max(0, int(side) + after) // DETAIL_STEP for side in (x, y))
@@ -461,7 +465,8 @@ def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     steps = np.abs(np.diff(left)) + np.abs(np.diff(right)) >= PANEL_SAMPLES
     begins = np.flatnonzero(np.diff(between, prepend=False, append=False) | np.pad(steps, 1))
     rows = [slice(*ends) for ends in pairwise(begins.tolist()) if between[ends[0]]]
-    top, start = part[0].start, part[1].start
+    top = part[0].start
+    start = part[1].start
     return [
         _box(
             (
@@ -503,7 +508,8 @@ def connected_parts(
     boxes: dict[int, Sequence[int]] = {}
     for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:
         x, y = outline[0, 0].tolist()
-        box, number = cv2.boundingRect(outline), int(labels[y, x])
+        box = cv2.boundingRect(outline)
+        number = int(labels[y, x])
         boxes[number] = max(box, boxes.get(number, box), key=lambda sides: sides[2] * sides[3])
     for number, (x, y, width, height) in sorted(boxes.items()):
         around = slice(y, y + height), slice(x, x + width)
@@ -511,6 +517,7 @@ def connected_parts(
         if cv2.countNonZero(own) < least_samples:
             continue
         across, down, wide, high = cv2.boundingRect(own)
-        first_row, first_column = top + y + down, left + x + across
+        first_row = top + y + down
+        first_column = left + x + across
         part = slice(first_row, first_row + high), slice(first_column, first_column + wide)
         yield part, own[down : down + high, across : across + wide]

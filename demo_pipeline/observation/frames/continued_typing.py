@@ -69,8 +69,10 @@ class ContinuedTyping:
             high = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * len(changed)
             is_page = high and np.count_nonzero(changed) >= LARGE_SHARE * changed.size
             return bool(is_page) and not _is_scrolled(before, after)
-        rows, columns = slice(int(window.y), int(window.bottom)), _columns_of(window)
-        before, after = before[rows, columns], after[rows, columns]
+        rows = slice(int(window.y), int(window.bottom))
+        columns = _columns_of(window)
+        before = before[rows, columns]
+        after = after[rows, columns]
         differs = cv2.morphologyEx(
             _differing(before, after).astype(np.uint8)[:, None],
             cv2.MORPH_CLOSE,
@@ -90,7 +92,8 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
     `luma`: (rows, columns) of every row and every 4th column.
     """
     rows, columns = luma.shape
-    x, y = int(point[0]) // SAMPLE_STEP, int(point[1])
+    x = int(point[0]) // SAMPLE_STEP
+    y = int(point[1])
     around = luma[max(0, y - 60) : y + 60, max(0, x - 15) : x + 15]
     if not around.size:
         return None
@@ -130,7 +133,8 @@ def _is_scrolled(before: Luma, after: Luma) -> bool:
         return False
     columns = columns[:: -(-len(columns) // MOST_COLUMNS)]
     rows = slice(differs[0], differs[-1] + 1)
-    before, after = before[rows, columns], after[rows, columns]
+    before = before[rows, columns]
+    after = after[rows, columns]
     inked = np.ptp(after, axis=1) > INK_LEVELS
     return any(
         _is_kept(before[moved:], after[:-moved], inked, slice(None, -moved))

@@ -130,11 +130,13 @@ class _ActionFrames:
         frame_s: float,
     ) -> None:
         self._screen, self._parts = screen, len(screen)
-        self.requests, self._rescaled = list(requests), rescaled
+        self.requests = list(requests)
+        self._rescaled = rescaled
         self._by_scale: dict[float | None, Requests] = {1.0: requests}
         self._unanswered = deque(map(_Waiting, requests))
         self._open = deque(one for one in self._unanswered if not one.request.pause)
-        self._waits, self._writer = waits, writer
+        self._waits = waits
+        self._writer = writer
         self._private = private
         self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
@@ -213,7 +215,8 @@ class _ActionFrames:
         """Make the choosers of a request, one for each scale that its tree may have."""
         if waiting.choosers:
             return
-        request, scales = waiting.request, self._scanned.scales
+        request = waiting.request
+        scales = self._scanned.scales
         possible: list[float | None] = [1.0]
         if request.scan is not None and request.target is not None:
             if not self._scanned.note_scale(request, is_last=False):
@@ -279,7 +282,8 @@ class _ActionFrames:
 
     def _compare_held(self, *, is_end: bool = False) -> None:
         """Compare the actions whose scans' scale is known by now."""
-        scales, held = self._scanned.scales, self._held
+        scales = self._scanned.scales
+        held = self._held
         is_open = bool(held) and scales.is_open(held[0][0].event_index)
         if is_open and (is_end or len(held) == MOST_HELD):
             scales.give_up()
@@ -350,9 +354,11 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock, screen = calibration.clock, calibration.screen
+    clock = calibration.clock
+    screen = calibration.screen
     pointer = VideoPointer(path, clock, screen, video.frame_s)
-    near, detector = replace(pointer, frame_s=video.grab_s), deepcopy(calibration.detector)
+    near = replace(pointer, frame_s=video.grab_s)
+    detector = deepcopy(calibration.detector)
     matched, asked = (actions, requests) if clock.uncertainty_ms <= SURE_MS else ([], [])
     scanned = ScanComparison(asked, video.times, detector, near)
     scrolls = ScrollMotion(matched, clock, screen)

@@ -44,7 +44,8 @@ class FinalFrame:
         if diff.frame.is_black:  # what comes after it is not the last action's doing alone
             self._until = diff.frame.time
             return
-        difference, pointers = diff.difference, diff.pointers
+        difference = diff.difference
+        pointers = diff.pointers
         changed = difference is None or difference.is_significant(pointers, None)
         small = difference is None or difference.count_away_from(pointers) >= SMALL_CELLS
         self.add(diff.frame, changed=changed, small=small)
@@ -70,7 +71,8 @@ class FinalFrame:
 
     def result(self) -> Frame | None:
         """The first still frame, the last frame when none is still, None without a frame."""
-        first, last = self._still_from, self._latest
+        first = self._still_from
+        last = self._latest
         if first is None or last is None or last.time - first.time < FINAL_STILL_S:
             return last
         return first

@@ -81,7 +81,9 @@ class FrameChooser:
 
     def see(self, diff: FrameDiff) -> bool:
         """Take the next frame of the span; return whether much of the screen changed in it."""
-        request, frame, difference = self.request, diff.frame, diff.difference
+        request = self.request
+        frame = diff.frame
+        difference = diff.difference
         if frame.is_black:
             self._forget()
             return False

@@ -34,7 +34,8 @@ class FrameDiff:
 
         When frames between the two were not decoded, the pointer at either end does not count.
         """
-        before, frame = self.before, self.frame
+        before = self.before
+        frame = self.frame
         if before is None:
             return None
         if self.is_next:

@@ -161,17 +161,21 @@ def request_frames(
     grab_s: float,
 ) -> list[FrameRequest]:
     """One request for each action, in order. `targets`: action index → what its scan has."""
-    clock, screen = calibration.clock, calibration.screen
+    clock = calibration.clock
+    screen = calibration.screen
     lead_s = lead_seconds(clock, grab_s)
     unsure_s = clock.uncertainty_ms / 1000
     requests: list[FrameRequest] = []
-    since_ms, after_rest = float("-inf"), False
+    since_ms = float("-inf")
+    after_rest = False
     response_box: PixelBox | None = None
     for action in actions:
-        pause, part = action.action_type == "pause", screen.at(action.press_ms)
+        pause = action.action_type == "pause"
+        part = screen.at(action.press_ms)
         canvas = part.canvas or calibration.canvas
         since_ms = max(since_ms, part.from_ms)
-        press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
+        press = clock.video_time(action.press_ms)
+        since = clock.video_time(since_ms)
         limit = max(press, since + EARLY_S) if pause else press - lead_s
         proven_until = inf
         if unsure_s > MAX_LEAD_S and not pause:
@@ -179,7 +183,8 @@ def request_frames(
             shown = since + unsure_s + EFFECT_S
             proven_until = -inf
             if shown <= press - unsure_s:
-                since, limit = shown, press - unsure_s
+                since = shown
+                limit = press - unsure_s
                 proven_until = limit
         target = targets.get(action.action_index)
         box = target.box if target else None

@@ -128,7 +128,8 @@ class HoverObserver:
             return
         self._next = reached
         luma = frame.quartered
-        last, self._last = self._last, (frame.time, luma)
+        last = self._last
+        self._last = (frame.time, luma)
         if last is not None:
             self._keep(frame.time, last[1])
         if self._next == len(self._times):
@@ -152,13 +153,16 @@ class HoverObserver:
     def _judge(self, press: _Press) -> None:
         """Find the rest that opened what was pressed, and those that opened where that was."""
         opened: list[_Rest] = []
-        place, rests, shown = press.place, press.rests, press.shown
+        place = press.place
+        rests = press.rests
+        shown = press.shown
         while rests and shown is not None:
             opener = next((rest for rest in reversed(rests) if _opened(rest, place, shown)), None)
             if opener is None:
                 break
             opened.insert(0, opener)
-            place, shown = opener.place, opener.shown_before
+            place = opener.place
+            shown = opener.shown_before
             rests = rests[: rests.index(opener)]
         if opened:
             places = [HoverPlace(*rest.point, rest.since_ms) for rest in opened]
@@ -193,7 +197,10 @@ def _press_after_rest(
     """
     if action.action_type not in _PRESSES or request.point is None or request.canvas is None:
         return None
-    pressed, canvas, clock, path = request.point, request.canvas, pointer.clock, pointer.path
+    pressed = request.point
+    canvas = request.canvas
+    clock = pointer.clock
+    path = pointer.path
     since_ms = clock.event_time(request.since)
     inside = slice(*path.times.searchsorted((since_ms, action.press_ms), "right").tolist())
     moments = path.times[inside].tolist()
@@ -204,7 +211,8 @@ def _press_after_rest(
     for number, (came_ms, left_ms) in enumerate(pairwise([*moments, float(action.press_ms)])):
         if dist(filmed[number], pressed) <= AWAY_PX or left_ms - came_ms < REST_MS:
             continue
-        came, left = clock.video_time(came_ms), clock.video_time(left_ms)
+        came = clock.video_time(came_ms)
+        left = clock.video_time(left_ms)
         near = number
         while near > 0 and dist(filmed[near - 1], filmed[number]) <= POINTER_PX:
             near -= 1
@@ -240,7 +248,8 @@ def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
     It is connected with the surroundings of the pointer, is no larger than a menu, stayed until the
     press, and is no row that was merely lit.
     """
-    before, shown = rest.shown_before, rest.shown
+    before = rest.shown_before
+    shown = rest.shown
     if before is None or shown is None or dist(rest.place, place) <= AWAY_PX:
         return False
     changed = changed_cells(before, shown, MEAN_LEVELS)
@@ -269,7 +278,8 @@ def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
 def _is_within(place: Point, part: Cells) -> bool:
     """Whether a place is inside the box around some cells."""
     rows, columns = (np.flatnonzero(part.any(axis=axis)) for axis in (1, 0))
-    row, column = int(place[1]) // BLOCK, int(place[0]) // BLOCK
+    row = int(place[1]) // BLOCK
+    column = int(place[0]) // BLOCK
     if not len(rows):
         return False
     return bool(rows[0] <= row <= rows[-1] and columns[0] <= column <= columns[-1])

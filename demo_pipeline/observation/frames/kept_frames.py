@@ -21,7 +21,8 @@ class KeptFrames(Generic[Kept]):
     def __init__(
         self, times: Floats, numbers: Iterable[int], keep: Callable[[Frame], Kept]
     ) -> None:
-        self._times, self._keep = times, keep
+        self._times = times
+        self._keep = keep
         self._due = sorted(set(numbers), reverse=True)
         self._kept: dict[int, Kept] = {}
         self.spans = [Span(float(time), float(time)) for time in times[self._due[::-1]]]

@@ -34,12 +34,14 @@ _INK_LEVELS = 24  # of 255, in a block that shows something; chosen, above an en
 SAME_LEVELS = 24  # of 255, for the mean of 16 pixels; chosen, above an encoder's noise
 # Of the blocks that show something; chosen: a lock screen keeps them only by chance, and on the
 # desktop that comes back a clock or a message may have changed.
-LOCKED_SHARE, BACK_SHARE = 0.3, 0.6
+LOCKED_SHARE = 0.3
+BACK_SHARE = 0.6
 
 SURE_S = 0.25  # seconds; a clock that is less sure does not tell which packets are of the typing
 # Measured in 16 recordings of real desktops: while letters were typed that showed, the largest
 # packet had 2.6 to 1,018 times the size of the smallest ones; in three black screens 1.0 times.
-STILL_PERCENT, STILL_FACTOR = 5, 1.5
+STILL_PERCENT = 5
+STILL_FACTOR = 1.5
 ANSWER_S = 0.3  # seconds from a key to what it shows; 97 % of their 2,175 keys had it by then
 
 _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
@@ -117,7 +119,8 @@ def _kept_share(before: Luma, after: Luma) -> float:
 
 
 def _blocks_max(values: Luma) -> Luma:
-    rows, columns = values.shape[0] // MARK_BLOCK, values.shape[1] // MARK_BLOCK
+    rows = values.shape[0] // MARK_BLOCK
+    columns = values.shape[1] // MARK_BLOCK
     whole = values[: rows * MARK_BLOCK, : columns * MARK_BLOCK].reshape(
         rows, MARK_BLOCK, columns, MARK_BLOCK
     )
@@ -148,7 +151,9 @@ class PrivateScreen:
         clock: Clock,
         packets: VideoPackets,
     ) -> None:
-        self._actions, self._clock, self._times = actions, clock, packets.times
+        self._actions = actions
+        self._clock = clock
+        self._times = packets.times
         self._change_bytes = packets.change_bytes
         self._doubt_s = clock.uncertainty_ms / 1000
         presses = [item for item in inputs if item.kind == EventType.KEYDOWN]
@@ -243,7 +248,8 @@ class PrivateScreen:
 
     def result(self) -> tuple[tuple[int, ...], list[PrivateStretch]]:
         """The indexes of the private actions, and the stretches in which they are."""
-        dark, locked = self._dark(), self._locked()
+        dark = self._dark()
+        locked = self._locked()
         private: list[int] = []
         stretches: set[PrivateStretch] = set()
         for action in self._actions:

@@ -82,7 +82,9 @@ class ScanComparison:
         detector: ChangeDetector,
         pointer: VideoPointer,
     ) -> None:
-        self._times, self._detector, self._pointer = times, detector, pointer
+        self._times = times
+        self._detector = detector
+        self._pointer = pointer
         scans = [request.scan for request in requests if request.scan is not None]
         shown = [number for scan in scans for number in self._needed(scan) if number >= 0]
         self._frames = KeptFrames(times, shown, screen_detail)
@@ -123,7 +125,8 @@ class ScanComparison:
             return None
         begin, end = self._numbers(scan)
         self._frames.forget_before(self._needed(scan)[0])
-        first, last = self._frames.get(begin), self._frames.get(end)
+        first = self._frames.get(begin)
+        last = self._frames.get(end)
         if first is None and last is None:
             return None
         shot = at_press = screen_detail(frame)
@@ -136,7 +139,8 @@ class ScanComparison:
 
         `is_last`: the frame shown when the scan ended was seen, if it decodes.
         """
-        scan, canvas = request.scan, request.canvas
+        scan = request.scan
+        canvas = request.canvas
         if scan is None or scan.marks is None or canvas is None or len(scan.marks) < LEAST_MARKS:
             return False
         if scan.event_index not in self.scales.fits:
@@ -159,7 +163,8 @@ class ScanComparison:
         first, last, shot, _ = pictures
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
-        index, point = request.action_index, request.point
+        index = request.action_index
+        point = request.point
         self.since_scan[index] = SinceScanEvidence(
             action_index=index,
             scan_event=scan.event_index,
@@ -247,7 +252,8 @@ class ScanComparison:
             return None
         if scanned.time == shown.time:
             return ContentChanges()
-        pointer, flickering = self._pointer, self._detector.flickering
+        pointer = self._pointer
+        flickering = self._detector.flickering
         pointers = [*pointer.path_near(scanned.time), *pointer.path_near(shown.time)]
         scale = self._scale(scanned)
         return content_changes(scanned.detail, shown.detail, pointers, flickering, scale)

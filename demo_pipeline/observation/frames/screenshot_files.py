@@ -93,7 +93,8 @@ class ScreenshotFiles:
     """
 
     def __init__(self, folder: Path, table: TableWriter) -> None:
-        self._folder, self._table = folder, table
+        self._folder = folder
+        self._table = table
         self._png, self._colours = PngWriter(), RgbConverter()
         self.digests: dict[str, str] = {}
 
@@ -107,14 +108,16 @@ class ScreenshotFiles:
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)
-        sha256, facts = hashlib.sha256(data).hexdigest(), screenshot_facts(rgb)
+        sha256 = hashlib.sha256(data).hexdigest()
+        facts = screenshot_facts(rgb)
         self.digests[name] = sha256
         row = (name, sha256, self._thumbnail(rgb, frame), facts.cells.tobytes(), facts.black)
         self._table.append(row)
 
     def write_native(self, name: str, rgb: Pixels) -> None:
         """Write the screen's own picture beside that of a name; it has no row."""
-        data, path = self._png.encode(rgb), native_of(self._folder / name)
+        data = self._png.encode(rgb)
+        path = native_of(self._folder / name)
         path.write_bytes(data)
         self.digests[path.name] = hashlib.sha256(data).hexdigest()
 
@@ -159,7 +162,8 @@ def _small_planes(frame: Frame, height: int) -> Any:
     if picture.format.name != _PLANES or is_hdr(picture) or rotation(picture) or height % 2:
         return None
     small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
-    small.colorspace, small.color_range = picture.colorspace, picture.color_range
+    small.colorspace = picture.colorspace
+    small.color_range = picture.color_range
     for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
         size = (plane.width, plane.height)
         if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):

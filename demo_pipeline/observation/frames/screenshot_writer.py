@@ -77,7 +77,9 @@ class ScreenshotWriter:
         *,
         native: bool = False,
     ) -> None:
-        self._video, self._pointer, self._pictures = video, pointer, pictures
+        self._video = video
+        self._pointer = pointer
+        self._pictures = pictures
         self._native = native
         numbers = ((request, number_at(video.times, request.limit)) for request in requests)
         lone = (
@@ -100,7 +102,8 @@ class ScreenshotWriter:
             at_target: whether the pointer inside the target's box is at the target; otherwise it
                 is when near the press, because another element is there now.
         """
-        request, (frame, reason) = chooser.request, choice
+        request = chooser.request
+        (frame, reason) = choice
         if frame is None:
             return Screenshot(request.action_index, Reason.MISSING)
         canvas = request.canvas or fit_canvas(frame.size, 1.0)
@@ -138,9 +141,11 @@ class ScreenshotWriter:
         One canvas must hold from the frame to the action, and undistort the picture as that did by
         which it was written.
         """
-        screen, clock = self._pointer.screen, self._pointer.clock
+        screen = self._pointer.screen
+        clock = self._pointer.clock
         for shot, action, request in found:
-            canvas, written = screen.canvas_of(action), request.canvas
+            canvas = screen.canvas_of(action)
+            written = request.canvas
             is_known = canvas and written and canvas.stretch == written.stretch
             if shot.pts is None or (
                 is_known and screen.in_same(clock.event_time(shot.pts), action.press_ms)
@@ -174,10 +179,13 @@ class ScreenshotWriter:
     def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
         """Whether the rule might have chosen a frame that did not decode or is after the end."""
         request = chooser.request
-        begin, until = frame.time, request.approach
+        begin = frame.time
+        until = request.approach
         if reason is not Reason.PRE_MOVE:
-            begin, until = max(request.since, request.span.start), request.limit
-        earliest, latest = begin + TIME_TOLERANCE_S, until - TIME_TOLERANCE_S
+            begin = max(request.since, request.span.start)
+            until = request.limit
+        earliest = begin + TIME_TOLERANCE_S
+        latest = until - TIME_TOLERANCE_S
         first, last = np.searchsorted(self._video.times, [earliest, latest])
         seen = sum(earliest < time < latest for time in chooser.candidates)
         video_end = self._video.times[-1] + SPAN_MARGIN_FRAMES * self._video.frame_s

@@ -59,16 +59,19 @@ def without_recorder(
     Their files in `folder` are removed. The screenshot of the last one, which lies before it,
     becomes final.png. `on_windows` are the indexes of the actions on the recorder's own window.
     """
-    control, last = set(on_windows), last_action(actions)
+    control = set(on_windows)
+    last = last_action(actions)
     if last is not None and observed.stopped:
         control.add(last.action_index)
     kept = {action.action_index for action in actions if action.action_type != "pause"} - control
     if not control or not kept:  # a recording of nothing else: leave it to the person to judge
         return observed
     digests = dict(observed.digests)
-    screenshots, final = [], last.action_index if last is not None else None
+    screenshots = []
+    final = last.action_index if last is not None else None
     for shot in observed.screenshots:
-        index, is_control = shot.action_index, shot.action_index in control
+        index = shot.action_index
+        is_control = shot.action_index in control
         screenshots.append(Screenshot(index, Reason.RECORDER) if is_control else shot)
         if is_control and shot.file is not None:
             _take_away(folder, shot.file, digests, last=index == final)
@@ -82,7 +85,8 @@ def without_recorder(
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
     """Remove a picture, and the screen's own beside it; the `last` becomes the final one."""
     for place in (Path, native_of):
-        picture, final = place(folder / name), place(folder / FINAL_FILE)
+        picture = place(folder / name)
+        final = place(folder / FINAL_FILE)
         digest = digests.pop(picture.name, "")
         if last and digest:
             picture.replace(final)
@@ -108,12 +112,16 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
     With `native` the screen's own pictures lie beside those of another size. Returns a summary.
     """
-    events, actions = read_events(events_folder), read_actions(actions_folder)
-    inputs, meta = inputs_of(_telling(events, actions)), manifest.parsed_meta()
-    path, scans = pointer_path(events), read_logged_scans(events_folder)
+    events = read_events(events_folder)
+    actions = read_actions(actions_folder)
+    inputs = inputs_of(_telling(events, actions))
+    meta = manifest.parsed_meta()
+    path = pointer_path(events)
+    scans = read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
     stop = possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs)
-    size, packets = (manifest.video.width, manifest.video.height), read_packets(video)
+    size = (manifest.video.width, manifest.video.height)
+    packets = read_packets(video)
     recorded = RecordedVideo(video, packets, size)
     calibration = calibrate(
         recorded,
@@ -195,7 +203,8 @@ class _Observation:
             elif scale != 1.0 or len(calibration.screen) > parts:
                 reader = TreeReader(self.reader.log, self.reader.platform, {0: scale})
                 targets = scan_targets(self.actions, self.scans, reader, calibration).by_action
-            video, path = self.video, self.path
+            video = self.video
+            path = self.path
             rates = {"frame_s": video.frame_s, "grab_s": video.grab_s}
             return request_frames(self.actions, targets, path, calibration=calibration, **rates)
 
@@ -226,7 +235,8 @@ def _telling(events: Any, actions: Sequence[Action]) -> Any:
 def _summary(
     rows: Sequence[dict[str, Any]], calibration: Calibration, observed: DecodeResult
 ) -> dict[str, Any]:
-    clock, canvas = calibration.clock, calibration.canvas
+    clock = calibration.clock
+    canvas = calibration.canvas
     leads = sorted(row["lead_ms"] for row in rows if row["lead_ms"] is not None)
     return {
         "pictures": sum(row["file"] is not None for row in rows),

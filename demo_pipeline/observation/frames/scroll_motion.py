@@ -82,11 +82,13 @@ class ScrollMotion:
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame, and the one decoded before it."""
-        last, frame = diff.before, diff.frame
+        last = diff.before
+        frame = diff.frame
         time = frame.time
         while self._next < len(self._scrolls) and self._scrolls[self._next].span.end < time:
             self._next += 1
-        before, self._luma = self._luma, None
+        before = self._luma
+        self._luma = None
         scroll = self._scrolls[self._next] if self._next < len(self._scrolls) else None
         if scroll is None or last is None or time <= scroll.span.start:
             return
@@ -117,12 +119,14 @@ def content_moved(
 
     `place` is in video pixels.
     """
-    first, second = _around(before, place), _around(after, place)
+    first = _around(before, place)
+    second = _around(after, place)
     changed = _differ(first, second)
     rows, columns = (np.flatnonzero(changed.any(axis=axis)) for axis in (1, 0))
     if len(rows) < _LEAST_ROWS or len(columns) < _LEAST_COLUMNS:
         return None  # a scroll bar alone, or a highlight
-    high, wide = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    high = slice(rows[0], rows[-1] + 1)
+    wide = slice(columns[0], columns[-1] + 1)
     down = _shift(first[high][:, columns], second[high][:, columns])
     if down:
         return "down" if down > 0 else "up", abs(down) * ROW_STEP
@@ -133,8 +137,10 @@ def content_moved(
 
 
 def _around(luma: Luma, place: tuple[float, float]) -> Luma:
-    x, y = int(place[0] // COLUMN_STEP), int(place[1] // ROW_STEP)
-    wide, high = _REACH_X // COLUMN_STEP, _REACH_Y // ROW_STEP
+    x = int(place[0] // COLUMN_STEP)
+    y = int(place[1] // ROW_STEP)
+    wide = _REACH_X // COLUMN_STEP
+    high = _REACH_Y // ROW_STEP
     return luma[max(0, y - high) : max(0, y + high), max(0, x - wide) : max(0, x + wide)]
 
 
@@ -152,7 +158,8 @@ def _shift(before: Luma, after: Luma) -> int:
     if min(before.shape) < _LEAST_COLUMNS:
         return 0
     found = _correlations(_texture(before), _texture(after))
-    middle, farthest = len(before) - 1, int(len(before) * (1 - _OVERLAP))
+    middle = len(before) - 1
+    farthest = int(len(before) * (1 - _OVERLAP))
     up = found[middle - farthest : middle][::-1]
     down = found[middle + 1 : middle + 1 + farthest]
     best, opposite, sign = (down, up, 1) if down.max() > up.max() else (up, down, -1)
@@ -181,9 +188,7 @@ def _correlations(before: Floats32, after: Floats32) -> Floats32:
     kept = rows - np.abs(shifts)
     upper = [total[kept] for total in energy]
     lower = [total[-1] - total[rows - kept] for total in energy]
-    first, second = (
-        np.where(shifts > 0, upper[0], lower[0]),
-        np.where(shifts > 0, lower[1], upper[1]),
-    )
+    first = np.where(shifts > 0, upper[0], lower[0])
+    second = np.where(shifts > 0, lower[1], upper[1])
     found: Floats32 = products / np.sqrt(np.maximum(first * second, 1e-6))
     return found

@@ -20,7 +20,7 @@ CUT_OFF_S = 0.3  # seconds around the press in which a video ends that the press
 STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by a click
 CLICK_CELLS = 1  # cells; a tick in a check box of a small screen
 BLINK_S = 1.5  # seconds before the press; what blinks on its own changes once in them
-BUSY_SHARE = 0.1  # of all cells; when more of them change before the press, nothing is proven
+UNSTEADY_SHARE = 0.1  # of all cells; when more of them change before the press, nothing is proven
 
 
 class StopEffect:
@@ -79,7 +79,7 @@ class StopEffect:
         """Whether cells changed that had been steady before the press."""
         least = CLICK_CELLS if self._is_click else SMALL_CELLS
         if self._unsteady is not None and int(np.count_nonzero(cells)) >= least:
-            if np.count_nonzero(self._unsteady) > BUSY_SHARE * self._unsteady.size:
+            if np.count_nonzero(self._unsteady) > UNSTEADY_SHARE * self._unsteady.size:
                 return True
             cells = cells & ~with_neighbours(self._unsteady)
         return int(np.count_nonzero(cells)) >= least

@@ -46,8 +46,11 @@ def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], picture: Any) -> _P
 
 def _pq_light() -> _Levels:
     """(codes,) linear light of PQ (SMPTE ST 2084), 1 for the desktop's white."""
-    m1, m2 = 2610 / 16384, 2523 / 4096 * 128
-    c1, c2, c3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
+    m1 = 2610 / 16384
+    m2 = 2523 / 4096 * 128
+    c1 = 3424 / 4096
+    c2 = 2413 / 4096 * 32
+    c3 = 2392 / 4096 * 32
     code = np.linspace(0.0, 1.0, _CODES) ** (1 / m2)
     nits = 10_000 * (np.maximum(code - c1, 0.0) / (c2 - c3 * code)) ** (1 / m1)
     return np.asarray(nits / _WHITE_NITS, np.float32)
@@ -55,7 +58,9 @@ def _pq_light() -> _Levels:
 
 def _hlg_light() -> _Levels:
     """(codes,) linear light of HLG (ARIB STD-B67), 1 for the desktop's white at three quarters."""
-    a, b, c = 0.17883277, 0.28466892, 0.55991073
+    a = 0.17883277
+    b = 0.28466892
+    c = 0.55991073
     code = np.linspace(0.0, 1.0, _CODES)
     scene = np.where(code <= 0.5, code**2 / 3, (np.exp((code - c) / a) + b) / 12)
     white = (np.exp((0.75 - c) / a) + b) / 12

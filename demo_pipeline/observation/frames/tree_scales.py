@@ -65,7 +65,8 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
     inside = (corners[:, :2] >= 0) & (corners[:, 2:] < (columns, rows))
     corners = corners[inside.all(axis=1)]
     left, top, right, bottom = corners.astype(int).T
-    inner, lower = np.maximum(right - 1, left), np.maximum(bottom - 1, top)
+    inner = np.maximum(right - 1, left)
+    lower = np.maximum(bottom - 1, top)
     across, down = steps
     cuts = sum(_within(across, row, row + 1, left, inner) for row in (top, bottom))
     cuts += sum(_within(down, top, lower, column, column + 1) for column in (left, right))

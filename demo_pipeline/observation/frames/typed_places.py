@@ -32,7 +32,8 @@ class TypedPlaces:
         self, actions: Sequence[Action], detector: ChangeDetector, pointer: VideoPointer
     ) -> None:
         self._texts = {one.action_index: one.text or "" for one in actions}
-        self._detector, self._pointer = detector, pointer
+        self._detector = detector
+        self._pointer = pointer
         self._before: tuple[int, ScreenDetail, Luma] | None = None
         self.found: dict[int, Sequence[ChangedBox]] = {}
         self.dotted: list[int] = []

@@ -33,7 +33,8 @@ class VideoPointer:
         points = []
         for instant in (*lit, earliest, time - self.frame_s, time, time + uncertainty_s):
             event_ms = self.clock.event_time(instant)
-            position, canvas = self.path.at(event_ms), self.screen.at(event_ms).canvas
+            position = self.path.at(event_ms)
+            canvas = self.screen.at(event_ms).canvas
             if position is not None and canvas is not None:
                 points.append(canvas.to_video(*position))
         return points
@@ -58,7 +59,8 @@ class VideoPointer:
 
         Grabbers stamp a frame up to one frame early or late. Empty when the pointer rested.
         """
-        first, last = self._logged_at(before), self._logged_at(after)
+        first = self._logged_at(before)
+        last = self._logged_at(after)
         if first is None or last is None:
             return []
         if abs(last[0] - first[0]) + abs(last[1] - first[1]) <= MOVED_PX:
@@ -69,7 +71,8 @@ class VideoPointer:
 
     def places_around(self, before: float, after: float) -> list[Point]:
         """The same, and all between as far as the clock is less certain than a frame."""
-        moved, uncertainty_s = self.moves_around(before, after), self.clock.uncertainty_ms / 1000
+        moved = self.moves_around(before, after)
+        uncertainty_s = self.clock.uncertainty_ms / 1000
         if not moved or uncertainty_s <= self.frame_s:
             return moved
         ends = (before - uncertainty_s, after + uncertainty_s)

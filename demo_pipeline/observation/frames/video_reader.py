@@ -104,7 +104,8 @@ class Frame:
 
     def samples(self, down: int) -> Luma:
         """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
-        picture, turned = self._planar, rotation(self.picture)
+        picture = self._planar
+        turned = rotation(self.picture)
         rows = plane_rows(picture.planes[0])[: picture.height]
         if not turned and rows.shape[1] % SAMPLE_STEP == 0:
             # The low byte of four: narrowing integers is twice as fast as a copy with a stride.
@@ -250,20 +251,26 @@ class _ForwardReader:
         wanted: Sequence[PtsRange],
         size: tuple[int, int] | None = None,
     ) -> None:
-        self._container, self._stream = container, stream
-        self._packets, self._wanted, self._size = packets, wanted, size
+        self._container = container
+        self._stream = stream
+        self._packets = packets
+        self._wanted = wanted
+        self._size = size
         self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
-        self._low, self._high = math.inf, -math.inf
+        self._low = math.inf
+        self._high = -math.inf
 
     def frames(self) -> Iterator[Frame]:
         """Frames of the stretches, in presentation order."""
-        base, position = float(self._packets.time_base), -math.inf
+        base = float(self._packets.time_base)
+        position = -math.inf
         pictures: Iterator[Any] = iter(())
         ahead = None
         for first, last in self._wanted:
             key = _key_before(self._packets, first)
             if key > position:
-                pictures, ahead = _intact(self._decoded(key)), None
+                pictures = _intact(self._decoded(key))
+                ahead = None
             while picture := ahead or next(pictures, None):
                 ahead = picture if picture.pts > last else None
                 if ahead is not None:

@@ -99,10 +99,13 @@ class _IntervalRecord:
 
     def changes(self) -> IntervalChanges | None:
         """What was seen; None when the interval was not seen from before to after."""
-        first, last, answer = self._first, self._last, self._answer
+        first = self._first
+        last = self._last
+        answer = self._answer
         if first is None or last is None:
             return None
-        interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
+        interval = self.interval
+        new = changed_cells(first, last, MEAN_LEVELS)
         none = np.zeros_like(new)
         early = union(self._early, new)
         shown = _inked(last)
@@ -137,7 +140,8 @@ class _IntervalRecord:
 def _inked(luma: Luma) -> Cells:
     """(rows, columns) of cells that show more than plain ground, such as letters or an edge."""
     around = np.ones((3, 3), np.uint8)
-    lowest, highest = cv2.erode(luma, around), cv2.dilate(luma, around)
+    lowest = cv2.erode(luma, around)
+    highest = cv2.dilate(luma, around)
     return changed_cells(np.asarray(lowest, np.uint8), np.asarray(highest, np.uint8), _INK_LEVELS)
 
 
@@ -183,7 +187,8 @@ class WaitObserver:
             return
         self._next = reached
         luma = frame.quartered
-        last, self._last = self._last, (luma, time)
+        last = self._last
+        self._last = (luma, time)
         if last is None:
             return
         arrival = self._pointer.arrival(time)
@@ -213,7 +218,8 @@ class WaitObserver:
             changes: IntervalChanges = pickle.loads(isal_zlib.decompress(packed))  # noqa: S301 - our own
             rest = rest_after_answer(changes, self._restless.cells(changes))
             if rest is not None:
-                interval, settled_s = changes.interval, round(rest, 6)
+                interval = changes.interval
+                settled_s = round(rest, 6)
                 seconds = round(min(interval.seconds, rest - interval.since), 3)
                 came = union((cells for _, cells in changes.late), changes.new) & changes.new
                 acted_on = bool(interval.place and (changes.filled(came) & changes.place).any())
@@ -242,7 +248,8 @@ class WaitObserver:
 
     def _close(self, record: _IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
-        changes, interval = record.changes(), record.interval
+        changes = record.changes()
+        interval = record.interval
         self._verdicts[interval.pause] = False
         if record.is_hidden:
             return
@@ -270,7 +277,8 @@ def intervals_between(
     earlier = float("-inf")
     clock = pointer.clock
     for number, ((before, first), (after, second)) in enumerate(pairwise(acting), start=1):
-        since, pause = second.since, pauses.get(number)
+        since = second.since
+        pause = pauses.get(number)
         if pause is not None and second.press > since:
             looked = clock.video_time(pause.end_ms)
             place = _place(second)
@@ -297,7 +305,8 @@ def intervals_between(
 
 
 def _place(request: FrameRequest) -> PixelBox | None:
-    area, canvas = request.target_area, request.canvas
+    area = request.target_area
+    canvas = request.canvas
     if area is None or canvas is None:
         return None
     return PixelBox.around(canvas.to_video(area.x, area.y), PLACE_PX)

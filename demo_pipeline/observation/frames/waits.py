@@ -183,7 +183,9 @@ def _gave_way(
     something new came beside it: a toast that goes away uncovers what came with it. What moves by
     itself may be the stand-in, not the answer; what moved before, or goes on, is neither.
     """
-    interval, early, nothing = changes.interval, changes.early, (None, PAUSE_S)
+    interval = changes.interval
+    early = changes.early
+    nothing = (None, PAUSE_S)
     rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
     if rest - interval.since < LEAST_S or rest > interval.looked:
         return nothing

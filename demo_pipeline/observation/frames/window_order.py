@@ -36,7 +36,8 @@ def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
 
 def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
     """Whether a window is certainly in front of another one."""
-    own, others = _border_share(detail, upper, lower), _border_share(detail, lower, upper)
+    own = _border_share(detail, upper, lower)
+    others = _border_share(detail, lower, upper)
     if own is None:
         return others is not None and others <= GHOST_SHARE
     return own >= FRONT_SHARE and own - (others or 0.0) >= FRONT_LEAD

@@ -76,8 +76,10 @@ def is_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
 def is_written_as_before(before: Grey, after: Grey, box: Bounds) -> bool:
     """Whether what is written in an element is what it was; what uncovered it is not there."""
     x, y, width, height = (round(side) for side in box)
-    rows, columns = slice(y + _RIM, y + height - _RIM), slice(x + _RIM, x + width - _RIM)
-    old, new = before[rows, columns], after[rows, columns]
+    rows = slice(y + _RIM, y + height - _RIM)
+    columns = slice(x + _RIM, x + width - _RIM)
+    old = before[rows, columns]
+    new = after[rows, columns]
     if not new.size:
         return True
     drawn = np.count_nonzero(cv2.absdiff(old, new) > WRITTEN_LEVELS)
@@ -114,8 +116,10 @@ def _rise(before: Grey, after: Grey, box: Sequence[int], may_be_new: bool) -> fl
 def _with_rim(picture: Grey, box: Sequence[int]) -> Grey | None:
     """A box with what is around it; None: it is too small, or at the edge of the screen."""
     x, y, width, height = box
-    left, top = x - OUTSIDE_PX, y - OUTSIDE_PX
-    right, bottom = x + width + OUTSIDE_PX, y + height + OUTSIDE_PX
+    left = x - OUTSIDE_PX
+    top = y - OUTSIDE_PX
+    right = x + width + OUTSIDE_PX
+    bottom = y + height + OUTSIDE_PX
     is_inside = min(left, top) >= 0 and right <= picture.shape[1] and bottom <= picture.shape[0]
     is_large = min(width, height) > 2 * INSIDE_PX
     return picture[top:bottom, left:right] if is_inside and is_large else None

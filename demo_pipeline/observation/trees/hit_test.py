@@ -169,7 +169,8 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
         return None
-    x, y = cursor.position.x, cursor.position.y
+    x = cursor.position.x
+    y = cursor.position.y
     theirs = PixelBox(*cursor.element.box)
     if not theirs.contains(x, y):
         return None

@@ -136,13 +136,16 @@ class KeyboardFocus:
         """
         if action.action_type == "pause" or current.scan is None:
             return NOTHING
-        scanned, against = current.scan.begin_ms, against or ()
+        scanned = current.scan.begin_ms
+        against = against or ()
         self._note_return(tree, scanned)
         opened = self._in_what_opened(action, tree, scanned, sight)
         if opened is not None:
             return opened
-        since, written = max(scanned, self._since_ms), _written(tree, typed)
-        found, method = self._scanned_around(action, tree, scanned, sight), "focused"
+        since = max(scanned, self._since_ms)
+        written = _written(tree, typed)
+        found = self._scanned_around(action, tree, scanned, sight)
+        method = "focused"
         if found is None and not any(since < change < action.press_ms for change in changes_ms):
             found, method = self._believed(tree, scanned)
             if found is not None and not _holds_any(tree, found, written, whole=True):
@@ -169,13 +172,15 @@ class KeyboardFocus:
         sight: Sight,
     ) -> Aimed:
         """What the pictures show to have the keyboard, or a dialog that opened."""
-        found, method = self._ringed(tree, sight), "picture"
+        found = self._ringed(tree, sight)
+        method = "picture"
         if found is not None and self._is_covered(tree, found, against):
             found = None  # the edge of what opened over it looks like a ring
         if found is not None and found.role in _TAKES_NO_TEXT and (action.text or "").strip():
             found = None  # it looks otherwise because text was typed somewhere else
         if found is None:
-            found, method = self._first_of_dialog(tree, scanned), "tab"
+            found = self._first_of_dialog(tree, scanned)
+            method = "tab"
         if found is None or (written and not _holds_any(tree, found, written)):
             return NOTHING
         self._keep(found)
@@ -205,7 +210,8 @@ class KeyboardFocus:
             return aimed
         self._keep(field)
         if field is None:
-            self._written, self._method = written, "typed"
+            self._written = written
+            self._method = "typed"
             claimed = focused_node(tree)
             if claimed is not None and _is_elsewhere(tree, claimed, written):
                 self._departure = Departure(end_ms, claimed, window_boxes(tree))
@@ -285,7 +291,8 @@ class KeyboardFocus:
 
         The window pressed is then that of the program, and not hidden by another one there.
         """
-        departure, focused = self._departure, focused_node(tree)
+        departure = self._departure
+        focused = focused_node(tree)
         if departure is None or focused is None or scanned < departure.end_ms:
             return
         had = departure.focused
@@ -308,7 +315,8 @@ class KeyboardFocus:
         """What has the keyboard by the current scan and the actions before."""
         if self._list is not None and scanned >= self._since_ms:
             self._stop = (self._list,)  # no choice is to be seen: it is closed, or edited in place
-        found, method = self._known_field(tree), self._method
+        found = self._known_field(tree)
+        method = self._method
         if scanned >= self._since_ms and (found is None or method == "tab"):
             now = focused_node(tree)
             if now is not None and self._allows(tree, now, scanned):
@@ -332,7 +340,8 @@ class KeyboardFocus:
         ]
         if self._menu_opened or not able:
             return None
-        before, now = sight.before(), sight.now()
+        before = sight.before()
+        now = sight.now()
         if before is None or now is None:
             return None
         may_be_new = [tree.roles[node] in TEXT_INPUTS for node in able]
@@ -374,7 +383,8 @@ class KeyboardFocus:
     def _keep(self, element: Element | None) -> None:
         """An element has the focus from now on."""
         self._stop = () if element is None or element.box is None else (element.box,)
-        self._method, self._written = "last_click", ()
+        self._method = "last_click"
+        self._written = ()
 
     def _is_covered(
         self, tree: StepTree, element: Element, against: Sequence[Contradiction]
@@ -456,7 +466,8 @@ class KeyboardFocus:
         self._menu_opened = opens_menu or action.action_type == "right_click"
         self._menu_keys = False
         self._menu = target.box if target is not None and opens_menu else None
-        self._pointer, self._is_click_known = place, target is not None
+        self._is_click_known = target is not None
+        self._pointer = place
         self._ring = None  # gone before the next keys, so that two pictures without it are alike
 
     def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
@@ -472,10 +483,12 @@ class KeyboardFocus:
 
     def _press(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Other keys may move the focus, or open or close what has it."""
-        keys, role = set(action.keys), target.role if target is not None else None
+        keys = set(action.keys)
+        role = target.role if target is not None else None
         self._menu_opened &= keys.isdisjoint({"esc", "enter"})
         self._menu = self._menu if keys <= {"up", "down"} else None
-        chosen, self._list = self._list, self._list if keys <= {"up", "down"} else None
+        chosen = self._list
+        self._list = self._list if keys <= {"up", "down"} else None
         is_in_menu = self._menu_opened and role in CHOICES | _MENUS
         if (is_in_menu or (chosen is not None and role in CHOICES)) and keys <= {"up", "down"}:
             return  # another choice of the same list
@@ -537,7 +550,8 @@ def _popups(tree: StepTree) -> Sequence[int]:
     """Positions of the dialogs, and of the menus with their items, that are on the screen."""
     found = set()
     for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
-        role, parent = tree.roles[node], tree.parents[node]
+        role = tree.roles[node]
+        parent = tree.parents[node]
         is_item = role == "menuitem" and parent >= 0 and tree.roles[parent] == "menu"
         if (role == "dialog" or is_item) and "hidden" not in tree.states_at(node):
             found.add(parent if is_item else node)

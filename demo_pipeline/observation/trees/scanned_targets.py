@@ -66,7 +66,8 @@ def scan_targets(
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
             tree = reader.tree(scan, action.press_ms, canvas)
-            aim, windows = _aim(tree, action), _windows(tree, action)
+            aim = _aim(tree, action)
+            windows = _windows(tree, action)
             small = aim.element is not None and _is_small(aim.element, canvas)
             box = aim.element if small else None
             found = replace(found, aim=aim, windows=windows, box=box, marks=_marks(tree))
@@ -83,7 +84,8 @@ def scan_targets(
 
 
 def _aim(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
-    x, y = action.x or 0.0, action.y or 0.0
+    x = action.x or 0.0
+    y = action.y or 0.0
     node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
     if node is None or node.box is None:
         return ElementUnderAction()

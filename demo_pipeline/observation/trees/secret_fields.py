@@ -75,14 +75,17 @@ def _shapes(changed: Any) -> list[Sequence[int]]:
 
 def _longest_row(shapes: Sequence[Sequence[int]]) -> int:
     """The most shapes in a line with the same size, height and distance."""
-    best, run, step = 0, 1, 0
+    best = 0
+    run = 1
+    step = 0
     ordered = sorted(shapes, key=lambda one: (one[1] // 3, one[0]))
     for one, other in pairwise(ordered):
         distance = other[0] - one[0]
         same = all(abs(one[side] - other[side]) <= 1 for side in (1, 2, 3))
         even = abs(one[4] - other[4]) <= 0.2 * max(one[4], other[4]) and 0 < distance <= 30
         if same and even and (run == 1 or abs(distance - step) <= 1):
-            run, step = run + 1, distance
+            run = run + 1
+            step = distance
         else:
             run = 1
         best = max(best, run)
@@ -102,7 +105,9 @@ def hide_passwords(
         The actions, and each text that must not be seen elsewhere: pieces of one field are joined,
         as a rest of the hand parts them.
     """
-    hidden, secrets, piece = list[Action](), set[str](), ""
+    hidden = list[Action]()
+    secrets = set[str]()
+    piece = ""
     for action, row in zip(actions, rows, strict=True):
         if not row["secret_field"]:
             hidden.append(action)

@@ -95,7 +95,9 @@ class StepTargets:
         actions: Sequence[Action],
         shots: Sequence[Path] = (),
     ) -> None:
-        self._reader, self._actions, self._shots = reader, actions, shots
+        self._reader = reader
+        self._actions = actions
+        self._shots = shots
         self._picture = lru_cache(maxsize=2)(grey_picture)
         acting = [n for n, action in enumerate(actions) if action.action_type != "pause"]
         self._acting, self._presses = acting, [actions[n].press_ms for n in acting]
@@ -120,7 +122,8 @@ class StepTargets:
         """
         action = self._actions[number]
         index = action.action_index
-        seen, found = self._seen.get(index), NOTHING
+        seen = self._seen.get(index)
+        found = NOTHING
         against = self._contradictions(action, tree, current)
         if current.scan is not None and self._reader.scale(current.scan) is None:
             pass
@@ -145,7 +148,8 @@ class StepTargets:
         None: nothing opened so, or the picture changed there since the scan.
         """
         index = self._actions[number].action_index
-        hover, since = self._hovers.get(index), self._since.get(index)
+        hover = self._hovers.get(index)
+        since = self._since.get(index)
         if hover is None or since is None:
             return None
         element = node_at(tree, hover.places[-1].x, hover.places[-1].y)
@@ -196,7 +200,8 @@ class StepTargets:
         Linux, programs without a tree have windows too: without a target, the border of the window
         has to be in the picture.
         """
-        action, box = self._actions[number], tree.box(window)
+        action = self._actions[number]
+        box = tree.box(window)
         since = self._since.get(action.action_index)
         if since is None or since.began is None or box is None:
             return False
@@ -218,7 +223,8 @@ class StepTargets:
     def _contradictions(
         self, action: Action, tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:
-        since, scan = self._since.get(action.action_index), current.scan
+        since = self._since.get(action.action_index)
+        scan = current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
             return None
         if self._reader.scale(scan) is None:
@@ -255,7 +261,8 @@ class StepTargets:
         is_compared = seen is not None and seen.began is not None
         if current.freshness == "changed" and not is_compared:
             return NOTHING
-        front, of_scroll = seen.window if seen else None, action.action_type == "scroll"
+        front = seen.window if seen else None
+        of_scroll = action.action_type == "scroll"
         target = node_at(tree, action.x, action.y, front, of_scroll=of_scroll)
         if target is None:
             return NOTHING

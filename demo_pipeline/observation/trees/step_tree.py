@@ -336,7 +336,8 @@ class StepTree:
 
     def to_bytes(self) -> bytes:
         """ui_tree.json on one line with a final newline; any depth works."""
-        width, height = self.canvas.width, self.canvas.height
+        width = self.canvas.width
+        height = self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
         ids = numbered_ids(len(self) + 1)[1:]
         names = map(self.name_at, range(len(self)))
@@ -402,7 +403,8 @@ def _map_states(states: bytes) -> tuple[States, States]:
         values: Any = json.loads(states) if states else None
     except ValueError:
         values = None
-    mapped, dropped = [], []
+    mapped = []
+    dropped = []
     for name, value in values.items() if isinstance(values, dict) else ():
         key = name.lower().replace("-", "_").replace(" ", "_")
         state = _STATES_WHEN_TRUE.get(key) if value else _STATES_WHEN_FALSE.get(key)

@@ -49,7 +49,8 @@ def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
     able = [n for n in inside if tree.roles[n] not in CHOICES and can_have_focus(tree, n)]
     around = {outer for node in able for outer in ancestors(tree, node)}
     for node in able:
-        role, box = tree.roles[node], tree.box(node)
+        role = tree.roles[node]
+        box = tree.box(node)
         is_date = role in TEXT_ROLES and node in around  # its parts are stops, it is none
         if box is None or is_date or role in _HOLDERS:
             continue

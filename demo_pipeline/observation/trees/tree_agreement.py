@@ -99,7 +99,9 @@ class _TreeBoxes:
     @classmethod
     def of(cls, tree: StepTree) -> "_TreeBoxes":
         """The boxes of a tree."""
-        boxes, roles, states = _video_boxes(tree), tree.roles, tree.states
+        boxes = _video_boxes(tree)
+        roles = tree.roles
+        states = tree.states
         area = boxes[:, 2] * boxes[:, 3]
         shown = [node for node in np.flatnonzero(area > 0).tolist() if "hidden" not in states[node]]
         limit = LARGE_INPUT_SHARE * tree.canvas.video_width * tree.canvas.video_height
@@ -133,7 +135,8 @@ def contradictions_of(
     """
     if not tree.says_something or since is None or since.began is None:
         return None
-    began, ended = since.began, since.began if since.ended is None else since.ended
+    began = since.began
+    ended = since.began if since.ended is None else since.ended
     if not (began or ended):
         return []
     boxes = _TreeBoxes.of(tree)

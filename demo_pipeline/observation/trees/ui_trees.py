@@ -172,7 +172,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         last = (tree, out / name)
         agreement, target, method = targets.step(number, tree, current, known)
         if is_private:
-            target, method = None, "none"
+            target = None
+            method = "none"
         row = _row(action, name, current, tree, target=target, method=method)
         title = _window_title(targets, number, action, tree, target)
         more = {"tree_agreement": str(agreement), "window_title": title}

@@ -17,7 +17,8 @@ from demo_pipeline.settings import DatasetSettings
 
 SIZE = (1920, 1080)
 WHEEL = WheelUnits("up", 100)
-X, Y = st.integers(0, 1919), st.integers(0, 1079)
+X = st.integers(0, 1919)
+Y = st.integers(0, 1079)
 AT = {"x": X, "y": Y}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 KEYS = st.lists(st.sampled_from(["ctrl", "c", "<", "down"]), min_size=1, max_size=3)

@@ -61,7 +61,8 @@ def test_a_box_and_its_tolerance():
 @settings(max_examples=100, deadline=None)
 def test_what_a_tolerance_accepts_lies_in_the_target_beyond_one_unit(width, height, data):
     size = (width, height)
-    left, top = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+    left = data.draw(st.integers(0, width - 1))
+    top = data.draw(st.integers(0, height - 1))
     box = (
         left,
         top,
@@ -75,7 +76,8 @@ def test_what_a_tolerance_accepts_lies_in_the_target_beyond_one_unit(width, heig
     tolerance = tolerance_ru(point, box, size, (1, 1000))
     for axis in (0, 1):
         reach = max(tolerance[axis], 0) / 1000 * size[axis]
-        low, high = point[axis] - reach, point[axis] + reach
+        low = point[axis] - reach
+        high = point[axis] + reach
         inside = box[axis] <= low + 1e-6 and high <= box[axis] + box[axis + 2] + 1e-6
         assert inside or tolerance[axis] == 1
 

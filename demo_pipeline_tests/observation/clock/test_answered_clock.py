@@ -14,7 +14,9 @@ from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 START_MS = 1_767_603_600_000.0
-WIDTH, HEIGHT, FPS = 320, 192, 10
+WIDTH = 320
+HEIGHT = 192
+FPS = 10
 STILL = PointerPath.through([])
 LAG_S = -6.0
 

@@ -38,7 +38,8 @@ def test_a_point_comes_back_within_a_pixel(
 ) -> None:
     (width, height), event_scale = screen
     canvas = fit_canvas((width, height), event_scale)
-    x, y = across * width / event_scale, down * height / event_scale
+    x = across * width / event_scale
+    y = down * height / event_scale
     assert canvas.on_screen(x, y)
     left, top = canvas.to_canvas(x, y)
     assert 0 <= left <= CANVAS[0]
@@ -111,7 +112,8 @@ def test_a_mark_lies_where_its_point_goes_and_the_bars_are_black(
     width, height = size
     canvas = fit_canvas(size, event_scale)
     picture = np.full((height, width, 3), 40, np.uint8)
-    x, y = width * 0.7, height * 0.3
+    x = width * 0.7
+    y = height * 0.3
     cv2.rectangle(picture, (int(x) - 4, int(y) - 4), (int(x) + 4, int(y) + 4), (255, 255, 255), -1)
     fitted = canvas.fit(picture)
     assert fitted.shape == (1080, 1920, 3)

@@ -16,7 +16,8 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
 START_MS = 1_767_603_600_000.0
 SCALES = [1.0, 2.0]
 ANSWER_S = 0.14  # a slow application
-FPS, SECONDS = 10, 20
+FPS = 10
+SECONDS = 20
 SHORTCUTS = np.array([4.1, 5.45, 6.7, 8.0, 9.2, 10.9, 12.0, 13.8, 15.1, 17.3])
 MOVED_S = (2.0, 2.4)  # begin and end of the only movement of the pointer
 

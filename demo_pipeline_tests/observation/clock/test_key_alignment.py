@@ -46,12 +46,14 @@ def typed_film(keys: Floats, fps: int, *, leaves_out: bool = False) -> tuple[Cha
 
     `leaves_out`: the recorder drops frames in which nothing changed, and there is no bar.
     """
-    changes, before = ChangeMap(), None
+    changes = ChangeMap()
+    before = None
     for number in range(30 * fps):
         time = number / fps
         luma = np.zeros((90, 160), np.uint8)
         for place in range(int((keys + ECHO_S <= time).sum())):
-            row, column = 10 + 12 * (place // 30), 2 + 5 * (place % 30)
+            row = 10 + 12 * (place // 30)
+            column = 2 + 5 * (place % 30)
             luma[row : row + 5, column : column + 4] = 200
         luma[80:86, 4:6] = 200 * (int(time / 0.53) % 2)
         if not leaves_out:

@@ -35,7 +35,8 @@ from demo_pipeline_tests.simulator.video import VideoOptions
 
 FPS = 20
 FRAME_S = 1 / FPS
-ROWS, COLUMNS = 360 // SAMPLE_STEP, 640 // SAMPLE_STEP
+ROWS = 360 // SAMPLE_STEP
+COLUMNS = 640 // SAMPLE_STEP
 START_MS = 1_767_603_600_000.0
 
 
@@ -71,7 +72,8 @@ def film(
         late = jump_s if number > seconds * FPS * 0.7 else 0.0
         x, y = path_at(time / rate + lag_s + late)
         luma = np.zeros((ROWS, COLUMNS), np.uint8)
-        row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+        row = int(y // SAMPLE_STEP)
+        column = int(x // SAMPLE_STEP)
         luma[row : row + 4, column : column + 4] = 255
         changes.add(_Picture(time, luma))
     return changes
@@ -96,9 +98,11 @@ def test_a_list_that_moves_by_itself_is_no_clock() -> None:
     track = PointerPath(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
     changes: Any = ChangeMap()
     for number in range(6 * FPS):
-        time, luma = number * FRAME_S, np.zeros((ROWS, COLUMNS), np.uint8)
+        time = number * FRAME_S
+        luma = np.zeros((ROWS, COLUMNS), np.uint8)
         place = max(0, int(np.searchsorted(moved, time, side="right")) - 1)
-        row, column = 100 // SAMPLE_STEP, int(track.x[place] // SAMPLE_STEP)
+        row = 100 // SAMPLE_STEP
+        column = int(track.x[place] // SAMPLE_STEP)
         luma[row : row + 4, column : column + 4] = 255
         if 0 <= number - 40 < len(moved) and number % 3 == 0:  # an item where the pointer was
             near = track.x[number - 41 : number - 39].astype(int) // SAMPLE_STEP
@@ -127,14 +131,16 @@ def test_the_pictures_tell_the_scale_also_where_the_documents_do_not(
 ) -> None:
     """Some thirty moves, most of the screen drawn anew four times, and frames that repeat."""
     changes: Any = ChangeMap()
-    shown, end = 0.0, 5.0 if repeated else 3.5
+    shown = 0.0
+    end = 5.0 if repeated else 3.5
     for number in range(8 * FPS):
         time = number * FRAME_S
         shown = shown if repeated and number % 2 else time
         x, y = path_at(min(max(shown, 2.0), end) + 1.2)
         luma = np.zeros((ROWS, COLUMNS), np.uint8)
         luma[:, 80:] = 200 * (int(shown / 1.7) % 2)
-        row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+        row = int(y // SAMPLE_STEP)
+        column = int(x // SAMPLE_STEP)
         luma[row : row + 4, column : column + 4] = 100
         changes.add(_Picture(time, luma))
     track = track_of(np.arange(3.2, end + 1.2, 0.02))
@@ -209,7 +215,8 @@ def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerP
         luma = np.zeros((ROWS, COLUMNS), np.uint8)
         for at, (x, y) in zip(times - lag_s, places, strict=True):
             if answers and at + 0.06 <= time < at + 0.46:
-                row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+                row = int(y // SAMPLE_STEP)
+                column = int(x // SAMPLE_STEP)
                 luma[row : row + 5, column : column + 10] = 200
         changes.add(_Picture(time, luma))
     return changes, PointerPath(START_MS + times * 1000, places[:, 0], places[:, 1])

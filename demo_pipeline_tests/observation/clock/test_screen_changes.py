@@ -25,7 +25,10 @@ from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
-WIDTH, HEIGHT, FPS, SECONDS = 1280, 720, 10, 14
+WIDTH = 1280
+HEIGHT = 720
+FPS = 10
+SECONDS = 14
 CHANGES_S = 7.0
 BASE = fit_canvas((WIDTH, HEIGHT), 1.0)
 
@@ -75,7 +78,8 @@ def found(
         second = number / 50
         x, y = moves(second)
         if second >= CHANGES_S:
-            x, y = (x - left) / across, y / down
+            x = (x - left) / across
+            y = y / down
         places.append((number * 20, x, y))
     path = PointerPath.through(places)
     method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"

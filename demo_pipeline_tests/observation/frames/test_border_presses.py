@@ -18,7 +18,10 @@ from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
-WIDTH, HEIGHT, FPS, SECONDS = 640, 360, 10, 5
+WIDTH = 640
+HEIGHT = 360
+FPS = 10
+SECONDS = 5
 BEGIN = (320.0, 180.0)
 Shown = Callable[[Point], bool]
 

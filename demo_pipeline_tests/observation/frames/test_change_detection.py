@@ -20,8 +20,10 @@ def screen(*boxes: PixelBox) -> Any:
     """The luma of a grey screen of 1280x720 with dark boxes."""
     luma = np.full((720 // SAMPLE_STEP, 1280 // SAMPLE_STEP), 200, np.uint8)
     for box in boxes:
-        top, left = int(box.y) // SAMPLE_STEP, int(box.x) // SAMPLE_STEP
-        down, across = int(box.height) // SAMPLE_STEP, int(box.width) // SAMPLE_STEP
+        top = int(box.y) // SAMPLE_STEP
+        left = int(box.x) // SAMPLE_STEP
+        down = int(box.height) // SAMPLE_STEP
+        across = int(box.width) // SAMPLE_STEP
         luma[top : top + down, left : left + across] = 40
     return luma
 
@@ -40,7 +42,8 @@ def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
 
 def blinking(acting, every_s, *, seen):
     """Whether a box of 32 pixels that comes and goes in each of 20 frames counts as flickering."""
-    changes, frames = ChangeMap(), []
+    changes = ChangeMap()
+    frames = []
     for number in range(20):
         grey = np.full((64, 64), 230, np.uint8)
         grey[16:48, 16:48] = 40 if number % 2 else 230

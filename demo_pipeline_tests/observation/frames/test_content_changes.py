@@ -22,7 +22,8 @@ class Screen:
 
     def __init__(self, paper: int = 255, ink: int = 20) -> None:
         self.picture = np.full((600, 800), paper, np.uint8)
-        self.paper, self.ink = paper, ink
+        self.paper = paper
+        self.ink = ink
         self.button("Save", BUTTON)
         self.button("Cancel", PixelBox(400, 200, 160, 40))
 
@@ -31,19 +32,22 @@ class Screen:
         return self.write(text, box.x + 20, box.y + 28)
 
     def fill(self, box: PixelBox, level: int) -> "Screen":
-        left, top = int(box.x), int(box.y)
+        left = int(box.x)
+        top = int(box.y)
         self.picture[top : top + int(box.height), left : left + int(box.width)] = level
         return self
 
     def write(self, text: str, x: float, y: float, ink: int | None = None) -> "Screen":
-        place, level = (int(x), int(y)), self.ink if ink is None else ink
+        place = (int(x), int(y))
+        level = self.ink if ink is None else ink
         font = cv2.FONT_HERSHEY_SIMPLEX
         cv2.putText(self.picture, text, place, font, 0.6, level, 1, cv2.LINE_AA)
         return self
 
     def highlight(self, box: PixelBox, paper: int, ink: int) -> "Screen":
         """Other colours for the same letters, as of a selected row."""
-        left, top = int(box.x), int(box.y)
+        left = int(box.x)
+        top = int(box.y)
         part = self.picture[top : top + int(box.height), left : left + int(box.width)]
         share = (part.astype(float) - self.ink) / (240 - self.ink)
         part[:] = np.clip(ink + share * (paper - ink), 0, 255).astype(np.uint8)
@@ -52,7 +56,8 @@ class Screen:
     def rounded(self, box: PixelBox, radius: int, edge: int) -> "Screen":
         """A box with a line of two pixels and round corners around it, drawn eight times finer."""
         finer = 8
-        height, width = int(box.height) * finer, int(box.width) * finer
+        height = int(box.height) * finer
+        width = int(box.width) * finer
         shape = np.full((height, width), self.paper, np.uint8)
         for inset, level in ((0, edge), (2 * finer, self.paper)):
             rim = radius * finer - inset
@@ -61,7 +66,8 @@ class Screen:
             for x in (inset + rim, width - 1 - inset - rim):
                 for y in (inset + rim, height - 1 - inset - rim):
                     cv2.circle(shape, (x, y), rim, level, -1)
-        left, top = int(box.x), int(box.y)
+        left = int(box.x)
+        top = int(box.y)
         size = (int(box.width), int(box.height))
         part = cv2.resize(shape, size, interpolation=cv2.INTER_AREA)
         self.picture[top : top + size[1], left : left + size[0]] = part
@@ -171,7 +177,8 @@ def test_lines_of_text_are_regions_of_their_own() -> None:
 
 def test_a_dark_menu_without_an_edge_is_seen_by_its_shade() -> None:
     """Its contrast with the page is less than that of letters."""
-    before, after = Screen(paper=26, ink=220), Screen(paper=26, ink=220)
+    before = Screen(paper=26, ink=220)
+    after = Screen(paper=26, ink=220)
     after.fill(PixelBox(300, 300, 200, 120), 38)
     assert between(after, before=before) == ContentChanges()
     (area,) = shaded_areas(before.detail, after.detail, [])

@@ -16,7 +16,8 @@ from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOption
 from demo_pipeline_tests.simulator.script import Script, click, think, type_text
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
-TERMINAL, LINE = Box(60, 60, 400, 220), 20
+TERMINAL = Box(60, 60, 400, 220)
+LINE = 20
 LINES = TERMINAL.height // LINE - 1
 STORY = Script(
     Desktop((Widget("Terminal", "text_field", Box(120, 120, 800, 440)),)),
@@ -51,7 +52,8 @@ def film(root: Path, first_line: Callable[[float, list[int]], int]) -> Observed:
 
 def draw(luma: Any, first: int) -> None:
     """A dark terminal with numbered lines that are alike but for their numbers."""
-    left, top = TERMINAL.x, TERMINAL.y
+    left = TERMINAL.x
+    top = TERMINAL.y
     luma[top - 2 : top + TERMINAL.height + 2, left - 2 : left + TERMINAL.width + 2] = 200
     luma[top : top + TERMINAL.height, left : left + TERMINAL.width] = 24
     for row in range(LINES):

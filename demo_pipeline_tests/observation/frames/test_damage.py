@@ -194,7 +194,8 @@ def test_a_truncated_film(whole: Observed, share: float, tmp_path: Path) -> None
     assert ", ".join(map(str, lost)) in problem.message
     _, warnings = probe_video(seen.folder / "recording.mp4")
     manifest = read_manifest(seen.out / "recordings")
-    held, promised = manifest.video.frames, len(whole.truth.frames)
+    held = manifest.video.frames
+    promised = len(whole.truth.frames)
     assert warnings
     assert any(str(promised) in problem.message for problem in warnings)
     assert held <= promised

@@ -22,7 +22,9 @@ from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
-WIDTH, HEIGHT, FPS = 1280, 720, 15
+WIDTH = 1280
+HEIGHT = 720
+FPS = 15
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
 CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS)
 APPEARS_S = 3.4  # while the pointer moves, from 3.0 s until the press at 4.5 s

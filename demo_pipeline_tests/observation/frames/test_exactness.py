@@ -58,7 +58,8 @@ def check(observed: Observed, quarter_turns: int = 0) -> int:
 def number_in(observed: Observed, name: str) -> int | None:
     """The number on the screen that the canvas of a picture holds, its bars apart."""
     canvas = observed.evidence.canvas
-    width, height = canvas.video_width * canvas.scale, canvas.video_height * canvas.scale
+    width = canvas.video_width * canvas.scale
+    height = canvas.video_height * canvas.scale
     picture = observed.picture(name)[canvas.pad_y : canvas.pad_y + round(height)]
     return read_frame_number(picture[:, canvas.pad_x : canvas.pad_x + round(width)])
 

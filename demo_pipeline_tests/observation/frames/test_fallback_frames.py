@@ -21,7 +21,10 @@ from demo_pipeline.recording.video_probe import open_video, read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 FRAMES = "demo_pipeline.observation.frames"
-WIDTH, HEIGHT, FPS, SECONDS = 640, 368, 10, 12
+WIDTH = 640
+HEIGHT = 368
+FPS = 10
+SECONDS = 12
 CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0))
 # Keys in quick succession: between most of them lies no frame.
 PRESSES = [3000, 3030, 3060, 3090, 6010, 6040, 9000, 9030]

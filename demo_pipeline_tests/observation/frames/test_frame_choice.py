@@ -49,7 +49,8 @@ def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_one
         progress = FrameChooser(wanted)
         for tenth in range(60):
             frame = Frame(tenth, tenth / 10, NO_PICTURE)
-            changed, large = frame.time in changes, changes.get(frame.time, False)
+            changed = frame.time in changes
+            large = changes.get(frame.time, False)
             if spared and not large and progress.needs_only_large_changes(frame):
                 changed = False
             progress.add(frame, changed=changed, large=large)

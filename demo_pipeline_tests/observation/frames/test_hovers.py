@@ -21,7 +21,9 @@ FRAME_S = 1 / 15
 TIMES = np.arange(0, 6, FRAME_S)
 CANVAS = fit_canvas((640, 360), 1.0)
 SINCE, PRESS = 0.5, 4.0  # seconds: the end of the action before, and the press
-START, TITLE, ITEM = (500.0, 300.0), (60.0, 20.0), (90.0, 92.0)
+START = (500.0, 300.0)
+TITLE = (60.0, 20.0)
+ITEM = (90.0, 92.0)
 MENU = PixelBox(40, 36, 140, 90)
 Move = tuple[float, tuple[float, float]]
 TO_MENU: list[Move] = [(0.0, START), (1.5, (200.0, 150.0)), (1.6, TITLE), (3.6, ITEM)]
@@ -34,12 +36,14 @@ def page(*panels: PixelBox, lit: PixelBox | None = None) -> Luma:
     for number, top in enumerate(rows):
         cv2.putText(luma, f"line {number} of a page", (20, top), 0, 0.5, 40, 1)
     for panel in panels:
-        left, top = int(panel.x), int(panel.y)
+        left = int(panel.x)
+        top = int(panel.y)
         luma[top : top + int(panel.height), left : left + int(panel.width)] = 250
         for number, line in enumerate(range(top + 16, top + int(panel.height), 22)):
             cv2.putText(luma, f"entry {number}", (left + 8, line), 0, 0.45, 20, 1)
     if lit:
-        left, top = int(lit.x), int(lit.y)
+        left = int(lit.x)
+        top = int(lit.y)
         inside = luma[top : top + int(lit.height), left : left + int(lit.width)]
         inside[:] = (inside.astype(int) * 4 // 5).astype(np.uint8)
     return luma
@@ -85,7 +89,8 @@ def test_a_menu_that_opened_below_the_resting_pointer_is_known_with_its_place_an
 
 def test_a_submenu_tells_of_the_menu_that_was_opened_before_it() -> None:
     submenu = PixelBox(180, 80, 140, 90)
-    item, entry = (100.0, 92.0), (230.0, 118.0)
+    item = (100.0, 92.0)
+    entry = (230.0, 118.0)
     moves: list[Move] = [*TO_MENU[:3], (2.6, item), (3.6, entry)]
 
     def shown(time: float) -> Luma:

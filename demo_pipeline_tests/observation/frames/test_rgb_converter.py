@@ -6,7 +6,9 @@ import pytest
 
 from demo_pipeline.observation.frames.video_reader import Frame, RgbConverter
 
-_BT709, _UNSPECIFIED, _FULL = 1, 2, 2
+_BT709 = 1
+_UNSPECIFIED = 2
+_FULL = 2
 
 
 def _frame(form: str, size: tuple[int, int], colours: int, levels: int, seed: int) -> Frame:
@@ -15,7 +17,8 @@ def _frame(form: str, size: tuple[int, int], colours: int, levels: int, seed: in
     for plane in picture.planes:
         pixels = np.frombuffer(plane, np.uint8)
         pixels[:] = noise.integers(0, 256, len(pixels))
-    picture.colorspace, picture.color_range = colours, levels
+    picture.colorspace = colours
+    picture.color_range = levels
     return Frame(seed, seed / 30, picture)
 
 

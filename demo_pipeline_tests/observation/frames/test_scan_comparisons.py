@@ -94,7 +94,8 @@ def compared(
         page = np.full((600, 800), 230, np.uint8)
         page[210:230, 335:365:3] = 30  # what the element shows
         if time >= lit_from:
-            left, top = int(lit.x), int(lit.y)
+            left = int(lit.x)
+            top = int(lit.y)
             page[top : top + int(lit.height), left : left + int(lit.width)] = level
         frames.append(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
     times = np.array([frame.time for frame in frames])

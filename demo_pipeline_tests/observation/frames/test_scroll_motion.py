@@ -31,7 +31,8 @@ from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import Script, click, scroll
 
-HEIGHT, WIDTH = 720, 1280
+HEIGHT = 720
+WIDTH = 1280
 MIDDLE = (640.0, 360.0)
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
 SCREEN = ScreenParts.single(CANVAS)
@@ -46,7 +47,8 @@ def page(seed: int = 1) -> np.ndarray:
 
 def view(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
     """The view this far down and right on the page."""
-    top, left = 800 + down, 900 + right
+    top = 800 + down
+    left = 900 + right
     return picture[top : top + HEIGHT, left : left + WIDTH].copy()
 
 
@@ -93,7 +95,8 @@ def scrolls(*deltas: float) -> list[Action]:
 def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMotion:
     """After the views (seconds, pixels down, pixels right)."""
     motion = ScrollMotion(actions, documented_clock(0.0), SCREEN)
-    film, before = page(), None
+    film = page()
+    before = None
     times = np.array([time for time, _, _ in views])
     for time, down, right in views:
         picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")

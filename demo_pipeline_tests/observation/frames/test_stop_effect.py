@@ -12,7 +12,9 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import Cells, Difference
 from demo_pipeline.observation.frames.stop_effect import StopEffect
 
-FPS, ROWS, COLUMNS = 10, 135, 240
+FPS = 10
+ROWS = 135
+COLUMNS = 240
 SHORTCUT = Action("hotkey", 10_000, 10_200, [], keys=["ctrl", "shift", "f9"])
 CLICK = Action("click", 10_000, 10_080, [], x=800.0, y=400.0, button="left", clicks=1)
 CARET = (slice(20, 23), slice(50, 51))

@@ -11,7 +11,9 @@ import pytest
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span, rgb_of
 from demo_pipeline.recording.video_probe import read_packets
 
-PQ, HLG, BT709 = 16, 18, 1
+PQ = 16
+HLG = 18
+BT709 = 1
 WHITE = {PQ: 0.5807, HLG: 0.75}  # code values of a desktop's white, of 1
 GREY = {PQ: 0.4360, HLG: 0.4707}  # of sRGB's 128: 21.6 % of the light of white
 
@@ -23,7 +25,9 @@ def screenshot(folder: Path, transfer: int) -> np.ndarray:
     luma[:, 64:] = round(64 + 876 * GREY[transfer])
     with av.open(str(film), "w") as output:
         stream: Any = output.add_stream("libx265", rate=10)
-        stream.width, stream.height, stream.pix_fmt = 128, 64, "yuv420p10le"
+        stream.width = 128
+        stream.height = 64
+        stream.pix_fmt = "yuv420p10le"
         stream.time_base = Fraction(1, 10)
         stream.options = {"crf": "4", "x265-params": f"log-level=none:transfer={transfer}"}
         stream.codec_context.color_trc = transfer

@@ -53,7 +53,8 @@ def test_a_single_scan_that_differs_is_in_doubt() -> None:
 
 def test_a_window_of_the_same_box_tells_that_the_units_are_those_of_the_scan_before() -> None:
     """A dialog hides the page, so that few boxes of the scan show anything."""
-    browser, scaled = PixelBox(0, 0, 1600, 900), PixelBox(0, 0, 1280, 720)
+    browser = PixelBox(0, 0, 1600, 900)
+    scaled = PixelBox(0, 0, 1280, 720)
     for window, parts in ((browser, {}), (scaled, {9: None, 20: 1.0})):
         scales = TreeScales()
         scales.add(5, 1.0, frozenset({browser}))

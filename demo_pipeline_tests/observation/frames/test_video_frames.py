@@ -83,7 +83,8 @@ def test_frames_decoded_ahead_are_the_same_and_their_thread_ends(
     filmed: tuple[Path, VideoPackets], is_spare: bool
 ) -> None:
     path, packets = filmed
-    spans, threads = [Span(1, 2), Span(9, 11)], threading.active_count()
+    spans = [Span(1, 2), Span(9, 11)]
+    threads = threading.active_count()
     token = HAS_SPARE_PROCESSOR.set(is_spare)
     try:
         video = RecordedVideo(path, packets)
@@ -142,7 +143,8 @@ def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path:
 
 @pytest.mark.parametrize("share", [0.35, 0.6, 0.97])
 def test_a_truncated_file_ends_early_without_an_error(tmp_path: Path, share: float) -> None:
-    whole, path = tmp_path / "whole.mp4", tmp_path / "recording.mp4"
+    whole = tmp_path / "whole.mp4"
+    path = tmp_path / "recording.mp4"
     film(whole, FILMS["constant_gop_30"])
     cut_video(whole, path, 99, front=True)
     packets = read_packets(path)
@@ -168,7 +170,8 @@ def test_bytes_damaged_in_the_middle_are_survived(tmp_path: Path) -> None:
 
 
 def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
-    source, path = tmp_path / "level.mp4", tmp_path / "turned.mp4"
+    source = tmp_path / "level.mp4"
+    path = tmp_path / "turned.mp4"
     film(source, FILMS["constant_gop_30"])
     turn_video(source, path)
     (level,) = decode_spans(source, read_packets(source), [Span(1, 1)])

@@ -18,7 +18,8 @@ from demo_pipeline.observation.frames.wait_observer import WaitObserver, interva
 from demo_pipeline.observation.frames.waits import Interval
 
 FRAME_S = 1 / 15
-TIMES, LONG = np.arange(0, 8, FRAME_S), np.arange(0, 14, FRAME_S)
+TIMES = np.arange(0, 8, FRAME_S)
+LONG = np.arange(0, 14, FRAME_S)
 PLACE = PixelBox(276, 176, 48, 48)
 # A click at 1 s, the next one at 5 s; the pointer starts towards it at 4.7 s.
 PAUSE = Interval(float("-inf"), 1.0, 1.1, 4.7, 4.9, 5.0, PLACE, 4, 3.9)
@@ -47,7 +48,8 @@ def film(content: PixelBox) -> Iterator[Frame]:
 def _page(content: PixelBox, *, shown: bool) -> Luma:
     page = np.full((360, 640), 220, np.uint8)
     if shown:
-        left, top = int(content.x), int(content.y)
+        left = int(content.x)
+        top = int(content.y)
         page[top : top + int(content.height), left : left + int(content.width)] = 60
     return page
 

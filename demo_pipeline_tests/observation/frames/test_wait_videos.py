@@ -17,8 +17,11 @@ from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOption
 from demo_pipeline_tests.simulator.script import Script, click, think
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
-CAROUSEL, SPINNER, CARD = Box(500, 60, 380, 200), Box(40, 460, 32, 32), Box(40, 120, 380, 240)
-SLIDE_MS, TURN_MS = 1600, 100
+CAROUSEL = Box(500, 60, 380, 200)
+SPINNER = Box(40, 460, 32, 32)
+CARD = Box(40, 120, 380, 240)
+SLIDE_MS = 1600
+TURN_MS = 100
 SKELETON_MS, CONTENT_MS = 150, 2900  # from the press of Load
 DESKTOP = Desktop(  # twice the size of the boxes above
     (
@@ -55,10 +58,12 @@ def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOpt
     def pictures() -> Iterable[tuple[int, Picture]]:
         for frame in truth.frames:
             planes = painter.planes(truth.timeline.at(frame.wall_ms), None).copy()
-            luma, still = planes[:height], planes[:height].copy()
+            luma = planes[:height]
+            still = planes[:height].copy()
             _draw(luma, CAROUSEL, _slide(int(frame.wall_ms) // SLIDE_MS))
             turn = int(frame.wall_ms) // TURN_MS * 40
-            x, y = SPINNER.x + 16, SPINNER.y + 16
+            x = SPINNER.x + 16
+            y = SPINNER.y + 16
             cv2.ellipse(luma, (x, y), (12, 12), turn, 0, 120, 30, 4)
             since = frame.wall_ms - load
             if since >= SKELETON_MS:
@@ -70,7 +75,8 @@ def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOpt
 
 
 def _draw(luma: Any, box: Box, level: Any) -> None:
-    rows, columns = slice(box.y, box.y + box.height), slice(box.x, box.x + box.width)
+    rows = slice(box.y, box.y + box.height)
+    columns = slice(box.x, box.x + box.width)
     luma[rows, columns] = level[: box.height, : box.width]
 
 

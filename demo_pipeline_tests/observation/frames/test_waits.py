@@ -157,7 +157,8 @@ def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts
 
 def test_a_line_that_stood_for_the_answer_tells_of_a_wait_if_the_person_acts_soon() -> None:
     """Loading, and then another text somewhere else: a click that is next to neither."""
-    line, text = cells(2, 120, 5, 140), cells(20, 20, 30, 60)
+    line = cells(2, 120, 5, 140)
+    text = cells(20, 20, 30, 60)
     turned = [(13.0, line | text)]
     loaded = replace(APPEARED, place=ELSEWHERE, early=line, late=turned, new=text)
     assert rest_after_answer(loaded, NONE) == 13.0
@@ -196,7 +197,8 @@ def test_the_blank_part_of_another_screen_is_part_of_it() -> None:
     assert rest_after_answer(replace(blank, late=[(13.0, wide)], new=wide), NONE) == 13.0
 
 
-SPINNER, LIST = cells(30, 20, 34, 24), cells(30, 20, 50, 60)
+SPINNER = cells(30, 20, 34, 24)
+LIST = cells(30, 20, 50, 60)
 
 
 def test_a_spinner_that_gave_way_to_content_was_waited_at_wherever_the_person_acts() -> None:
@@ -209,7 +211,8 @@ def test_a_spinner_that_gave_way_to_content_was_waited_at_wherever_the_person_ac
 
 def test_a_pressed_label_that_changed_at_once_and_again_with_the_answer_tells_of_a_wait() -> None:
     pressed = replace(CLICKED, origin=PixelBox(160, 560, 31, 31))
-    label, rows = cells(70, 20, 73, 30), cells(74, 20, 88, 80)
+    label = cells(70, 20, 73, 30)
+    rows = cells(74, 20, 88, 80)
     loaded = replace(
         APPEARED,
         interval=pressed,
@@ -226,7 +229,8 @@ def test_a_pressed_label_that_changed_at_once_and_again_with_the_answer_tells_of
 
 
 def test_a_pressed_label_that_says_what_it_does_and_then_that_it_did_was_waited_for() -> None:
-    label, status = cells(42, 50, 45, 53), cells(80, 20, 84, 40)
+    label = cells(42, 50, 45, 53)
+    status = cells(80, 20, 84, 40)
     pressed = replace(CLICKED, origin=CLICKED.place)
     saved = replace(APPEARED, interval=pressed, place=ELSEWHERE, early=label, new=label)
     ended = replace(saved, late=[(13.0, label | status)])
@@ -278,7 +282,8 @@ def test_a_toast_that_goes_uncovers_what_came_with_it() -> None:
 
 
 def test_what_goes_on_moving_did_not_give_way() -> None:
-    line, text = cells(2, 120, 5, 140), cells(20, 20, 30, 60)
+    line = cells(2, 120, 5, 140)
+    text = cells(20, 20, 30, 60)
     turned = [(13.0, line | text)]
     loaded = replace(APPEARED, place=ELSEWHERE, early=line, late=turned, new=text)
     assert rest_after_answer(loaded, NONE) == 13.0

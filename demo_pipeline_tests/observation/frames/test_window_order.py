@@ -7,7 +7,9 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 from demo_pipeline.observation.frames.window_order import front_of
 
-NOTES, FILES, NOTE = (100, 80, 400, 300), (300, 200, 420, 320), (350, 240, 100, 80)
+NOTES = (100, 80, 400, 300)
+FILES = (300, 200, 420, 320)
+NOTE = (350, 240, 100, 80)
 
 
 def screen(*boxes: tuple[int, int, int, int]) -> Luma:

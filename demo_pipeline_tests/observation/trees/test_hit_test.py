@@ -213,7 +213,8 @@ def test_the_field_around_typed_text_is_a_text_field_the_text_is_none() -> None:
     inner = node("Text", (210, 205, 50, 20), name="typed before")
     field = node("Edit", (200, 200, 300, 40), inner, name="Note")
     tree = mapped([node("Window", WINDOW, field, node("Button", (600, 200, 50, 40)))])
-    text, button = node_at(tree, 215, 210), node_at(tree, 610, 210)
+    text = node_at(tree, 215, 210)
+    button = node_at(tree, 610, 210)
     assert text is not None
     assert button is not None
     found = text_node_around(tree, text)

@@ -22,7 +22,9 @@ SCREEN = [
     node("Window", (100, 100, 800, 600), SEARCH, NOTE, TEXT, node("Button", (600, 200, 80, 40)))
 ]
 TYPING = Action("type", 10_000, 11_000, [9])
-IN_SEARCH, IN_NOTE, IN_TEXT = (210, 212, 90, 16), (210, 312, 90, 16), (210, 512, 90, 16)
+IN_SEARCH = (210, 212, 90, 16)
+IN_NOTE = (210, 312, 90, 16)
+IN_TEXT = (210, 512, 90, 16)
 ELSEWHERE = (1200, 312, 90, 16)
 
 
@@ -44,7 +46,8 @@ def meant(
     screen: Any = SCREEN,
 ) -> str | None:
     """Name of the element that typing at 10 s goes to; the scan at `scanned` saw `focused`."""
-    before, tree = mapped(SCREEN, focused=SEARCH), mapped(screen, focused=focused)
+    before = mapped(SCREEN, focused=SEARCH)
+    tree = mapped(screen, focused=focused)
     keyboard = KeyboardFocus()
     for action in earlier:
         target = None
@@ -121,7 +124,8 @@ FORM = [
 
 def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) -> str | None:
     """Name of what has the keyboard after a click and some keys, by a scan from before them."""
-    tree, keyboard = mapped(FORM, focused=None), KeyboardFocus()
+    tree = mapped(FORM, focused=None)
+    keyboard = KeyboardFocus()
     clicked = click(*start, 1000)
     keyboard.record(clicked, tree, node_at(tree, *start))
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
@@ -134,7 +138,8 @@ def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) 
 
 
 def test_tab_goes_through_a_page_and_knows_no_button_of_a_group() -> None:
-    tab, back = ("tab",), ("shift", "tab")
+    tab = ("tab",)
+    back = ("shift", "tab")
     assert reached(tab) is None  # the radio button that is chosen
     assert reached(tab, tab) == "Bicycle"
     assert reached(tab, tab, tab) == "Book"
@@ -151,7 +156,8 @@ def test_a_clicked_box_has_the_focus_until_a_key_takes_it_away() -> None:
 def test_enter_in_a_text_of_several_lines_writes_a_line() -> None:
     big = node("Document", (200, 400, 300, 250), name="Text")
     screen = [node("Window", (100, 100, 800, 600), SEARCH, big)]
-    tree, keyboard = mapped(screen), KeyboardFocus()
+    tree = mapped(screen)
+    keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     roles = {tree.raws[n].name: role for n, role in enumerate(tree.roles)}
     for place, name in (((250, 220), "Search"), ((250, 500), "Text")):
@@ -163,7 +169,8 @@ def test_enter_in_a_text_of_several_lines_writes_a_line() -> None:
 
 
 def test_a_menu_that_was_opened_has_the_keys_not_the_field_behind_it() -> None:
-    tree, keyboard = mapped(SCREEN, focused=SEARCH), KeyboardFocus()
+    tree = mapped(SCREEN, focused=SEARCH)
+    keyboard = KeyboardFocus()
     menu = Action("right_click", 8000, 8100, [1], x=250, y=220)
     keyboard.record(menu, tree, node_at(tree, 250, 220))
     escape = keys("esc", at=10_000)
@@ -179,14 +186,16 @@ def test_a_menu_that_was_opened_has_the_keys_not_the_field_behind_it() -> None:
 
 def test_escape_with_a_dialog_on_the_screen_is_not_meant_for_a_field_outside_it() -> None:
     dialog = node("Dialog", (300, 300, 200, 150), node("Button", (320, 400, 60, 30), name="OK"))
-    tree, keyboard = mapped([*SCREEN, dialog], focused=SEARCH), KeyboardFocus()
+    tree = mapped([*SCREEN, dialog], focused=SEARCH)
+    keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     assert keyboard.target(keys("esc", at=10_000), tree, current, ()) == (None, "none")
     assert keyboard.target(TYPING, tree, current, ())[1] == "focused"
 
 
 def test_a_dialog_that_the_tree_lacks_has_the_keys_a_changed_label_does_not() -> None:
-    tree, keyboard = mapped(SCREEN, focused=SEARCH), KeyboardFocus()
+    tree = mapped(SCREEN, focused=SEARCH)
+    keyboard = KeyboardFocus()
     keyboard.record(click(250, 320, 8000), tree, node_at(tree, 250, 320))
     current = CurrentScan(LoggedScan(1, 0, 0, 7000, 100), 0, "stale")
     label = Contradiction((650, 500, 90, 16), is_popup=False)
@@ -199,7 +208,8 @@ def test_a_dialog_that_the_tree_lacks_has_the_keys_a_changed_label_does_not() ->
 
 def test_a_tree_is_partly_right_when_most_of_it_is_as_in_the_picture_of_a_wait() -> None:
     rows = [node("Text", (200, 200 + 60 * row, 300, 40), name=f"Row {row}") for row in range(5)]
-    tree, keyboard = mapped([node("Window", (100, 100, 800, 600), *rows)]), KeyboardFocus()
+    tree = mapped([node("Window", (100, 100, 800, 600), *rows)])
+    keyboard = KeyboardFocus()
     wait = Action("pause", 10_000, 13_000, [9])
     gone = [Contradiction((200, 200 + 60 * row, 300, 40), is_popup=False) for row in range(5)]
     assert agreement_at(wait, tree, None, gone[:2], None, keyboard) == "partial"
@@ -214,9 +224,11 @@ def test_a_tree_is_partly_right_when_most_of_it_is_as_in_the_picture_of_a_wait()
 
 
 def test_a_scan_that_saw_something_new_may_lack_what_was_pressed_there() -> None:
-    tree, keyboard = mapped(SCREEN), KeyboardFocus()
+    tree = mapped(SCREEN)
+    keyboard = KeyboardFocus()
     news = [Contradiction((400, 600, 300, 90), is_popup=True, is_news=True)]
-    pressed, beside = click(550, 650, 10_000), click(210, 320, 10_000)
+    pressed = click(550, 650, 10_000)
+    beside = click(210, 320, 10_000)
     assert agreement_at(pressed, tree, None, news, None, keyboard) == "differs"
     assert agreement_at(beside, tree, None, news, None, keyboard) == "agrees"
 
@@ -228,7 +240,8 @@ def after(
 
     The scan ran before all of it, and showed what the pictures show.
     """
-    tree, keyboard = mapped(screen, focused=None), KeyboardFocus()
+    tree = mapped(screen, focused=None)
+    keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     for action, places in done:
         found = node_at(tree, action.x, action.y) if action.x and action.y else None
@@ -245,7 +258,8 @@ def typing(at: int) -> Action:
 
 
 def test_a_status_beside_the_field_that_was_typed_into_is_no_other_field() -> None:
-    status, button = (600, 310, 90, 20), (600, 400, 90, 30)
+    status = (600, 310, 90, 20)
+    button = (600, 400, 90, 30)
     more = [node("Text", status, name="Saved"), node("Button", button, name="Send")]
     screen = [node("Window", (100, 100, 800, 600), SEARCH, NOTE, *more)]
     assert after(screen, typed=(IN_NOTE, (610, 314, 40, 12), (610, 410, 40, 12))) == "Note"
@@ -262,11 +276,13 @@ def test_text_in_a_compared_text_area_was_typed_there_unless_a_dialog_is_in_fron
 
 
 def test_where_text_appeared_tells_the_field_once_a_scan_has_it() -> None:
-    lacks, keyboard = mapped([node("Window", (100, 100, 800, 600), NOTE)]), KeyboardFocus()
+    lacks = mapped([node("Window", (100, 100, 800, 600), NOTE)])
+    keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "stale")
     assert keyboard.target(TYPING, lacks, current, (), (IN_SEARCH,), ()) == (None, "none")
     keyboard.record(TYPING, lacks, None)
-    tab, tree = keys("tab", at=12_000), mapped(SCREEN, focused=None)
+    tab = keys("tab", at=12_000)
+    tree = mapped(SCREEN, focused=None)
     found, method = keyboard.target(tab, tree, current, (), (), ())
     assert found is not None
     assert (found.name, method) == ("Search", "typed")
@@ -302,7 +318,8 @@ TAB = ("tab",)
 
 def test_a_list_of_choices_gives_the_keys_back_when_it_closes() -> None:
     opened = (click(250, 210, 1000), ())
-    down, enter = (keys("down", at=2000), ()), (keys("enter", at=3000), ())
+    down = (keys("down", at=2000), ())
+    enter = (keys("enter", at=3000), ())
     assert after(PAGE, opened, down) is None
     assert after(PAGE, opened, down, enter) == "Shelf"
     assert after(PAGE, opened, (typing(2000), ()), enter) is None
@@ -322,7 +339,8 @@ def test_tab_stops_at_the_parts_of_a_date_and_at_cells() -> None:
 
 def test_text_in_a_cell_was_typed_there_whatever_changed_beside_it() -> None:
     changed = [Contradiction((210, 345, 40, 12), is_popup=False)]
-    pressed, typed = (click(250, 510, 1000), ()), ((210, 305, 40, 16),)
+    pressed = (click(250, 510, 1000), ())
+    typed = ((210, 305, 40, 16),)
     assert after(PAGE, pressed, typed=typed, against=changed) == "Row 0"
     over = [Contradiction((198, 298, 304, 34), is_popup=False)]
     assert after(PAGE, pressed, typed=typed, against=over) is None
@@ -332,7 +350,8 @@ def test_escape_goes_to_the_menu_that_was_opened() -> None:
     title = node("Menu", (120, 110, 60, 20), name="Edit")
     popup = node("Menu", (300, 300, 150, 90), node("MenuItem", (300, 300, 150, 30)), name="Row")
     screen = [node("Window", (100, 100, 800, 600), title, SEARCH), popup]
-    tree, escape = mapped(screen, focused=SEARCH), keys("esc", at=10_000)
+    tree = mapped(screen, focused=SEARCH)
+    escape = keys("esc", at=10_000)
     opened = Action("right_click", 8000, 8100, [1], x=620, y=420)
     for done, scanned, name in (
         ([click(140, 120, 8000)], 7000, "Edit"),
@@ -353,7 +372,8 @@ def scanned(
     begun: int, focused: Any, *, later: Any = None, alone: bool = True, action: Action = TYPING
 ) -> str | None:
     """Role and name of what keys go to: two scans, and whether nothing was done between them."""
-    tree, keyboard = mapped(SHEET, focused=focused), KeyboardFocus()
+    tree = mapped(SHEET, focused=focused)
+    keyboard = KeyboardFocus()
     keyboard.record(click(620, 220, 8000), tree, node_at(tree, 620, 220))
     current = CurrentScan(LoggedScan(1, 0, 0, begun, 100), 0, "stale")
     sight = Sight(later=mapped(SHEET, focused=later) if later else None, is_undisturbed=alone)
@@ -417,9 +437,12 @@ def pictures(*marked: tuple[int, int, int, int]) -> list[Any]:
 
 
 def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
-    tree, keyboard = mapped(FORM, focused=None), KeyboardFocus()
+    tree = mapped(FORM, focused=None)
+    keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
-    upper, lower, book = (200, 280, 90, 20), (300, 280, 90, 20), (200, 360, 80, 30)
+    upper = (200, 280, 90, 20)
+    lower = (300, 280, 90, 20)
+    book = (200, 360, 80, 30)
     had = None
     for pressed, before, now, name in (
         (keys("f6", at=2000), (20, 20, 9, 9), upper, "Upper"),
@@ -443,7 +466,8 @@ def pick(picture: Any) -> Any:
 def test_the_lit_choice_of_an_open_list_has_the_keys() -> None:
     rows = [node("ListItem", (200, 232 + 20 * n, 200, 18), name=f"Row {n}") for n in range(4)]
     box = node("ComboBox", (200, 200, 200, 30), *rows, name="Shelf", keyboard_focusable=True)
-    tree, keyboard = mapped([node("Window", (100, 100, 800, 600), box)]), KeyboardFocus()
+    tree = mapped([node("Window", (100, 100, 800, 600), box)])
+    keyboard = KeyboardFocus()
     keyboard.record(click(250, 210, 1000), tree, node_at(tree, 250, 210))
     current = CurrentScan(LoggedScan(1, 0, 0, 1500, 100), 0, "fresh")
     picture = np.full((1080, 1920), 240, np.uint8)
@@ -466,11 +490,10 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
         node("Button", (320, 400, 60, 30), name="OK", keyboard_focusable=True),
     ]
     dialog = node("Dialog", (300, 300, 200, 150), *controls)
-    before, tree = mapped(SCREEN), mapped([*SCREEN, dialog])
-    escape, current = (
-        keys("esc", at=10_000),
-        CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh"),
-    )
+    before = mapped(SCREEN)
+    tree = mapped([*SCREEN, dialog])
+    escape = keys("esc", at=10_000)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     for pressed, known, shown, name in (
         ((620, 220), True, before, "Member"),
         ((620, 220), True, tree, None),  # it was open before
@@ -498,7 +521,8 @@ TERMINAL = (1400, 800)  # where no window of the tree is
 
 def claimed(*done: Action, focused: Any = FILES, typed: Any = (), again: Any = None) -> str | None:
     """Name of what typing goes to; each scan calls `focused` so, those after typing `again`."""
-    tree, keyboard = mapped(DESKTOP, platform="linux", focused=FILES), KeyboardFocus()
+    tree = mapped(DESKTOP, platform="linux", focused=FILES)
+    keyboard = KeyboardFocus()
     for action in done:
         found = node_at(tree, action.x, action.y) if action.x and action.y else None
         keyboard.record(action, tree, found)
@@ -526,7 +550,8 @@ def test_after_a_switch_of_windows_what_scans_call_focused_may_have_been_left() 
 
 
 def test_a_dialog_that_opened_after_a_switch_of_windows_has_the_keys() -> None:
-    tree, keyboard = mapped(DESKTOP, platform="linux", focused=FILES), KeyboardFocus()
+    tree = mapped(DESKTOP, platform="linux", focused=FILES)
+    keyboard = KeyboardFocus()
     keyboard.record(click(*TERMINAL, 8000), tree, None)
     field = node("text", (320, 320, 100, 30), name="Find", keyboard_focusable=True)
     dialog = node("dialog", (300, 300, 200, 150), field, name="Find")

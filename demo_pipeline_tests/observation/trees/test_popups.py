@@ -64,7 +64,8 @@ def step_on_menu(
 ) -> dict[str, Any]:
     """The last row of trees.parquet, with scans of (begin, duration) in the log, milliseconds."""
     source, truth = filmed
-    folder, out = root / "demo", root / "trees"
+    folder = root / "demo"
+    out = root / "trees"
     for path in (folder, out):
         path.mkdir()
     for name in ("meta.json", "recording.mp4"):
@@ -72,7 +73,8 @@ def step_on_menu(
     log = folder / "input_log.jsonl"
     log.write_text("".join(_with_scans(source, scans)), encoding="utf-8")
     one = observe(folder, root / "store", truth)
-    events, actions = one.out / "events", one.out / "actions"
+    events = one.out / "events"
+    actions = one.out / "actions"
     build_ui_trees(log, FILMED.platform, events, actions, one.evidence, out)
     return read_tree_rows(out)[-1]
 
@@ -92,7 +94,8 @@ def _with_scans(source: Path, scans: Sequence[tuple[int, int]]) -> list[str]:
 
 def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
     """Scans (begin, duration): before the menu opened, while it was open, at the last press."""
-    opening, aimed = truth.actions[-2], truth.actions[-1]
+    opening = truth.actions[-2]
+    aimed = truth.actions[-1]
     assert aimed.target_name == "Rename"
     assert aimed.press_ms - opening.end_ms > 1500
     return (

@@ -115,7 +115,8 @@ def test_no_current_scan_began_after_the_press(rows: list[tuple[int, int]], pres
 
 
 def logged(path: Path, *lines: bytes) -> list[LoggedScan]:
-    offset, scans = 0, []
+    offset = 0
+    scans = []
     for number, line in enumerate(lines, 1):
         scans.append(LoggedScan(number, offset, len(line), 0, 0))
         offset += len(line) + 1

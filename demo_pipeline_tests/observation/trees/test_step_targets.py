@@ -21,7 +21,8 @@ ITEM = node("MenuItem", (200, 300, 200, 30), name="Copy")
 BOX = node("CheckBox", (200, 400, 20, 20), name="Choose May")
 SAVE = node("Button", (200, 500, 200, 30), name="Save")
 TREE = mapped([node("Window", (100, 100, 800, 600), LINK, ITEM, BOX, SAVE)])
-HERE, FAR = (300, 205, 60, 20), (600, 500, 60, 20)
+HERE = (300, 205, 60, 20)
+FAR = (600, 500, 60, 20)
 
 
 def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str | None]:
@@ -110,7 +111,8 @@ def test_a_menu_that_may_have_closed_while_a_slow_scan_ran_is_no_target() -> Non
 
 
 FOLDER = mapped([node("frame", (100, 100, 800, 600), name="coast")], platform="linux")
-IN_TITLE, IN_WINDOW = (300, 110, 90, 16), (300, 400, 90, 16)
+IN_TITLE = (300, 110, 90, 16)
+IN_WINDOW = (300, 400, 90, 16)
 
 
 def window_is_certain(x: float, y: float, changes: ContentChanges, shot: Path) -> bool:

@@ -72,7 +72,8 @@ def test_a_nameless_element_is_called_by_its_description_or_value_never_by_conte
 @settings(deadline=None)
 @given(st.lists(raw_nodes, max_size=3))
 def test_one_node_can_be_asked_for_without_the_others(tops: list[dict[str, Any]]) -> None:
-    whole, piecemeal = mapped(tops, focused=tops[0] if tops else None), mapped(tops)
+    whole = mapped(tops, focused=tops[0] if tops else None)
+    piecemeal = mapped(tops)
     asked = mapped(tops, focused=tops[0] if tops else None)
     positions = range(len(asked))
     assert asked.roles == whole.roles

@@ -11,8 +11,11 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_agreement import Contradiction, contradictions_of
 from demo_pipeline_tests.observation.nodes import mapped, node
 
-LABEL, FIELD, NOTES = (120, 120, 200, 20), (120, 160, 300, 30), (100, 300, 800, 500)
-CHECK, BUTTON = (120, 210, 120, 20), (500, 160, 100, 30)
+LABEL = (120, 120, 200, 20)
+FIELD = (120, 160, 300, 30)
+NOTES = (100, 300, 800, 500)
+CHECK = (120, 210, 120, 20)
+BUTTON = (500, 160, 100, 30)
 MENU_LINES = ((700, 400, 90, 14), (700, 430, 60, 14), (700, 460, 110, 14))
 
 
@@ -103,7 +106,8 @@ def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
 
 def test_news_at_one_place_prove_nothing_about_another() -> None:
     """A clock's label that the scan saw anew does not tell that it saw the dialog."""
-    clock, dialog = (902, 104, 60, 16), (400, 350, 300, 200)
+    clock = (902, 104, 60, 16)
+    dialog = (400, 350, 300, 200)
     began = ContentChanges(regions=(clock,), panels=(dialog,))
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=ContentChanges())
     times = [window(node("Text", (900, 102, 70, 20), name=time)) for time in ("9:00", "9:01")]

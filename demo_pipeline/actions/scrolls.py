@@ -3,9 +3,10 @@
 Recorders write deltas in three units and two signs. Three steps decide the direction of a scroll:
 `read_wheel` reads unit and sign from all deltas of a recording, the platform and the settings;
 `count_votes` counts in how many scrolls the video shows each sign; `scroll_direction` takes the
-direction that the video shows, else the rule's. Where the deltas may be in either of two units,
-only the video tells (`filmed_unit`). Content that moves in the video is measured in
-observation/frames/scroll_motion.py.
+direction that the video shows, else the rule's. A single scroll cannot overrule the rule, because
+lists of alike lines look as if they moved the other way: its direction is unknown
+(`is_sign_doubtful`). Where the deltas may be in either of two units, only the video tells
+(`filmed_unit`). Content that moves in the video is measured in observation/frames/scroll_motion.py.
 
 Belongs here also: which wheel events belong together, reversals, touchpad momentum, and scrolls
 that are too small to be an action.
@@ -30,6 +31,7 @@ MIN_UNIT_SCROLLS = 3  # scrolls of a recording; with fewer its unit is uncertain
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # of notches: sums of fractions are not exact
 MIN_VOTE_SHARE = 0.75  # of the votes, and of a scroll's moving frames, must agree
+MIN_VOTES_AGAINST_RULE = 2  # scrolls that show another sign than the rule; one may be a mistake
 MIN_SIDEWAYS_FRAMES = 2  # horizontal scrolls are rare: one moving frame is not evidence
 OVERRIDE, EVIDENCE = "override", "evidence"  # of the values of `wheel_method`
 
@@ -107,7 +109,8 @@ class WheelVote:
         agreeing: those of them that show `positive`, or the more frequent sign when that is None.
         sideways: action index → direction, for scrolls whose content moved horizontally.
         unclear: action index → direction, and whether deltas are notches or 120ths of one, for
-            scrolls of which the log does not tell the unit.
+            scrolls of which the log does not tell the unit. Left out: those that alone show another
+            sign than the rule of that unit.
     """
 
     positive: Vertical | None = None
@@ -237,19 +240,18 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     """
     signs: Counter[Vertical] = Counter()
     sideways: dict[int, Horizontal] = {}
-    unclear: dict[int, tuple[Direction, FilmedUnit]] = {}
+    unclear_scrolls: list[ScrollEvidence] = []
     for scroll in scrolls:
         filmed = filmed_direction(scroll.content_moves)
         if scroll.unclear:
-            unit = filmed_unit(scroll.pixels / abs(scroll.delta_sum))
-            if filmed is not None and unit is not None:
-                unclear[scroll.action_index] = (filmed, unit)
+            unclear_scrolls.append(scroll)
             continue
         match filmed:
             case "left" | "right" as across:
                 sideways[scroll.action_index] = across
             case "up" | "down" as along:
                 signs[direction_of(scroll.delta_sum, along)] += 1
+    unclear = _unclear_units(unclear_scrolls)
     if not signs:
         return WheelVote(sideways=sideways, unclear=unclear)
     votes = signs.total()
@@ -258,20 +260,64 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     return WheelVote(shared, votes, agreeing, sideways, unclear)
 
 
+_RULE_OF_UNIT: Mapping[FilmedUnit, Vertical] = {"120": "down", "notch": "up"}
+
+
+def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Direction, FilmedUnit]]:
+    """Direction and unit of the scrolls of which the log does not tell the unit.
+
+    A vertical scroll whose sign contradicts the rule of its unit counts only if another scroll
+    shows the same.
+    """
+    shown: dict[int, tuple[Direction, FilmedUnit]] = {}
+    against: dict[int, FilmedUnit] = {}
+    for scroll in scrolls:
+        direction = filmed_direction(scroll.content_moves)
+        unit = filmed_unit(scroll.pixels / abs(scroll.delta_sum))
+        if direction is None or unit is None:
+            continue
+        shown[scroll.action_index] = (direction, unit)
+        is_vertical = direction in {"up", "down"}
+        if is_vertical and direction_of(scroll.delta_sum, _RULE_OF_UNIT[unit]) != direction:
+            against[scroll.action_index] = unit
+    counts = Counter(against.values())
+    for action_index, unit in against.items():
+        if counts[unit] < MIN_VOTES_AGAINST_RULE:
+            del shown[action_index]
+    return shown
+
+
 def sign_disagrees(
     delta_sum: float | None, rule_direction: str | None, vote: WheelVote
 ) -> bool | None:
     """Whether the video shows another sign of the deltas than the rule gives for a scroll.
 
-    None: the video does not show it.
+    None: the video does not show it, or a single scroll contradicts the rule.
     """
+    contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
+    return None if contradicts and vote.votes < MIN_VOTES_AGAINST_RULE else contradicts
+
+
+def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
+    """Whether a single scroll shows another sign than the rule, so that neither is certain."""
+    contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
+    return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
+
+
+def _contradicts_rule(
+    delta_sum: float | None, rule_direction: str | None, vote: WheelVote
+) -> bool | None:
     if vote.positive is None or not delta_sum:
         return None
     return direction_of(delta_sum, vote.positive) != rule_direction
 
 
 def scroll_direction(
-    action_index: int, delta_sum: float | None, method: str | None, vote: WheelVote
+    action_index: int,
+    delta_sum: float | None,
+    rule_direction: str | None,
+    method: str | None,
+    vote: WheelVote,
 ) -> Direction | None:
     """The direction that the video shows for a logged scroll; None: the rule's direction applies.
 
@@ -283,6 +329,8 @@ def scroll_direction(
     if action_index in vote.sideways:
         return vote.sideways[action_index]
     if vote.positive is None or not delta_sum:
+        return None
+    if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None
     return direction_of(delta_sum, vote.positive)
 

@@ -91,7 +91,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     description="The screen before each action, 1920 by 1080, from the last frame before the "
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="32",
+    code_version="33",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=_run_screenshots,

@@ -308,7 +308,8 @@ class HiddenReason(StrEnum):
     `after_video`: it began after the last frame.
     `undecodable`: no frame shows the screen before it: none could be decoded, or they are black.
     `unknown_time`: the recorder's clock was set, and the video does not show when the action was.
-    `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are.
+    `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are, or
+    the video contradicts the wheel's rule in a single scroll, so that the direction is unknown.
     `private`: keys were pressed while the screen was dark or locked; one row stands for all of them
     up to the next step, whatever they were.
     """

@@ -20,9 +20,11 @@ from demo_pipeline.actions.action_tables import (
 )
 from demo_pipeline.actions.scrolls import (
     EVIDENCE,
+    OVERRIDE,
     UNCLEAR_UNIT,
     WheelVote,
     filmed_notches,
+    is_sign_doubtful,
     scroll_direction,
     sign_disagrees,
 )
@@ -133,11 +135,13 @@ class Steps:
         hidden: the actions that no screenshot shows.
         neither: pauses to think (`thinking_pause`) and what the person did to the recorder itself
             (`build_actions`), counted.
+        doubtful_scrolls: how many scrolls have no certain direction; they are hidden.
     """
 
     steps: tuple[Step, ...]
     hidden: HiddenActions
     neither: Mapping[str, int]
+    doubtful_scrolls: int = 0
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -198,7 +202,9 @@ def build_steps(
             is_elsewhere = action.action_index in evidence.elsewhere
             reason = _unseen_place(action, canvas, is_elsewhere=is_elsewhere)
             reason = reason or focus.unseen(action, tree, canvas)
-        if action.action_type == "scroll" and not action.amount:
+        if action.action_type == "scroll" and (
+            not action.amount or _is_direction_doubtful(recorded, evidence.wheel)
+        ):
             reason = HiddenReason.UNCLEAR_SCROLL
         focus.follow(action, reason, evidence.elsewhere)
         if reason is None and not frame["file"]:
@@ -215,7 +221,9 @@ def build_steps(
             said = _hover_sentence(written, hovered, tree)
             written = written.model_copy(update={"reasoning": said})
         steps.append(Step(action, written, frame, tree, disagrees, hovered))
-    return Steps(tuple(_with_awaited(steps, evidence)), HiddenActions(tuple(hidden)), neither)
+    written_steps = tuple(_with_awaited(steps, evidence))
+    doubtful_scrolls = sum(_is_direction_doubtful(action, evidence.wheel) for action in actions)
+    return Steps(written_steps, HiddenActions(tuple(hidden)), neither, doubtful_scrolls)
 
 
 def _step_action(
@@ -295,11 +303,24 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
     if UNCLEAR_UNIT in action.flags:
         direction, unit = vote.unclear.get(action.action_index, (action.direction, None))
         amount = filmed_notches(action.wheel_sum or 0.0, unit)
+        if action.wheel_method == OVERRIDE:
+            return replace(action, amount=amount)
         return replace(action, direction=direction, amount=amount, wheel_method=EVIDENCE)
-    direction = scroll_direction(action.action_index, action.wheel_sum, action.wheel_method, vote)
+    direction = scroll_direction(
+        action.action_index, action.wheel_sum, action.direction, action.wheel_method, vote
+    )
     if direction is None:
         return action
     return replace(action, direction=direction, wheel_method=EVIDENCE)
+
+
+def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
+    """Whether a single scroll of the video contradicts the rule that gives this one's direction."""
+    if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
+        return False
+    if recorded.wheel_method == OVERRIDE or recorded.action_index in vote.sideways:
+        return False
+    return is_sign_doubtful(recorded.wheel_sum, recorded.direction, vote)
 
 
 _PRESSED_BY_SPACE = frozenset({"button", "checkbox", "radiobutton", "tab", "menuitem", "link"})

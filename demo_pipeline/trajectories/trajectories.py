@@ -25,7 +25,7 @@ from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.files.recording_files import LOG_FILE
-from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.files.shown_text import counted, replace_surrogates
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.evidence import Evidence, read_evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
@@ -370,6 +370,12 @@ def _wheel_warning(built: Steps) -> Iterator[str]:
             f"the video shows the opposite direction of {count} scroll{'' if count == 1 else 's'} "
             "than the wheel's unit and platform imply; the video decides unless actions.wheel_sign "
             "is set"
+        )
+    if built.doubtful_scrolls:
+        yield (
+            f"{counted(built.doubtful_scrolls, 'scroll')} left out (`unclear_scroll`): the wheel's "
+            "unit and platform imply one direction, and the only scroll that the video shows goes "
+            "the other way; set actions.wheel_sign if you know the recorder's convention"
         )
 
 

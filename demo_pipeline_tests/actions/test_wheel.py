@@ -14,8 +14,10 @@ from demo_pipeline.actions.scrolls import (
     filmed_direction,
     filmed_notches,
     filmed_unit,
+    is_sign_doubtful,
     read_wheel,
     scroll_direction,
+    sign_disagrees,
 )
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import actions, inputs, move, read, summaries, tap, wheel
@@ -288,14 +290,51 @@ def test_the_video_shows_an_unclear_unit(pixels, unit, amount):
     """A sum of 24 moved the content by so many pixels; without a unit it has no amount."""
     assert filmed_unit(pixels / 24) == unit
     assert filmed_notches(-24, filmed_unit(pixels / 24)) == amount
-    scroll = ScrollEvidence(3, -24, {"up": 4}, pixels, unclear=True)
-    assert count_votes([scroll]) == WheelVote(unclear={3: ("down", unit)} if unit else {})
+
+
+@pytest.mark.parametrize(
+    ("pixels", "content_moves", "expected"),
+    [
+        (300, "up", {3: ("down", "notch")}),
+        (100, "up", {}),
+        (40, "down", {3: ("up", "120")}),
+    ],
+)
+def test_the_video_shows_direction_and_unit_of_an_unclear_scroll(pixels, content_moves, expected):
+    """Notches scroll up when they are positive, 120ths of one scroll down."""
+    scroll = ScrollEvidence(3, -24, {content_moves: 4}, pixels, unclear=True)
+    assert count_votes([scroll]) == WheelVote(unclear=expected)
+
+
+def test_an_unclear_scroll_alone_does_not_contradict_the_rule_of_its_unit():
+    """120ths scroll down when they are positive: a single scroll that shows the opposite is out."""
+    upwards = [ScrollEvidence(n, 60, {"down": 4}, 60, unclear=True) for n in (3, 8)]
+    assert count_votes(upwards[:1]) == WheelVote()
+    assert count_votes(upwards) == WheelVote(unclear={3: ("up", "120"), 8: ("up", "120")})
 
 
 def test_the_video_replaces_the_rule_but_not_a_setting():
     vote = WheelVote("up", 3, 3, {5: "left"})
-    assert scroll_direction(1, 120, "unit_signature", vote) == "up"
-    assert scroll_direction(1, -120, "documented", vote) == "down"
-    assert scroll_direction(5, 120, "unit_signature", vote) == "left"
-    assert scroll_direction(5, 120, "override", vote) is None
-    assert scroll_direction(1, 120, "unit_signature", WheelVote()) is None
+    assert scroll_direction(1, 120, "down", "unit_signature", vote) == "up"
+    assert scroll_direction(1, -120, "up", "documented", vote) == "down"
+    assert scroll_direction(5, 120, "down", "unit_signature", vote) == "left"
+    assert scroll_direction(5, 120, "down", "override", vote) is None
+    assert scroll_direction(1, 120, "down", "unit_signature", WheelVote()) is None
+
+
+def test_a_single_scroll_does_not_overrule_the_rule():
+    """Two that agree do; of a single one that contradicts the rule nothing is certain."""
+    for votes in (1, 2):
+        vote = WheelVote("up", votes, votes)
+        is_verdict = votes == 2
+        expected = "up" if is_verdict else None
+        assert scroll_direction(1, 120, "down", "unit_signature", vote) == expected
+        assert is_sign_doubtful(120, "down", vote) is not is_verdict
+        assert sign_disagrees(120, "down", vote) is (True if is_verdict else None)
+
+
+def test_a_single_scroll_confirms_the_rule():
+    vote = WheelVote("down", 1, 1)
+    assert scroll_direction(1, 120, "down", "unit_signature", vote) == "down"
+    assert not is_sign_doubtful(120, "down", vote)
+    assert sign_disagrees(120, "down", vote) is False

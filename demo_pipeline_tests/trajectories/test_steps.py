@@ -172,6 +172,36 @@ def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
 
 
 @pytest.mark.parametrize(
+    ("votes", "method", "is_hidden"),
+    [(1, "unit_signature", True), (2, "unit_signature", False), (1, "override", False)],
+)
+def test_a_single_scroll_against_the_rule_is_left_out(votes, method, is_hidden):
+    scroll = act("scroll", direction="up", amount=2, wheel_sum=2.0, wheel_method=method)
+    built = stepped(scroll, wheel=WheelVote("down", votes, votes))
+    assert built.hidden.by_reason() == ({"unclear_scroll": 1} if is_hidden else {})
+    assert len(built.steps) == (0 if is_hidden else 1)
+    assert built.doubtful_scrolls == is_hidden
+
+
+def test_a_sideways_scroll_is_a_step_whatever_a_single_vertical_one_shows():
+    scroll = act("scroll", direction="up", amount=2, wheel_sum=2.0, wheel_method="unit_signature")
+    index = scroll.action_index
+    [step] = stepped(scroll, wheel=WheelVote("down", 1, 1, {index: "left"})).steps
+    assert isinstance(step.written.parameters, ScrollParameters)
+    assert step.written.parameters.direction == "left"
+
+
+def test_a_setting_gives_the_direction_of_a_scroll_whose_unit_the_video_shows():
+    unclear = {"direction": "up", "wheel_sum": 3.0, "flags": ["unclear_wheel_unit"]}
+    [step] = stepped(
+        act("scroll", amount=3, wheel_method="override", **unclear),
+        wheel=WheelVote(unclear={0: ("down", "notch")}),
+    ).steps
+    assert isinstance(step.written.parameters, ScrollParameters)
+    assert (step.written.parameters.direction, step.written.parameters.amount) == ("up", 3)
+
+
+@pytest.mark.parametrize(
     ("action", "reason"),
     [
         (act("click", x=-5.0, button="left"), "off_screen"),

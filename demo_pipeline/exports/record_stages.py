@@ -22,7 +22,7 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.privacy.redaction_stage import REDACTIONS, cleaner, left_of
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, cleaner, privacy_summary
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
@@ -97,7 +97,10 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     forms = built_forms(inputs.settings)
     records = write_form_rows(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
-    return {"records": records, **left_of(inputs.folders[REDACTIONS], inputs.settings.privacy)}
+    return {
+        "records": records,
+        **privacy_summary(inputs.folders[REDACTIONS], inputs.settings.privacy),
+    }
 
 
 def _digests(out: Path) -> str:

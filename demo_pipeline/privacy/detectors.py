@@ -1,8 +1,8 @@
-"""What in a text is private: patterns with check digits, tokens of services, people's own lists.
+"""Finds the private parts of a text: patterns, check digits, service tokens, people's own lists.
 
-Belongs here: from a text to spans. Whether a span is replaced is decided in `redaction`. Tokens are
-those of detect-secrets, telephone numbers those of phonenumbers (of libphonenumber's plans), check
-digits those of python-stdnum.
+This module only returns spans; `redaction` decides whether a span is replaced. The token patterns
+come from detect-secrets, telephone numbers from phonenumbers (libphonenumber's numbering plans),
+check digits from python-stdnum.
 """
 
 import re
@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
+from operator import attrgetter
 from string import ascii_letters, digits
 from typing import NamedTuple
 
@@ -24,25 +25,26 @@ _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,8}(?: ?[A-Z0-9]{1,3})?
 _IP4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 _IP6 = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
 _VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNORECASE)
-_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # the shortest number that is looked at
-_PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write one
+_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # shorter numbers are ignored
+_PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write phone numbers
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
-# The beginnings of the tokens of detect-secrets, which takes 0.2 s to import.
+# The beginnings of the tokens that detect-secrets knows. The package takes 0.2 s to import and is
+# only imported for texts with such a beginning.
 _TOKEN_SIGN = re.compile(
     r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
 )
 _SHORTEST_TOKEN = 16  # characters
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
-# Readers of pictures lose dashes and spaces. Without its end a key goes on to that of the text, and
-# what stands before an end is a key.
+# Text recognition loses dashes and spaces. A key without an end marker continues to the end of the
+# text; everything before a lone end marker belongs to a key.
 _PEM = re.compile(
     r"[-\u2014]*\s?BEGIN[A-Z0-9 ]*PRIVATE ?KEY.*?(?:END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*|\Z)",
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
-# What each of the patterns above and the tokens need at least; of a screen's texts few have it. One
-# alternation would take three times as long: most begin with letters that `re` seeks fast.
+# Each pattern and token above contains at least one of these signs; few texts of a screen do. A
+# single alternation would take three times as long, because `re` seeks fixed first letters fast.
 _SIGNS = [
     re.compile(sign)
     for sign in (
@@ -52,11 +54,12 @@ _SIGNS = [
         *(r"\"\S{40}", r"'\S{40}"),
     )
 ]
-_OF_NAMES = f"{ascii_letters}{digits}._+-"
-_READ_LETTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")  # not a space that a reader saw at a dot
+_MAILBOX_CHARACTERS = f"{ascii_letters}{digits}._+-"
+# Every character except a space beside a dot, which text recognition often adds.
+_RECOGNISED_CHARACTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")
 
-# What is left of a form when single letters were misread, so that check digits do not fit.
-_READ: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
+# Looser forms for recognised text, in which misread letters break the check digits.
+_MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
     ("card", re.compile(r"(?<!\d)[3-6]\d{15}(?!\d)")),
     ("iban", re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{18,28}(?!\d)")),
     ("aws_key", re.compile(r"[AV4]K[I1l|]A[A-Z0-9]{12,20}")),
@@ -73,7 +76,7 @@ class PrivateSpan(NamedTuple):
     kind: PrivacyKind
     detector: str
     confidence: float
-    secret: str = ""  # the whole of which it is a part; empty: it is the whole
+    secret: str = ""  # the whole secret, if this span is only a part of it; else empty
 
 
 _Place = tuple[int, int]
@@ -81,10 +84,9 @@ _Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Detectors:
-    """What is looked for in the texts of a demonstration.
+    """Finds private parts in the texts of a demonstration.
 
     Attributes:
-        settings: the lists of words and expressions.
         region: ISO 3166 code of the country whose telephone numbers need no prefix.
     """
 
@@ -92,70 +94,70 @@ class Detectors:
     region: str = "US"
 
     def suspects(self, texts: Sequence[str]) -> list[str]:
-        """Those of the texts, in order, in which `find` may find something."""
+        """Returns the texts, in order, in which `find` may find something."""
         if self.settings.words or self.settings.expressions:
             return list(texts)
         joined = joined_texts(texts)
-        seen = [sign for sign in _SIGNS if sign.search(joined)]
-        return [text for text in texts if any(sign.search(text) for sign in seen)]
+        present_signs = [sign for sign in _SIGNS if sign.search(joined)]
+        return [text for text in texts if any(sign.search(text) for sign in present_signs)]
 
     def find(self, text: str) -> list[PrivateSpan]:
-        """The private parts of a text in order, without overlap."""
-        patterns = (
-            PrivateSpan(*place, kind, detector, confidence)
-            for kind, detector, confidence, places in _PATTERNS
-            for place in places(text, self.region)
-        )
-        return self.without_overlap([*patterns, *_tokens(text), *_listed(text, self.settings)])
+        """Returns the private parts of a text in order, without overlap."""
+        spans = list[PrivateSpan]()
+        for kind, detector, confidence, find_places in _PATTERNS:
+            for place in find_places(text, self.region):
+                spans.append(PrivateSpan(*place, kind, detector, confidence))
+        return self.without_overlap([*spans, *_tokens(text), *_listed(text, self.settings)])
 
-    def without_overlap(self, found: Iterable[PrivateSpan]) -> list[PrivateSpan]:
-        """The spans in order; of overlapping ones all together, as the one that says most.
+    def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
+        """Returns the spans in order, with overlapping spans merged into the weightiest of them.
 
-        What must not leave says more than what is counted, and a longer one more than a shorter.
+        A span that the settings remove outweighs a span that they only count; among equals the
+        longer span wins.
         """
         merged: list[PrivateSpan] = []
-        for span in sorted(found, key=lambda one: (one.start, one.end)):
+        for span in sorted(spans, key=attrgetter("start", "end")):
             if not merged or span.start >= merged[-1].end:
                 merged.append(span)
                 continue
             before = merged[-1]
-            first, other = sorted((before, span), key=self._weight, reverse=True)
-            if self._weight(first)[0] == self._weight(other)[0]:
-                start = before.start
-                end = max(before.end, span.end)
-                first = first._replace(start=start, end=end)
-            merged[-1] = first
+            winner, loser = sorted((before, span), key=self._weight, reverse=True)
+            if self._weight(winner)[0] == self._weight(loser)[0]:
+                winner = winner._replace(start=before.start, end=max(before.end, span.end))
+            merged[-1] = winner
         return merged
 
     def _weight(self, span: PrivateSpan) -> tuple[bool, int]:
         return self.settings.removes(span.kind), span.end - span.start
 
-    def find_read(self, text: str, known: Iterable[PrivateSpan] = ()) -> list[PrivateSpan]:
-        """The same, and what is `known`, for a line that was read from a picture.
+    def find_in_recognised(
+        self, text: str, known_spans: Iterable[PrivateSpan] = ()
+    ) -> list[PrivateSpan]:
+        """Returns `known_spans` and the private parts of a line recognised in a screenshot.
 
-        Spaces come and go there, above all beside dots: the word before an address goes with it,
-        and the whole line with what is only found without any space.
+        Text recognition adds and drops spaces, mostly beside dots. An e-mail address therefore
+        includes the word before it, and a secret that only appears without spaces makes the whole
+        line private.
         """
-        places = [match.start() for match in _READ_LETTER.finditer(text)]
-        tight = self.find("".join(text[place] for place in places))
-        spaced = (
-            one._replace(start=places[one.start], end=places[one.end - 1] + 1) for one in tight
-        )
-        found = [_with_word_before(one, text) for one in (*known, *self.find(text), *spaced)]
-        joined = "".join(text.split())
-        kinds = [span.kind for span in self.find(joined)]
-        kinds += [kind for kind, expression in _READ if expression.search(joined)]
-        seen = {one.kind for one in found}
-        found += [
-            PrivateSpan(0, len(text), kind, "read", 0.5)
-            for kind in dict.fromkeys(kinds)
-            if kind not in seen
-        ]
-        return self.without_overlap(found)
+        places = [match.start() for match in _RECOGNISED_CHARACTER.finditer(text)]
+        spans = [*known_spans, *self.find(text)]
+        for span in self.find("".join(text[place] for place in places)):
+            start = places[span.start]
+            end = places[span.end - 1] + 1
+            spans.append(span._replace(start=start, end=end))
+        spans = [_with_word_before(span, text) for span in spans]
+        without_spaces = "".join(text.split())
+        kinds = [span.kind for span in self.find(without_spaces)]
+        kinds += [kind for kind, pattern in _MISREAD_PATTERNS if pattern.search(without_spaces)]
+        located_kinds = {span.kind for span in spans}
+        for kind in dict.fromkeys(kinds):
+            if kind not in located_kinds:
+                spans.append(PrivateSpan(0, len(text), kind, "read", 0.5))
+        return self.without_overlap(spans)
 
 
 def joined_texts(texts: Iterable[str]) -> str:
-    """One text that has whatever stands in one of them: what is not in it is in none of them."""
+    """Joins texts so that one search covers them all; no match can span two of them."""
     return "\0".join(texts)
 
 
@@ -163,7 +165,7 @@ def _with_word_before(span: PrivateSpan, text: str) -> PrivateSpan:
     if span.kind != "email":
         return span
     before = text[: span.start].rstrip()
-    return span._replace(start=len(before.rstrip(_OF_NAMES)))
+    return span._replace(start=len(before.rstrip(_MAILBOX_CHARACTERS)))
 
 
 def _emails(text: str, _region: str) -> Iterator[_Place]:
@@ -182,11 +184,11 @@ def _cards(text: str, _region: str) -> Iterator[_Place]:
 
 def _ibans(text: str, _region: str) -> Iterator[_Place]:
     for match in _IBAN.finditer(text):
-        from stdnum import iban  # noqa: PLC0415 - most texts have none
+        from stdnum import iban  # noqa: PLC0415 - most texts have no account number
 
         words = match.group().split(" ")
-        candidates = (" ".join(words[:count]) for count in range(len(words), 0, -1))
-        for candidate in candidates:  # a word may follow it
+        for count in range(len(words), 0, -1):  # an ordinary word may follow the number
+            candidate = " ".join(words[:count])
             if iban.is_valid(candidate, check_country=False):
                 yield match.start(), match.start() + len(candidate)
                 break
@@ -206,8 +208,8 @@ def _phones(text: str, region: str) -> Iterator[_Place]:
     from phonenumbers import PhoneNumberMatcher  # noqa: PLC0415 - most texts have no number
 
     for match in PhoneNumberMatcher(text, region):
-        numbered = _DATE.match(match.raw_string) or _VERSION.search(text[: match.start])
-        if _PHONE_FORM.search(match.raw_string) and not numbered:
+        is_other_number = _DATE.match(match.raw_string) or _VERSION.search(text[: match.start])
+        if _PHONE_FORM.search(match.raw_string) and not is_other_number:
             yield match.start, match.end
 
 
@@ -235,14 +237,15 @@ def _tokens(text: str) -> Iterator[PrivateSpan]:
         return
     for kind, expression in _token_expressions():
         for match in expression.finditer(text):
-            rest = _TOKEN_REST.match(text, match.end())
-            end = rest.end() if rest else match.end()
+            end = match.end()
+            if rest := _TOKEN_REST.match(text, end):
+                end = rest.end()
             yield PrivateSpan(match.start(), end, kind, "token", 0.95)
 
 
 @cache
 def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
-    """Kind and expression of each service's tokens; imported when a text may hold one."""
+    """Returns the kind and expression of each service's tokens."""
     from detect_secrets.plugins.aws import AWSKeyDetector  # noqa: PLC0415
     from detect_secrets.plugins.github_token import GitHubTokenDetector  # noqa: PLC0415
     from detect_secrets.plugins.jwt import JwtTokenDetector  # noqa: PLC0415
@@ -254,7 +257,9 @@ def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
         "slack_token": SlackDetector.denylist,
         "jwt": JwtTokenDetector.denylist,
     }
-    return [(kind, expression) for kind, found in plugins.items() for expression in found]
+    return [
+        (kind, expression) for kind, expressions in plugins.items() for expression in expressions
+    ]
 
 
 @cache

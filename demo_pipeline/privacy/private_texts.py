@@ -1,7 +1,7 @@
-"""The secrets of one demonstration: found wherever they stand, in whichever writing, and replaced.
+"""Finds the secrets of one demonstration wherever they appear, and replaces them.
 
-Belongs here: what is known to be private after all texts were looked at, the writings in which the
-same is seen elsewhere (in a URL, over two lines, cut off, misread), and its placeholder.
+A secret is learned from the text in which a detector finds it. It is then recognised in every other
+text, also when it is written differently there: in a URL, over two lines, cut off or misread.
 """
 
 import re
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from html import escape
+from operator import ne
 from typing import Any
 from urllib.parse import quote
 
@@ -17,36 +18,35 @@ from demo_pipeline.observation.trees.secret_fields import PASSWORD
 from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
-_SHORTEST = 4  # characters of a text that is looked for elsewhere; shorter ones stand in words
-_LISTED = frozenset({"word", "expression"})  # found by their expression wherever they stand
-_CHECKED = frozenset({"card", "iban"})  # whose digits say that pieces belong together
+_SHORTEST = 4  # characters; shorter secrets also occur inside ordinary words
+_LISTED = frozenset({"word", "expression"})  # kinds that their own expression finds everywhere
+_CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
 _PART, _SHORTEST_PART = 0.6, 8  # share and characters of a secret that give it away when cut off
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _HIDDEN = re.compile(re.escape(PASSWORD))
-_MOST_TYPED = 2000  # characters that are looked at together
-_MOST_TYPINGS = 8  # a card in four fields, with its tabs
-# Letters that a reader takes for each other at 11 pixels.
+_MOST_TYPED = 2000  # characters that are searched together
+_MOST_TYPINGS = 8  # type actions that are searched together: a card number in four fields
+# Letters that text recognition confuses at a height of 11 pixels.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
 
 
 @dataclass
 class PrivateTexts:
-    """What is private in a demonstration.
+    """The secrets of a demonstration, and the texts that contain them.
 
     Attributes:
-        detectors: what is looked for.
-        kinds: secret, or a piece of one → kind, in the order in which they were found.
+        kinds: secret, or a piece of a secret → kind, in the order in which they were learned.
     """
 
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
     _detected: dict[str, Sequence[PrivateSpan]] = field(default_factory=dict)
-    _found: dict[str, list[PrivateSpan]] = field(default_factory=dict)
-    _read: dict[str, list[PrivateSpan]] = field(default_factory=dict)
+    _spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)
+    _recognised_spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)
 
     def learn(self, texts: Sequence[str]) -> None:
-        """Note the secrets in texts that were not seen yet."""
+        """Learns the secrets in texts that were not searched yet."""
         self._detected |= dict.fromkeys(texts, ())
         for text in self.detectors.suspects(texts):
             self._detected[text] = self.detectors.find(text)
@@ -54,28 +54,28 @@ class PrivateTexts:
                 self.add(text[span.start : span.end], span.kind)
 
     def private(self, texts: Sequence[str]) -> set[str]:
-        """Those of the learned texts that have something private."""
+        """Returns those of the learned texts that contain a secret."""
         joined = joined_texts(texts)
-        low = joined_texts(map(str.lower, texts))
-        found = {text for text in texts if self._detected[text] or PASSWORD in text}
+        joined_lower = joined_texts(map(str.lower, texts))
+        private_texts = {text for text in texts if self._detected[text] or PASSWORD in text}
         for secret, kind in self.kinds.items():
             written = _written(secret, bounded=kind in _LISTED)
-            if written.search(joined) or any(piece in low for piece in _pieces(secret)):
-                found |= {text for text in texts if any(self._same(secret, text))}
-        return found
+            if written.search(joined) or any(piece in joined_lower for piece in _pieces(secret)):
+                private_texts |= {text for text in texts if any(self._same(secret, text))}
+        return private_texts
 
     def add(self, secret: str, kind: PrivacyKind, whole: str = "") -> None:
-        """Note a secret, or a piece of the secret `whole`; its lines are pieces of it, too."""
+        """Learns a secret, or a piece of the secret `whole`. Each line of it is a piece, too."""
         number = self._number(kind, whole or secret)
         for piece in {secret: 0, **dict.fromkeys(map(str.strip, secret.splitlines()))}:
             if len(piece) >= _SHORTEST:
                 self.kinds.setdefault(piece, kind)
                 self._numbers.setdefault((kind, folded(piece)), number)
-        self._found.clear()
-        self._read.clear()
+        self._spans.clear()
+        self._recognised_spans.clear()
 
     def learn_typed(self, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Note the pieces of secrets that a rest of the hand, or a key, parts into several steps.
+        """Learns secrets that were typed in pieces, because a pause or a key split the typing.
 
         Args:
             actions: contents of action.json, in order.
@@ -93,15 +93,22 @@ class PrivateTexts:
                 letters.append(("\n", number))
 
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
-        """Look at the last typings together, from each of them on: those before may be apart."""
+        """Searches the last type actions together, beginning with each of them in turn.
+
+        Without its white space, only a text with check digits is taken for a secret.
+        """
         typings = sorted({number for _, number in letters})[-_MOST_TYPINGS:-1]
         for first in typings:
-            last = [one for one in letters if one[1] >= first]
-            for kept in (last, [one for one in last if not one[0].isspace()]):
-                text = "".join(letter for letter, _ in kept)
-                for span in self.detectors.find(text):
-                    if kept is last or span.kind in _CHECKED:
-                        self._add_pieces(kept[span.start : span.end], span.kind)
+            last = [(letter, number) for letter, number in letters if number >= first]
+            self._learn_from(last, with_spaces=True)
+            visible = [(letter, number) for letter, number in last if not letter.isspace()]
+            self._learn_from(visible, with_spaces=False)
+
+    def _learn_from(self, letters: Sequence[tuple[str, int]], *, with_spaces: bool) -> None:
+        text = "".join(letter for letter, _ in letters)
+        for span in self.detectors.find(text):
+            if with_spaces or span.kind in _CHECKED:
+                self._add_pieces(letters[span.start : span.end], span.kind)
 
     def _add_pieces(self, letters: Sequence[tuple[str, int]], kind: PrivacyKind) -> None:
         pieces: dict[int, str] = {}
@@ -111,20 +118,23 @@ class PrivateTexts:
             self.add(piece, kind, "".join(pieces.values()))
 
     def spans(self, text: str) -> list[PrivateSpan]:
-        """The private parts of a text in order, without overlap."""
-        if text not in self._found:
-            known = self._detected.get(text)
-            found = self.detectors.find(text) if known is None else [*known]
-            found += [span for secret in self.kinds for span in self._same(secret, text)]
-            found += [
-                PrivateSpan(*match.span(), "password", "secret_field", 1.0)
-                for match in _HIDDEN.finditer(text)
-            ]
-            self._found[text] = self.detectors.without_overlap(found)
-        return self._found[text]
+        """Returns the private parts of a text in order, without overlap."""
+        if text not in self._spans:
+            self._spans[text] = self.detectors.without_overlap(self._all_spans(text))
+        return self._spans[text]
+
+    def _all_spans(self, text: str) -> Iterator[PrivateSpan]:
+        detected = self._detected.get(text)
+        if detected is None:
+            detected = self.detectors.find(text)
+        yield from detected
+        for secret in self.kinds:
+            yield from self._same(secret, text)
+        for match in _HIDDEN.finditer(text):
+            yield PrivateSpan(*match.span(), "password", "secret_field", 1.0)
 
     def _same(self, secret: str, text: str) -> Iterator[PrivateSpan]:
-        """Yield where a known secret stands in a text, also written otherwise, or cut off."""
+        """Yields each place of a learned secret in a text, also if it is rewritten or cut off."""
         kind = self.kinds[secret]
         whole = False
         for match in _written(secret, bounded=kind in _LISTED).finditer(text):
@@ -133,42 +143,47 @@ class PrivateTexts:
         if not whole and kind not in _LISTED and (part := _part_of(secret, text)):
             yield PrivateSpan(*part, kind, "same_text", 0.7, secret)
 
-    def spans_read(self, text: str) -> list[PrivateSpan]:
-        """The same for a line that was read from a picture, where letters may be wrong.
+    def recognised_spans(self, text: str) -> list[PrivateSpan]:
+        """Returns the private parts of a line recognised in a screenshot.
 
-        A part that only differs by what readers get wrong takes the whole line along.
+        If a part equals a secret except for misread letters, the whole line is private.
         """
-        if text not in self._read:
-            self._read[text] = self._spans_read(text)
-        return self._read[text]
+        if text not in self._recognised_spans:
+            self._recognised_spans[text] = self._find_recognised_spans(text)
+        return self._recognised_spans[text]
 
-    def _spans_read(self, text: str) -> list[PrivateSpan]:
-        found = self.detectors.find_read(text, self.spans(text))
-        places = [0, *(place for span in found for place in span[:2]), len(text)]
+    def _find_recognised_spans(self, text: str) -> list[PrivateSpan]:
+        spans = self.detectors.find_in_recognised(text, self.spans(text))
         rest = ""
-        for start, end in zip(places[::2], places[1::2], strict=True):
-            rest += text[start:end]
+        place = 0
+        for span in spans:
+            rest += text[place : span.start]
+            place = span.end
+        rest += text[place:]
         for secret, kind in self.kinds.items():
             if _misread(folded(secret), folded(rest), bounded=kind in _LISTED):
-                return [*found, PrivateSpan(0, len(text), kind, "read", 0.8, secret)]
-        return found
+                return [*spans, PrivateSpan(0, len(text), kind, "read", 0.8, secret)]
+        return spans
 
-    def parted(self, above: str, below: str) -> PrivateSpan | None:
-        """What is private in two lines, one below the other, and in neither alone."""
-        both = folded(above + below)
-        first = folded(above)
-        second = folded(below)
+    def span_over_two_lines(self, above: str, below: str) -> PrivateSpan | None:
+        """Returns the secret that begins in the line `above` and ends in the line `below`.
+
+        None if there is no such secret, or if either line alone contains it.
+        """
+        folded_both = folded(above + below)
+        folded_above = folded(above)
+        folded_below = folded(below)
         for secret, kind in self.kinds.items():
             sought = folded(secret)
-            if sought in both and sought not in first and sought not in second:
+            if sought in folded_both and sought not in folded_above and sought not in folded_below:
                 return PrivateSpan(0, len(above), kind, "read", 0.7, secret)
-        for span in self.detectors.find_read(above + below):
+        for span in self.detectors.find_in_recognised(above + below):
             if span.kind in _CHECKED and span.start < len(above) < span.end:
                 return span
         return None
 
     def clean(self, text: str) -> str:
-        """The text with a placeholder for each part that must not leave."""
+        """Returns the text with a placeholder for each part that the settings remove."""
         pieces = list[str]()
         place = 0
         for span in self.spans(text):
@@ -179,26 +194,33 @@ class PrivateTexts:
         return "".join((*pieces, text[place:]))
 
     def _placeholder(self, kind: PrivacyKind, secret: str) -> str:
-        """`<email>`, and for the next one `<email-2>`."""
+        """Returns `<email>` for the first e-mail address, `<email-2>` for the second, and so on."""
         number = self._number(kind, secret)
-        return f"<{kind}>" if number == 1 or kind == "password" else f"<{kind}-{number}>"
+        if number == 1 or kind == "password":
+            return f"<{kind}>"
+        return f"<{kind}-{number}>"
 
     def _number(self, kind: PrivacyKind, secret: str) -> int:
-        same = (kind, folded(secret))
-        if same not in self._numbers:
-            known = {number for (other, _), number in self._numbers.items() if other == kind}
-            self._numbers[same] = len(known) + 1
-        return self._numbers[same]
+        key = (kind, folded(secret))
+        if key not in self._numbers:
+            numbers_of_kind = {
+                number for (other, _), number in self._numbers.items() if other == kind
+            }
+            self._numbers[key] = len(numbers_of_kind) + 1
+        return self._numbers[key]
 
 
 def folded(text: str) -> str:
-    """A text without what readers of pictures get wrong: spaces, case, letters that look alike."""
+    """Returns a text without the differences that text recognition makes.
+
+    These are spaces, upper and lower case, and letters that look alike.
+    """
     return "".join(text.split()).casefold().translate(_ALIKE)
 
 
 @lru_cache(4096)
 def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
-    """The expression for a secret in any case, in URLs and HTML, and over several lines."""
+    """Returns an expression for a secret in any case, in URLs and HTML, and over several lines."""
     pieces = list[str]()
     gap = ""
     for letter in secret:
@@ -209,11 +231,13 @@ def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
         pieces += (gap, f"(?:{'|'.join(map(re.escape, sorted(forms)))})")
         gap = r"[\s\u00ad\u200b]*"
     whole = "".join(pieces)
-    return re.compile(rf"(?<!\w){whole}(?!\w)" if bounded else whole, re.IGNORECASE)
+    if bounded:
+        whole = rf"(?<!\w){whole}(?!\w)"
+    return re.compile(whole, re.IGNORECASE)
 
 
 def _part_of(secret: str, text: str) -> tuple[int, int] | None:
-    """Where the longest part of a secret stands in a text, if it gives the secret away."""
+    """Returns the place of the longest part of a secret in a text, if it gives the secret away."""
     low = text.lower()
     for piece in _pieces(secret):
         if piece in low:
@@ -224,7 +248,7 @@ def _part_of(secret: str, text: str) -> tuple[int, int] | None:
 
 @lru_cache(4096)
 def _pieces(secret: str) -> tuple[str, ...]:
-    """The shortest parts of a secret that give it away; none of a short one."""
+    """Returns the shortest parts that give a secret away; a short secret has none."""
     size = max(_SHORTEST_PART, round(_PART * len(secret)))
     sought = secret.lower()
     if size >= len(secret):
@@ -233,7 +257,7 @@ def _pieces(secret: str) -> tuple[str, ...]:
 
 
 def _misread(secret: str, text: str, *, bounded: bool) -> bool:
-    """Whether a folded text has a secret but for single letters, or a part that gives it away."""
+    """Whether a folded text contains a secret with misread letters, or a telling part of it."""
     if _nearly_in(secret, text):
         return True
     is_part = len(text) >= _SHORTEST_PART and text in secret
@@ -241,12 +265,15 @@ def _misread(secret: str, text: str, *, bounded: bool) -> bool:
 
 
 def _nearly_in(secret: str, text: str) -> bool:
-    """Whether a secret is in a text, but for one letter in eight."""
+    """Whether a text contains a secret with at most one wrong letter in eight."""
     if secret in text:
         return True
-    allowed = len(secret) // 8
     size = len(secret)
-    return allowed > 0 and any(
-        sum(one != other for one, other in zip(secret, text[start:], strict=False)) <= allowed
-        for start in range(len(text) - size + 1)
-    )
+    allowed = size // 8
+    if allowed == 0:
+        return False
+    for start in range(len(text) - size + 1):
+        wrong = sum(map(ne, secret, text[start : start + size]))
+        if wrong <= allowed:
+            return True
+    return False

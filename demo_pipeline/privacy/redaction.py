@@ -1,8 +1,7 @@
-"""From a trajectory to what may leave: what is private in it, and a copy without that.
+"""Finds what is private in a trajectory, and writes a copy without it.
 
-Belongs here: looking at every text and picture of a trajectory, one fate for each secret wherever
-it stands, and writing the copy. What in a text is private is decided in `detectors` and
-`private_texts`; what happens to a kind is a setting.
+`detectors` and `private_texts` decide what is private in a text; the settings decide what happens
+to each kind. The same secret is treated the same way in every text and screenshot.
 """
 
 import hashlib
@@ -25,10 +24,15 @@ from demo_pipeline.files.image_files import PngWriter
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.observation.trees.secret_fields import mapped_texts
 from demo_pipeline.osworld.task_text import slug
-from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.privacy import screenshot_texts
 from demo_pipeline.privacy.detectors import Detectors, PrivateSpan
-from demo_pipeline.privacy.picture_texts import BgrPicture, PictureBox, PictureReader, TextLine
 from demo_pipeline.privacy.private_texts import PrivateTexts
+from demo_pipeline.privacy.screenshot_texts import (
+    BgrImage,
+    ScreenshotBox,
+    ScreenshotReader,
+    TextLine,
+)
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
@@ -38,9 +42,9 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE = "provenance.parquet"
 _TASK = "task.json"
 _FINAL = "final_screenshot.png"
-# Keys of JSON whose texts are ours: names of forms, ids, times. All other texts are people's, or
-# those of what the screen showed.
-OURS = frozenset(
+# JSON keys whose texts the pipeline writes itself, such as ids, times and action types. All other
+# texts were written by people or shown on the screen.
+PIPELINE_KEYS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),
         *("action_type", "direction", "button", "modifiers", "keys", "difficulty", "version"),
@@ -48,8 +52,8 @@ OURS = frozenset(
         *("trajectory", "decision", "reason"),
     )
 )
-_COLUMNS = ("text", "target_name", "reason")  # of provenance
-_REVIEW = "review"  # detector: a person, whatever the policy is
+_TEXT_COLUMNS = ("text", "target_name", "reason")  # of provenance.parquet
+_REVIEW = "review"  # the detector of marks made on the review page; the policy does not change them
 _WINDOW = "<window>"
 _WINDOWS = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
@@ -60,31 +64,31 @@ _IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_tok
 
 @dataclass(frozen=True)
 class Marks:
-    """What people say on the review page: boxes to cover, and found ones to leave alone.
+    """The marks that people made on the review page.
 
-    The final screenshot, which that page does not show, is covered like the last step.
+    The page does not show the final screenshot; it is covered like the one of the last step.
 
     Attributes:
-        added: step → boxes.
-        kept: the same, for boxes that hold nothing private.
+        added: step → boxes to cover.
+        kept: step → boxes that a detector found and that hold nothing private.
     """
 
-    added: dict[int, Sequence[PictureBox]] = field(default_factory=dict)
-    kept: dict[int, Sequence[PictureBox]] = field(default_factory=dict)
+    added: dict[int, Sequence[ScreenshotBox]] = field(default_factory=dict)
+    kept: dict[int, Sequence[ScreenshotBox]] = field(default_factory=dict)
 
 
 @dataclass
 class Redaction:
-    """What was found in a trajectory so far.
+    """Searches one trajectory for private data and writes its redacted copy.
 
     Attributes:
         folder: of the trajectory.
-        detectors: what is looked for.
-        key: of the hashes: of the recording, so that only who has it can guess.
-        passwords: typed ones, which the trajectory lacks already.
-        marks: of people.
-        findings: rows of redactions.parquet: where something private is, never what it is.
-        pictures_read, pictures_unread: how many.
+        key: of the hashes in the findings. It comes from the recording, so that a secret can only
+            be guessed by people who have the recording.
+        passwords: typed passwords; the trajectory itself contains `<password>` instead.
+        findings: rows of redactions.parquet: the place of each secret, never its text.
+        pictures_read: number of screenshots that were searched.
+        pictures_unread: number of screenshots that could not be searched.
     """
 
     folder: Path
@@ -95,7 +99,7 @@ class Redaction:
     findings: list[_Row] = field(default_factory=list)
     pictures_read: int = 0
     pictures_unread: int = 0
-    _boxes: dict[str, list[PictureBox]] = field(default_factory=dict)
+    _boxes: dict[str, list[ScreenshotBox]] = field(default_factory=dict)
     _windows: dict[str, set[str]] = field(default_factory=dict)
     _private: dict[str, set[str]] = field(default_factory=dict)  # texts of each file
     _removed: set[str] = field(default_factory=set)
@@ -105,47 +109,54 @@ class Redaction:
 
     @property
     def settings(self) -> PrivacySettings:
-        """Policies and lists."""
+        """The policies and the lists of words."""
         return self.detectors.settings
 
     def find(self) -> None:
-        """Look at every text, then at every picture."""
+        """Searches every text, then every screenshot."""
         self.find_in_texts()
         for name in self._names("/ui_tree.json"):
             if self.settings.windows or self._private[name]:
                 self._find_in_tree(name, self._load(name))
-        self._find_in_pictures()
+        self._find_in_screenshots()
 
     def find_in_texts(self) -> None:
-        """Look at every text."""
+        """Searches every text."""
         self.learn()
-        for name, private in self._private.items():
-            for place, text in self._placed_texts(name) if private else ():
-                for span in self.texts.spans(text) if text in private else ():
-                    self._note(name, place, span, text)
+        for name, private_texts in self._private.items():
+            if not private_texts:
+                continue
+            for place, text in self._placed_texts(name):
+                if text in private_texts:
+                    for span in self.texts.spans(text):
+                        self._note(name, place, span, text)
 
     def learn(self) -> None:
-        """Note every secret that is typed or shown."""
-        same = dict[str, str]()  # one object for equal texts: trees repeat most of theirs
-        known = dict[str, dict[str, None]]()  # several steps have one tree
-        names = dict[str, str]()
+        """Learns every secret that is typed or shown."""
+        shared_texts = dict[str, str]()  # equal texts share one object: trees repeat most texts
+        texts_by_digest = dict[str, dict[str, None]]()  # several steps share a tree
+        digests = dict[str, str]()
         groups = list[list[str]]()
         for name in (*self._names(".json"), _PROVENANCE):
-            digest = names[name] = read_digest(self.folder / name).sha256
-            if digest not in known:
+            digest = read_digest(self.folder / name).sha256
+            digests[name] = digest
+            if digest not in texts_by_digest:
                 texts = dict.fromkeys(text for _, text in self._placed_texts(name))
-                groups.append([text for text in texts if text not in same])
-                known[digest] = dict.fromkeys(map(same.setdefault, texts, texts))
-                self.texts.learn(groups[-1])
+                new_texts = [text for text in texts if text not in shared_texts]
+                shared = map(shared_texts.setdefault, texts, texts)
+                texts_by_digest[digest] = dict.fromkeys(shared)
+                groups.append(new_texts)
+                self.texts.learn(new_texts)
         for password in sorted(self.passwords):
             self.texts.add(password, "password")
         self.texts.learn_typed(map(self._load, self._names("action.json")))
         private = set[str]().union(*map(self.texts.private, groups))
-        self._private = {name: private.intersection(known[names[name]]) for name in names}
+        for name, digest in digests.items():
+            self._private[name] = private.intersection(texts_by_digest[digest])
         self._removed = {text for text in private if self.texts.clean(text) != text}
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield the place and the content of each text of a file, which is not kept."""
+        """Yields the place and the content of each text of a file."""
         if name == _PROVENANCE:
             return _texts_of_rows(read_provenance(self.folder / name))
         if name.endswith("/ui_tree.json"):
@@ -157,23 +168,26 @@ class Redaction:
         return load_json(self.folder / name)
 
     def withheld(self, demonstration: str) -> str:
-        """Why the demonstration must not leave; empty: it may."""
-        if dropped := {one["kind"] for one in self.findings if one["policy"] == "drop"}:
+        """Returns why the demonstration must not be exported; empty if it may."""
+        dropped = {finding["kind"] for finding in self.findings if finding["policy"] == "drop"}
+        if dropped:
             return f"private: {', '.join(sorted(dropped))}"
-        named = self.detectors.find(demonstration)
-        if any(one.kind in _IN_IDS and self.settings.removes(one.kind) for one in named):
-            return "private: its id"
-        return "pictures not read" if self.pictures_unread else ""
+        for span in self.detectors.find(demonstration):
+            if span.kind in _IN_IDS and self.settings.removes(span.kind):
+                return "private: its id"
+        if self.pictures_unread:
+            return "pictures not read"
+        return ""
 
     def write(self, out: Path) -> int:
-        """Write a copy without what is redacted; returns how many files differ, 0 without a copy.
+        """Writes a redacted copy; returns the number of changed files, 0 if no copy is needed.
 
-        Other files are linked, or copied where that is not possible.
+        Unchanged files are linked, or copied where links are not possible.
         """
         changed = self._changed_documents()
-        pictures_of = self._boxes.items()
-        changed |= {name: partial(self._write_picture, name, boxes) for name, boxes in pictures_of}
-        withheld = self._withheld_pictures()
+        for name, boxes in self._boxes.items():
+            changed[name] = partial(self._write_screenshot, name, boxes)
+        withheld = self._withheld_screenshots()
         if not changed and not withheld:
             return 0
         for name, _ in files_below(self.folder):
@@ -186,67 +200,71 @@ class Redaction:
                 link_or_copy(self.folder / name, out / name)
         return len(changed) + len(withheld)
 
-    def _withheld_pictures(self) -> set[str]:
-        """The screen's own pictures that are not in the copy: they were not read in their size.
+    def _withheld_screenshots(self) -> set[str]:
+        """Returns the native screenshots that the copy leaves out.
 
-        Boxes are those of the screenshot: without reading, only uncovered ones have the other.
+        Text is recognised in the scaled screenshots only, so the native ones are left out whenever
+        screenshots are searched, and otherwise where the scaled one is covered.
         """
         native = self._names("_native.png")
+        if self.settings.reads_pictures:
+            return set(native)
         covered = {str(native_of(Path(name))) for name, boxes in self._boxes.items() if boxes}
-        return {name for name in native if self.settings.reads_pictures or name in covered}
+        return covered.intersection(native)
 
     def _names(self, suffix: str) -> list[str]:
         names = sorted(name for name, _ in files_below(self.folder) if name.endswith(suffix))
         return [name for name in names if name != "redactions.json"]
 
     def _note(
-        self, name: str, place: str, span: PrivateSpan, text: str, box: PictureBox | None = None
+        self, name: str, place: str, span: PrivateSpan, text: str, box: ScreenshotBox | None = None
     ) -> None:
         policy = "redact" if span.detector == _REVIEW else self.settings.policy_of(span.kind)
         if policy == "off":
             return
         step = _STEP.match(name)
-        same = span.secret or text[span.start : span.end]
-        found = {
+        secret = span.secret or text[span.start : span.end]
+        finding = {
             "step": int(step[1]) if step else None,
             "place": f"{name}#{place}" if place else name,
             "kind": span.kind,
             "detector": span.detector,
             "confidence": span.confidence,
             "policy": policy,
-            # Keyed, so that only who has the recording can guess.
-            "secret": hmac.new(self.key, _same(same), hashlib.sha256).hexdigest()[:16],
+            # Keyed, so that nobody without the recording can guess the secret.
+            "secret": hmac.new(self.key, _normalised(secret), hashlib.sha256).hexdigest()[:16],
             "start": None if box else span.start,
             "end": None if box else span.end,
         }
         sides = zip(("x", "y", "width", "height"), box or (None,) * 4, strict=True)
-        self.findings.append(found | dict(sides))
+        self.findings.append(finding | dict(sides))
 
-    # --- trees and pictures
+    # --- trees and screenshots
 
     def _find_in_tree(self, name: str, tree: Any) -> None:
-        """Boxes of nodes whose name is mostly a secret, and of private windows."""
-        picture = name.replace("ui_tree.json", "screenshot.png")
+        """Covers private windows, and nodes whose name is a secret for at least one half."""
+        screenshot = name.replace("ui_tree.json", "screenshot.png")
         for node, above in _nodes(tree):
             text = node.get("name") or ""
             bounds = node.get("bounds")
             if not bounds:
                 continue
-            titles = [one for one in self.settings.windows if one.casefold() in text.casefold()]
-            if titles and (node.get("role") in _WINDOWS or above <= 1):
-                self._hide_window(picture, node)
-            found = self.texts.spans(text)
-            part = sum(span.end - span.start for span in found)
-            if part * 2 >= len(text) > 0 and not node.get("children"):
-                for span in found:
-                    self._cover(picture, span, text, _box_of(node))
+            folded_text = text.casefold()
+            has_title = any(title.casefold() in folded_text for title in self.settings.windows)
+            if has_title and (node.get("role") in _WINDOWS or above <= 1):
+                self._hide_window(screenshot, node)
+            spans = self.texts.spans(text)
+            private_characters = sum(span.end - span.start for span in spans)
+            if private_characters * 2 >= len(text) > 0 and not node.get("children"):
+                for span in spans:
+                    self._cover(screenshot, span, text, _box_of(node))
 
-    def _hide_window(self, picture: str, top: Mapping[str, Any]) -> None:
-        """Cover a window, or those of an application, and keep the names inside to replace them.
+    def _hide_window(self, screenshot: str, top: Mapping[str, Any]) -> None:
+        """Covers a window, or the windows of an application, and marks all its names as private.
 
-        What is typed while the keyboard is in it, or nobody knows where it is, goes with them.
+        A typed text is private as well if the keyboard focus is inside, or if it is unknown.
         """
-        folder = picture.rpartition("/")[0]
+        folder = screenshot.rpartition("/")[0]
         inside = set[str]()
         focused = False
         names = self._windows.setdefault(folder, set())
@@ -256,10 +274,11 @@ class Redaction:
             inside.add(node["id"])
             focused = focused or "FOCUSED" in node.get("states", ())
             if (node is top or node.get("role") in _WINDOWS) and bounds["width"] * bounds["height"]:
-                is_last = picture == self._names("/screenshot.png")[-1]
-                for name in (picture, _FINAL) if is_last else (picture,):  # the end has no tree
-                    span = PrivateSpan(0, 0, "window", "list", 1.0)
-                    self._cover(name, span, text, _box_of(node))
+                span = PrivateSpan(0, 0, "window", "list", 1.0)
+                self._cover(screenshot, span, text, _box_of(node))
+                if screenshot == self._names("/screenshot.png")[-1]:
+                    # The final screenshot has no tree of its own.
+                    self._cover(_FINAL, span, text, _box_of(node))
             if text:
                 names.add(text)
         action = self._load(f"{folder}/action.json")
@@ -267,9 +286,9 @@ class Redaction:
         if action["action_type"] == "type" and (focused or target in {None, *inside}):
             names.add(action["parameters"]["text"])
 
-    def _find_in_pictures(self) -> None:
+    def _find_in_screenshots(self) -> None:
         names = [name for name in self._names("/screenshot.png") if name.startswith("steps/")]
-        reader = PictureReader()
+        reader = ScreenshotReader()
         for number, name in enumerate([*names, _FINAL]):
             for region in self.settings.regions:
                 self._cover(name, PrivateSpan(0, 0, "region", "list", 1.0), "", region)
@@ -278,59 +297,69 @@ class Redaction:
             if self.settings.reads_pictures:
                 self._read(name, reader)
 
-    def _read(self, name: str, reader: PictureReader) -> None:
-        """Cover what is read in a picture; one that cannot be read is covered as a whole.
+    def _read(self, name: str, reader: ScreenshotReader) -> None:
+        """Covers the private text that is recognised in a screenshot.
 
-        What is still read in the covered picture takes its whole line along.
+        The covered screenshot is searched again; private text that is still recognised makes its
+        whole line covered. A screenshot that cannot be searched is covered completely.
         """
-        picture = self._picture(name)
+        screenshot = self._screenshot(name)
         try:
-            self._cover_lines(name, reader.lines(picture), whole=False)
-            covered = picture.copy()
-            pictures.cover(covered, self._boxes.get(name, ()))
-            if covered.tobytes() != picture.tobytes():
-                self._cover_lines(name, reader.lines(covered), whole=True)
+            for line, span in self._private_lines(reader.lines(screenshot)):
+                for box in line.boxes_of(span.start, span.end):
+                    self._cover(name, span, line.text, box)
+            covered = screenshot.copy()
+            screenshot_texts.cover(covered, self._boxes.get(name, ()))
+            if covered.tobytes() != screenshot.tobytes():
+                for line, span in self._private_lines(reader.lines(covered)):
+                    self._cover(name, span, line.text, line.box)
             self.pictures_read += 1
-        except Exception as error:  # noqa: BLE001 - whatever the engine raises
+        except Exception as error:  # noqa: BLE001 - the engine documents no exceptions
             _LOG.warning("%s was not read (%s)", name, type(error).__name__)
             self.pictures_unread += 1
-            self._boxes[name] = [(0, 0, picture.shape[1], picture.shape[0])]
-
-    def _cover_lines(self, name: str, lines: Sequence[TextLine], *, whole: bool) -> None:
-        """Cover the words of lines that are private, or the `whole` line."""
-        for line, span in self._private_lines(lines):
-            for box in [line.box] if whole else line.boxes_of(span.start, span.end):
-                self._cover(name, span, line.text, box)
+            self._boxes[name] = [(0, 0, screenshot.shape[1], screenshot.shape[0])]
 
     def _private_lines(self, lines: Sequence[TextLine]) -> Iterator[tuple[TextLine, PrivateSpan]]:
         for line in lines:
-            for span in self.texts.spans_read(line.text):
+            for span in self.texts.recognised_spans(line.text):
                 yield line, span
-            if (below := pictures.line_below(line, lines)) is None:
+            if (below := screenshot_texts.line_below(line, lines)) is None:
                 continue
-            if parted := self.texts.parted(line.text, below.text):
-                for one in (line, below):
-                    yield one, parted._replace(start=0, end=len(one.text))
-            opened = line if _KEY_OPENED.search(line.text) else None
-            while opened and (opened := pictures.line_below(opened, lines)):
-                if not _KEY_LINE.fullmatch(opened.text):
-                    break
-                yield opened, PrivateSpan(0, len(opened.text), "private_key", "read", 0.8)
+            if shared_span := self.texts.span_over_two_lines(line.text, below.text):
+                yield line, shared_span._replace(start=0, end=len(line.text))
+                yield below, shared_span._replace(start=0, end=len(below.text))
+            if _KEY_OPENED.search(line.text):
+                yield from self._lines_of_private_key(below, lines)
 
-    def _picture(self, name: str) -> BgrPicture:
-        picture = pictures.load_picture(self.folder / name)
-        if picture is None:
+    def _lines_of_private_key(
+        self, first: TextLine, lines: Sequence[TextLine]
+    ) -> Iterator[tuple[TextLine, PrivateSpan]]:
+        """Yields the lines below the begin marker of a private key, to its end."""
+        line: TextLine | None = first
+        while line and _KEY_LINE.fullmatch(line.text):
+            yield line, PrivateSpan(0, len(line.text), "private_key", "read", 0.8)
+            line = screenshot_texts.line_below(line, lines)
+
+    def _screenshot(self, name: str) -> BgrImage:
+        screenshot = screenshot_texts.load_screenshot(self.folder / name)
+        if screenshot is None:
             message = "it cannot be read as a picture"
             remedy = "record it again"
             raise DemonstrationError([Problem("picture_unreadable", name, message, remedy=remedy)])
-        return picture
+        return screenshot
 
-    def _cover(self, name: str, span: PrivateSpan, text: str, box: PictureBox) -> None:
-        step = _STEP.match(name)
-        kept = self.marks.kept.get(int(step[1]), ()) if step else ()
-        large = span.kind in {"window", "region"}  # which a word inside does not take along
-        if box in kept or (not large and any(pictures.touch(box, one) for one in kept)):
-            return
+    def _cover(self, name: str, span: PrivateSpan, text: str, box: ScreenshotBox) -> None:
+        """Notes a finding and, if the settings remove its kind, covers its box.
+
+        A box that people marked as not private stays uncovered. So does a box that touches it,
+        except a window or region: a harmless word inside does not uncover the whole window.
+        """
+        if step := _STEP.match(name):
+            kept = self.marks.kept.get(int(step[1]), ())
+            is_large = span.kind in {"window", "region"}
+            touches_kept = any(screenshot_texts.touch(box, kept_box) for kept_box in kept)
+            if box in kept or (touches_kept and not is_large):
+                return
         self._note(name, "", span, text, box)
         if span.detector == _REVIEW or self.settings.removes(span.kind):
             self._boxes.setdefault(name, []).append(box)
@@ -338,15 +367,16 @@ class Redaction:
     # --- the copy
 
     def _cleaned(self, folder: str) -> Callable[[str], str]:
-        """The function that replaces secrets, and in a step's files the names in its windows."""
-        removed = self.settings.removes("window")
-        titles = sorted(self._windows.get(folder, ()) if removed else (), key=len, reverse=True)
+        """Returns a function that replaces secrets, and the names in the step's hidden windows."""
+        titles = list[str]()
+        if self.settings.removes("window"):
+            titles = sorted(self._windows.get(folder, ()), key=len, reverse=True)
 
         def clean(text: str) -> str:
             if text in titles:
                 return _WINDOW
             for title in titles:
-                for quoted in (f'"{title}"', f"'{title}'"):  # as sentences quote names
+                for quoted in (f'"{title}"', f"'{title}'"):  # sentences quote names in both ways
                     text = text.replace(quoted, f'"{_WINDOW}"')
             return self.texts.clean(text)
 
@@ -360,7 +390,7 @@ class Redaction:
             if folder not in self._windows and self._removed.isdisjoint(self._private[name]):
                 continue
             document = self._load(name)
-            cleaned = mapped_texts(document, self._cleaned(folder), OURS)
+            cleaned = mapped_texts(document, self._cleaned(folder), PIPELINE_KEYS)
             if cleaned != document:
                 if name == _TASK:  # id and split group quote the words
                     group = slug(f"{cleaned['application']} {cleaned['instruction']}")
@@ -375,38 +405,38 @@ class Redaction:
 
     def _changed_row(self, row: Mapping[str, Any], group: str) -> dict[str, Any]:
         clean = self._cleaned(f"steps/{row['step_index']:03d}")
-        texts = {name: row[name] and clean(row[name]) for name in _COLUMNS}
+        texts = {name: row[name] and clean(row[name]) for name in _TEXT_COLUMNS}
         objectives = row["objectives"] and [clean(text) for text in row["objectives"]]
         return {**row, **texts, "objectives": objectives, "split_group": group}
 
-    def _write_picture(self, name: str, boxes: Sequence[PictureBox], path: Path) -> None:
-        picture = self._picture(name)
-        pictures.cover(picture, boxes)
-        PngWriter().write(path, picture[:, :, ::-1])
+    def _write_screenshot(self, name: str, boxes: Sequence[ScreenshotBox], path: Path) -> None:
+        screenshot = self._screenshot(name)
+        screenshot_texts.cover(screenshot, boxes)
+        PngWriter().write(path, screenshot[:, :, ::-1])
 
 
-def _same(secret: str) -> bytes:
+def _normalised(secret: str) -> bytes:
     return "".join(secret.split()).casefold().encode("utf-8", "replace")
 
 
-def _box_of(node: Mapping[str, Any]) -> PictureBox:
+def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
     bounds = node["bounds"]
     return bounds["x"], bounds["y"], bounds["width"], bounds["height"]
 
 
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
-    """Yield the node or key, and the content, of each text of a JSON document."""
+    """Yields the node or key, and the content, of each text of a JSON document."""
     pending: list[tuple[str, str, Any]] = [("", "", document)]
     while pending:
         place, key, value = pending.pop()
         if isinstance(value, str):
-            if key not in OURS:
+            if key not in PIPELINE_KEYS:
                 yield f"{place}.{key}".lstrip("."), value
         elif isinstance(value, dict):
             inner = str(value.get("id") or place)
-            pending += [(inner, one, other) for one, other in value.items()]
+            pending += [(inner, inner_key, content) for inner_key, content in value.items()]
         elif isinstance(value, list):
-            pending += [(place, key, other) for other in value]
+            pending += [(place, key, item) for item in value]
 
 
 class _TreeNode(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -419,7 +449,7 @@ class _TreeNode(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Tree(msgspec.Struct, forbid_unknown_fields=True):
-    """A tree as this pipeline writes it, whose only texts are names and those of `OURS`."""
+    """A tree as this pipeline writes it: its only foreign texts are the names of nodes."""
 
     timestamp: str
     screen: dict[str, int]
@@ -430,25 +460,26 @@ _TREE = msgspec.json.Decoder(_Tree)
 
 
 def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
-    """What `_texts_of` yields for a tree, in a tenth of the time."""
+    """Yields the same as `_texts_of` for a tree, in a tenth of the time."""
     pending = [tree.root]
-    found = list[tuple[str, str]]()
+    texts = list[tuple[str, str]]()
     while pending:
         node = pending.pop()
-        found.append((f"{node.id}.name", node.name))
+        texts.append((f"{node.id}.name", node.name))
         pending += node.children[::-1]
-    return reversed(found)
+    return reversed(texts)
 
 
 def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    for text in (rows[0]["objectives"] or ()) if rows else ():
-        yield "objectives", text
+    if rows:
+        for text in rows[0]["objectives"] or ():
+            yield "objectives", text
     for text in dict.fromkeys(row["reason"] for row in rows):
         yield "reason", text
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield each node of a tree and how many are above it."""
+    """Yields each node of a tree and the number of nodes above it."""
     root = tree.get("root", tree)
     pending = [(root, 0)]
     while pending:

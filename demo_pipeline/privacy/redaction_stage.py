@@ -1,7 +1,6 @@
-"""The stage `redactions`: what is private in a trajectory, and what leaves instead of it.
+"""The stage `redactions`: finds private data and, if the policy says so, writes a redacted copy.
 
-Belongs here: its declaration and its table. Where something is redacted, the output is a trajectory
-that later stages read instead of the original, which stays in the stages before this one.
+All later stages read the redacted copy instead of the original trajectory.
 """
 
 import hashlib
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -35,7 +34,7 @@ from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.trees.secret_fields import hide_passwords, mapped_texts
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_FILE, read_tree_rows
 from demo_pipeline.privacy.detectors import Detectors
-from demo_pipeline.privacy.redaction import OURS, Marks, Redaction
+from demo_pipeline.privacy.redaction import PIPELINE_KEYS, Marks, Redaction
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
@@ -78,155 +77,188 @@ REDACTIONS_SCHEMA = described_schema(
 
 
 def is_redacted(version: Version) -> bool:
-    """Whether an output of the stage is a trajectory that stands for the one it was built from."""
+    """Whether an output of the stage contains a redacted copy of the trajectory."""
     return bool(version.manifest.summary["redacted_files"])
 
 
-def left_of(redactions: Path, settings: PrivacySettings) -> dict[str, Any]:
-    """What a summary says: why it must not leave (empty: it may), and what was found.
+def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, Any]:
+    """Returns the privacy part of a summary of records.
+
+    `withheld` says why the demonstration must not be exported; empty if it may. `found` counts
+    the private places by kind.
 
     Args:
-        redactions: the stage's output.
-        settings: what was looked for.
+        redactions: folder of the stage's output.
+        settings: with which the stage ran.
     """
     state = load_json(redactions / STATE_FILE)
-    found = {"found": state["found"], "detectors": state["detectors"]}
-    return {"withheld": state["withheld"], "privacy": looked_for(settings), **found}
+    return {
+        "withheld": state["withheld"],
+        "privacy": hash_of_settings(settings),
+        "found": state["found"],
+        "detectors": state["detectors"],
+    }
 
 
 def is_shown_redacted(store: Store, demonstration: str) -> bool:
-    """Whether a copy is shown of a trajectory, so that its film must not be."""
+    """Whether a redacted copy replaces the trajectory, so that its video must not be shown."""
     version = store.current(f"{REDACTIONS}/{demonstration}")
     return version is not None and is_redacted(version)
 
 
-def told_of_privacy(settings: PrivacySettings, summaries: Sequence[Mapping[str, Any]]) -> str:
-    """Policy, versions and counts for a card; empty: the default policy, which found nothing.
+def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Describes policy, detectors and counts for a dataset card.
+
+    Returns an empty text if the policy is the default and nothing was found.
 
     Args:
         settings: of the build.
-        summaries: of the records, see `left_of`.
+        summaries: of the records, see `privacy_summary`.
     """
-    found = Counter[str]()
+    places_found = Counter[str]()
     versions = dict[str, str]()
     for summary in summaries:
-        found.update(summary.get("found", {}))
+        places_found.update(summary.get("found", {}))
         versions |= summary.get("detectors", {})
-    if not found and (settings.policy, settings.kinds) == ("flag", {}):
+    if not places_found and (settings.policy, settings.kinds) == ("flag", {}):
         return ""
     policies = [settings.policy, *(f"{kind}: {p}" for kind, p in sorted(settings.kinds.items()))]
-    counts = [f"{what} {count}" for what, count in sorted(found.items())]
+    counts = [f"{kind} {count}" for kind, count in sorted(places_found.items())]
     detectors = [f"{name} {number}" for name, number in sorted(versions.items())]
     return (
-        f"Private data: policy {', '.join(policies)}; looked for with {', '.join(detectors)}; "
-        f"places found: {', '.join(counts) or 'none'}. What is redacted is a placeholder such as "
-        "`<email>` in texts, and covered in pictures; what is flagged is in the data."
+        f"Private data: policy {', '.join(policies)}; detectors {', '.join(detectors)}; "
+        f"places found: {', '.join(counts) or 'none'}. Redacted texts are replaced by placeholders "
+        "such as `<email>`, and covered in screenshots; flagged texts are still in the data."
     )
 
 
-def looked_for(settings: PrivacySettings) -> str:
-    """A hash of what is looked for; other settings find something else."""
+def hash_of_settings(settings: PrivacySettings) -> str:
+    """Returns a hash of everything in the settings that decides which secrets are found."""
     return hashlib.sha256(json_bytes(settings)).hexdigest()[:16]
 
 
 def open_shown(
     store: Store, demonstration: str, settings: PrivacySettings | None = None
 ) -> tuple[Path, Version]:
-    """The folder of a trajectory as it may be shown, and the version of the trajectory.
+    """Opens a trajectory, or its redacted copy if there is one.
 
     Args:
-        store: of the pipeline.
-        demonstration: its id.
-        settings: with which it must have been looked at, if something must not leave.
+        settings: if these remove anything, the trajectory must have been searched with them.
+
+    Returns:
+        The folder that may be shown, and the version of the original trajectory.
 
     Raises:
-        StorageError: there is none, or it was not looked at.
+        StorageError: the trajectory is missing, or it was not searched with these settings.
     """
     output = f"{REDACTIONS}/{demonstration}"
     folder, version = store.open(f"trajectories/{demonstration}")
     redactions = store.current(output)
     if settings is not None and settings.reads_pictures:
         summary = redactions.manifest.summary if redactions else {}
-        if summary.get("privacy") != looked_for(settings) or summary["withheld"]:
+        if summary.get("privacy") != hash_of_settings(settings) or summary["withheld"]:
             raise MissingOutput(output)
     if is_shown_redacted(store, demonstration):
         folder = store.open(f"{REDACTIONS}/{demonstration}")[0]
     return folder, version
 
 
-_Opened = Callable[[Path, PrivacySettings], Redaction]  # a folder's, as the recording says
+class _RecordingSecrets(NamedTuple):
+    """The facts of a recording that a search for private data needs."""
+
+    passwords: frozenset[str]  # typed into password fields
+    country: str  # ISO 3166 code
+    key: bytes  # of the hashes in the findings
 
 
-def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
-    """What people say, and what the recording of the trajectory says."""
-    boxes = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
+_OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
+
+
+def _review_source(
+    workspace: Any, demonstration: str, versions: Mapping[str, Version]
+) -> SourceInput:
+    """Returns the marks of the review page, and opens a search with the recording's secrets."""
+    boxes_by_step = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
     marks = Marks()
-    for step, found in boxes.items():
-        # The last word about a box counts; a mark that was taken back leaves no box alone.
-        marked = {box for box, private in found if private}
-        last = dict(found)
-        marks.added[step] = [box for box, private in last.items() if private]
-        marks.kept[step] = [box for box in last if box not in marked]
-    told = {_REVIEW_MARKS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
-    opened = _opener(workspace.store, demonstration, versions["trajectories"], marks)
-    return SourceInput(opened, told)
+    for step, boxes in boxes_by_step.items():
+        # The last statement about a box holds. A withdrawn mark does not protect its box.
+        once_private = {box for box, private in boxes if private}
+        last_statements = dict(boxes)
+        marks.added[step] = [box for box, private in last_statements.items() if private]
+        marks.kept[step] = [box for box in last_statements if box not in once_private]
+    fingerprint = dict[str, str]()
+    if boxes_by_step:
+        fingerprint[_REVIEW_MARKS] = hashlib.sha256(repr(marks).encode()).hexdigest()
+    opener = _opener(workspace.store, demonstration, versions["trajectories"], marks)
+    return SourceInput(opener, fingerprint)
 
 
-def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _Opened:
-    """Opens a folder with passwords, country and key of the trajectory's recording, if any.
+def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _OpenRedaction:
+    """Returns a function that begins the search of a folder.
 
-    They are read then: whether an output is up to date is asked of very many.
+    It reads the recording on its first call, not before: the pipeline asks very many demonstrations
+    whether their output is up to date, and that question does not need the recording.
     """
 
     @cache
-    def known() -> tuple[frozenset[str], str, bytes]:
+    def secrets() -> _RecordingSecrets:
         if "actions" not in trajectory.manifest.recipe.inputs:
-            return frozenset(), "US", trajectory.content.encode()
+            return _RecordingSecrets(frozenset(), "US", trajectory.content.encode())
         recording = read_manifest(store.open(f"recordings/{demonstration}", "manifest.json")[0])
         rows = read_tree_rows(store.open(f"ui_trees/{demonstration}", UI_TREES_FILE)[0])
         actions = read_actions(store.open(f"actions/{demonstration}")[0])
-        said = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
+        country = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
+        if len(country) != 2:
+            country = "US"
         key = bytes.fromhex(recording.file(LOG_FILE).sha256)
-        return hide_passwords(actions, rows)[1], said if len(said) == 2 else "US", key
+        return _RecordingSecrets(hide_passwords(actions, rows)[1], country, key)
 
-    def opened(folder: Path, settings: PrivacySettings) -> Redaction:
-        passwords, country, key = known()
+    def open_redaction(folder: Path, settings: PrivacySettings) -> Redaction:
+        passwords, country, key = secrets()
         return Redaction(folder, Detectors(settings, country), key, passwords, marks)
 
-    return opened
+    return open_redaction
 
 
-Said = TypeVar("Said", bound=BaseModel)
+Statement = TypeVar("Statement", bound=BaseModel)
 
 
-def cleaner(store: Store, settings: PrivacySettings, demonstration: str) -> Callable[[Said], Said]:
-    """The function that replaces what is private in what people and models say of a demonstration.
+def cleaner(
+    store: Store, settings: PrivacySettings, demonstration: str
+) -> Callable[[Statement], Statement]:
+    """Returns a function that replaces private data in the statements of people and models.
 
-    Raises `StorageError` when it has no trajectory.
+    Raises:
+        StorageError: the demonstration has no trajectory.
     """
     folder, version = store.open(f"trajectories/{demonstration}")
-    found = _opener(store, demonstration, version, Marks())(folder, settings)
-    found.learn()
-    return lambda said: said.model_validate(
-        mapped_texts(said.model_dump(mode="json"), found.texts.clean, OURS)
-    )
+    redaction = _opener(store, demonstration, version, Marks())(folder, settings)
+    redaction.learn()
+
+    def clean(statement: Statement) -> Statement:
+        document = statement.model_dump(mode="json")
+        return statement.model_validate(
+            mapped_texts(document, redaction.texts.clean, PIPELINE_KEYS)
+        )
+
+    return clean
 
 
 def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
-    """What is private, and the copy without it where something is redacted."""
+    """Writes the findings and, if something is redacted, the copy of the trajectory."""
     settings = inputs.settings.privacy
     redaction = inputs.source(inputs.folders["trajectories"], settings)
     redaction.find()
     reason = redaction.withheld(inputs.demonstration)
     files = redaction.write(out)
     write_rows(out / REDACTIONS_FILE, redaction.findings, REDACTIONS_SCHEMA)
-    counts = Counter(f"{one['kind']} ({one['policy']})" for one in redaction.findings)
+    counts = Counter(f"{row['kind']} ({row['policy']})" for row in redaction.findings)
     state = {
         "withheld": reason,
         "policy": settings.policy,
         "kinds": settings.kinds,
         "pictures_read": redaction.pictures_read,
-        "detectors": _versions(),
+        "detectors": _detector_versions(),
         "found": dict(sorted(counts.items())),
     }
     dump_json(out / STATE_FILE, state)
@@ -236,18 +268,18 @@ def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
         "pictures_read": redaction.pictures_read,
         "redacted_files": files,
         "withheld": reason,
-        "privacy": looked_for(settings),
+        "privacy": hash_of_settings(settings),
     }
 
 
-def _versions() -> Mapping[str, str]:
-    found: dict[str, str] = {}
+def _detector_versions() -> Mapping[str, str]:
+    versions: dict[str, str] = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # of the extra
+            versions[name] = version(name)
+        except PackageNotFoundError:  # the extra `privacy` is not installed
             continue
-    return found
+    return versions
 
 
 def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
@@ -255,9 +287,9 @@ def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The settings and programs are noted, and without a copy there is no other file."""
+    """Checks the recorded settings and versions; without a copy there must be no other file."""
     problems: list[Problem] = []
-    if not (out / "task.json").is_file():
+    if not _has_copy(out):
         problems += differing_files(out, {}, {REDACTIONS_FILE, STATE_FILE})
     if problems or _check_schema(inputs, out):
         return problems
@@ -271,7 +303,7 @@ def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
     expected = {
         "policy": settings.policy,
         "kinds": settings.kinds,
-        "detectors": _versions(),
+        "detectors": _detector_versions(),
         "found": dict(sorted(kinds.items())),
     }
     for name, value in expected.items():
@@ -282,17 +314,22 @@ def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The copy is a valid trajectory in whose texts nothing is left that must not leave."""
-    if not (out / "task.json").is_file():
+    """Checks that the copy is a valid trajectory and that its texts contain no secret."""
+    if not _has_copy(out):
         return []
-    again = inputs.source(out, inputs.settings.privacy)
-    again.find_in_texts()
     problems = errors(validate_trajectory(out, inputs.demonstration))
-    return problems + [
-        Problem("not_redacted", one["place"], f"{one['kind']} is left", remedy=_REPORT)
-        for one in again.findings
-        if one["policy"] in {"redact", "drop"} and one["detector"] != "secret_field"
-    ]
+    redaction = inputs.source(out, inputs.settings.privacy)
+    redaction.find_in_texts()
+    for finding in redaction.findings:
+        is_removed = finding["policy"] in {"redact", "drop"}
+        if is_removed and finding["detector"] != "secret_field":
+            message = f"{finding['kind']} is left"
+            problems.append(Problem("not_redacted", finding["place"], message, remedy=_REPORT))
+    return problems
+
+
+def _has_copy(out: Path) -> bool:
+    return (out / "task.json").is_file()
 
 
 _REPORT = "report it: name the kind and the detector, not the text"
@@ -300,13 +337,13 @@ _REPORT = "report it: name the kind and the detector, not the text"
 REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     name="redactions",
     folder="redactions",
-    description="What is private in a trajectory: kinds and places, never the text; and, where the "
-    "policy says so, the trajectory without it, which all later stages read.",
+    description="The private data of a trajectory: kinds and places, never the text. If the policy "
+    "redacts a kind, the output also holds the redacted trajectory, which all later stages read.",
     kinds=frozenset({"parquet", "json"}),
     code_version="6",
     inputs=("trajectories",),
     section=lambda settings: settings.privacy,
-    source=_known,
+    source=_review_source,
     build=_run_redactions,
     checks=(
         Check(
@@ -322,5 +359,5 @@ REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def read_findings(folder: Path) -> list[dict[str, Any]]:
-    """The rows of redactions.parquet."""
+    """Reads the rows of redactions.parquet."""
     return read_rows(folder / REDACTIONS_FILE, REDACTIONS_SCHEMA)

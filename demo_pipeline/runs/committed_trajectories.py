@@ -15,7 +15,7 @@ from demo_pipeline.datasets.placement import place, splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.atomic_write import read_digest
-from demo_pipeline.privacy.redaction_stage import looked_for, told_of_privacy
+from demo_pipeline.privacy.redaction_stage import hash_of_settings, privacy_sentence
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings
@@ -101,7 +101,7 @@ def _usable_files(version: Version, fingerprints: Mapping[str, str]) -> set[str]
 def _why_withheld(summary: Mapping[str, Any], privacy: PrivacySettings) -> str:
     if summary.get("withheld"):
         return str(summary["withheld"])
-    if privacy.reads_pictures and summary.get("privacy") != looked_for(privacy):
+    if privacy.reads_pictures and summary.get("privacy") != hash_of_settings(privacy):
         return "not looked at"
     return ""
 
@@ -168,7 +168,7 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
         },
         damaged=tuple(sorted(broken)),
         told=(*memory.twins(), *memory.moves()),
-        privacy=told_of_privacy(privacy, [records.summary for records in usable.values()]),
+        privacy=privacy_sentence(privacy, [records.summary for records in usable.values()]),
         memory=memory,
     )
 

@@ -21,7 +21,7 @@ from demo_pipeline.datasets.selection import (
     judged_success,
 )
 from demo_pipeline.exports.assemble import BY_TRAJECTORY
-from demo_pipeline.privacy.redaction_stage import looked_for
+from demo_pipeline.privacy.redaction_stage import hash_of_settings
 from demo_pipeline.runs.committed_trajectories import trajectory_fingerprints
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.failures import RefusedError
@@ -254,7 +254,7 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
     """What was looked for in screenshots, even if nothing was redacted; empty if nothing was."""
-    return {LOOKED_FOR: looked_for(privacy)} if privacy.reads_pictures else {}
+    return {LOOKED_FOR: hash_of_settings(privacy)} if privacy.reads_pictures else {}
 
 
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from demo_pipeline.files.atomic_write import (
     sync_tree,
 )
 from demo_pipeline.files.comparison import files_below
-from demo_pipeline.privacy.redaction_stage import looked_for
+from demo_pipeline.privacy.redaction_stage import hash_of_settings
 from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
@@ -97,7 +97,7 @@ def _require_redacted(store: Store, names: Iterable[str], privacy: PrivacySettin
     for name in names:
         version = store.current(name)
         summary = version.manifest.summary if version else {}
-        if "left_out" in summary and summary.get(LOOKED_FOR) != looked_for(privacy):
+        if "left_out" in summary and summary.get(LOOKED_FOR) != hash_of_settings(privacy):
             raise StorageError(
                 f"nothing was exported: {name} was built with other settings of `privacy`; "
                 "`demo-pipeline run` builds it again"

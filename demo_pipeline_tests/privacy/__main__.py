@@ -27,7 +27,7 @@ from matplotlib import font_manager
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.importers.import_recordings import find_recordings
 from demo_pipeline.importers.upload_folder import Given
-from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.privacy import screenshot_texts
 from demo_pipeline.privacy.private_texts import folded
 from demo_pipeline.review.review_store import subject_of
 from demo_pipeline.runs.export import export_datasets
@@ -220,7 +220,7 @@ def read_again(folder: Path) -> Iterator[tuple[str, str]]:
 
     The last picture of a demonstration shows nearly all that the others do.
     """
-    reader = pictures.PictureReader()
+    reader = screenshot_texts.ScreenshotReader()
     for name, picture in pictures_below(folder):
         lines = reader.lines(picture)
         if "final" in name:

@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.annotations.annotate import quest_objectives
 from demo_pipeline.annotations.annotation_store import open_judged
-from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.privacy import screenshot_texts
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings
@@ -38,7 +38,7 @@ def built(root: Path, **privacy: Any) -> Workspace:
 
 
 def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "read_lines", lambda *_: [])  # another test reads
+    monkeypatch.setattr(screenshot_texts, "read_lines", lambda *_: [])  # another test reads
     workspace = built(tmp_path, policy="redact")
     store = tmp_path / "store"
     card = (store / "sft/README.md").read_text()
@@ -60,7 +60,7 @@ def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
 
 
 def test_without_a_reader_of_pictures_nothing_of_it_leaves(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "read_lines", Mock(side_effect=ModuleNotFoundError))
+    monkeypatch.setattr(screenshot_texts, "read_lines", Mock(side_effect=ModuleNotFoundError))
     built(tmp_path, policy="redact")
     assert not any(p.read_text() for p in (tmp_path / "store").glob("sft/*.jsonl"))
     assert not list((tmp_path / "store").glob("dataset/trajectories/*"))

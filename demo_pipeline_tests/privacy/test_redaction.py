@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.privacy import screenshot_texts
 from demo_pipeline.privacy.detectors import Detectors
 from demo_pipeline.privacy.private_texts import folded
 from demo_pipeline.privacy.redaction import Marks, Redaction
@@ -42,8 +42,8 @@ def redaction_of(folder: Path, settings: PrivacySettings, marks: Marks | None = 
     return found
 
 
-def shown(path: Path) -> pictures.BgrPicture:
-    picture = pictures.load_picture(path)
+def shown(path: Path) -> screenshot_texts.BgrImage:
+    picture = screenshot_texts.load_screenshot(path)
     assert picture is not None
     return picture
 
@@ -56,7 +56,7 @@ def bytes_below(folder: Path) -> bytes:
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are not read, which takes seconds."""
-    monkeypatch.setattr(pictures, "read_lines", Mock(side_effect=ModuleNotFoundError))
+    monkeypatch.setattr(screenshot_texts, "read_lines", Mock(side_effect=ModuleNotFoundError))
 
 
 @pytest.mark.usefixtures("unread")
@@ -81,7 +81,7 @@ def test_flagging_counts_and_changes_nothing(tmp_path):
 
 
 def test_dropping_a_kind_withholds_the_demonstration(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "read_lines", Mock(return_value=[]))
+    monkeypatch.setattr(screenshot_texts, "read_lines", Mock(return_value=[]))
     write(tmp_path / "demo", list(secrets_of("card", 1)))
     found = redaction_of(tmp_path / "demo", PrivacySettings(kinds={"card": "drop"}))
     assert found.withheld("demo") == "private: card"
@@ -106,7 +106,9 @@ def test_no_picture_of_the_copy_shows_a_secret(tmp_path):
     write(tmp_path / "demo", secrets)
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
     picture = shown(tmp_path / "out" / "final_screenshot.png")[:300]
-    read = folded(" ".join(line.text for line in pictures.PictureReader().lines(picture)))
+    read = folded(
+        " ".join(line.text for line in screenshot_texts.ScreenshotReader().lines(picture))
+    )
     assert "now" in read  # the rest of the lines is there
     assert not [secret for secret in secrets if folded(secret) in read]
 
@@ -176,7 +178,9 @@ def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path):
     write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=lines)
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
     picture = shown(tmp_path / "out" / "final_screenshot.png")[:300]
-    read = folded(" ".join(line.text for line in pictures.PictureReader().lines(picture)))
+    read = folded(
+        " ".join(line.text for line in screenshot_texts.ScreenshotReader().lines(picture))
+    )
     assert "thank" in read
     assert "smith" not in read
     assert "ple.c" not in read
@@ -191,7 +195,7 @@ def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path):
     ],
 )
 def test_a_key_is_found_whole_however_its_dashes_are_read(line):
-    [span] = Detectors(REDACT).find_read(f"{line}, two days ago")
+    [span] = Detectors(REDACT).find_in_recognised(f"{line}, two days ago")
     assert span.kind == "private_key"
     assert "kscsIVS0" in f"{line}, two days ago"[span.start : span.end]
 
@@ -199,13 +203,13 @@ def test_a_key_is_found_whole_however_its_dashes_are_read(line):
 @pytest.mark.parametrize("name", ["ada. lovelace1@example. org", "ada.love 12@example.org"])
 def test_an_address_is_found_whole_where_a_space_was_read_in_it(name):
     text = f"Mail: {name} wrote at noon"
-    [span] = Detectors(REDACT).find_read(text)
+    [span] = Detectors(REDACT).find_in_recognised(text)
     assert text[span.start : span.end].strip() == name
 
 
 def test_what_is_only_found_without_spaces_takes_the_line_beside_what_is_found():
     text = "10.1.2.77 has AKIA4HSJ ZOTIXHZKKW8R"
-    [span] = Detectors(REDACT).find_read(text)
+    [span] = Detectors(REDACT).find_in_recognised(text)
     assert (span.start, span.end) == (0, len(text))
 
 

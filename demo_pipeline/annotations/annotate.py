@@ -1,7 +1,6 @@
-"""Running providers over demonstrations: what it would cost, and what became of it.
+"""Runs annotation providers over demonstrations, and estimates the cost in advance.
 
-Belongs here: the order of the work. Every document is written as soon as it is there, so a run that
-was killed goes on where it was.
+Each document is written as soon as it arrives, so that a killed run continues where it stopped.
 """
 
 import logging
@@ -11,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from demo_pipeline.annotations.annotation_sources import ModelProvider, Provider
-from demo_pipeline.annotations.annotation_store import open_judged
+from demo_pipeline.annotations.annotation_store import AnnotationDocument, open_judged
+from demo_pipeline.annotations.questions import ModelQuestion
 from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.review.review_store import Reviews
@@ -30,7 +30,7 @@ _NO_RULES = PrivacySettings()
 
 @dataclass
 class Estimate:
-    """What a server would be asked: requests, about how many tokens, and pictures."""
+    """The cost of a run that asks a server. The number of tokens is approximate."""
 
     demonstrations: int = 0
     requests: int = 0
@@ -40,23 +40,32 @@ class Estimate:
 
 @dataclass
 class AnnotateCounts:
-    """What happened.
+    """The results of a run.
 
     Attributes:
-        written: new documents that say something.
-        known: those that were there already.
-        escaped: tags and unseen characters in them.
-        refused: answers, by reason.
-        gave_up: questions whose answers were all refused; they are not asked again.
+        written: new documents with at least one value.
+        existing: documents that the store contained before.
+        escaped: tags and invisible characters that were escaped in new documents.
+        refused: number of refused answers by reason.
+        gave_up: questions of which every answer was refused; they are not asked again.
         problems: of demonstrations that cannot be annotated.
     """
 
     written: int = 0
-    known: int = 0
+    existing: int = 0
     escaped: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     gave_up: int = 0
     problems: list[Problem] = field(default_factory=list)
+
+    def count_new(self, document: AnnotationDocument) -> None:
+        """Counts a document that the store did not contain."""
+        if document.values:
+            self.written += 1
+        else:
+            self.gave_up += 1
+        self.escaped += document.escaped
+        self.refused.update(document.refused)
 
 
 def estimate(
@@ -65,8 +74,8 @@ def estimate(
     models: Sequence[ModelProvider],
     privacy: PrivacySettings = _NO_RULES,
 ) -> Estimate:
-    """What `annotate_all` would ask now. Nothing is sent."""
-    found = Estimate()
+    """Returns the cost of `annotate_all`, without sending anything."""
+    total = Estimate()
     reviews = Reviews(store)
     budget = replace(models[0].budget)
     for name in ids:
@@ -74,12 +83,15 @@ def estimate(
             judged = open_judged(store, name, reviews, privacy)
         except (MissingOutput, DemonstrationError):
             continue
-        questions = budget.take([one for model in models for one in model.questions(judged)])
-        found.demonstrations += bool(questions)
-        found.requests += len(questions)
-        found.tokens += sum(one.tokens for one in questions)
-        found.pictures += sum(one.pictures for one in questions)
-    return found
+        questions = list[ModelQuestion]()
+        for model in models:
+            questions += model.questions(judged)
+        questions = budget.take(questions)
+        total.demonstrations += bool(questions)
+        total.requests += len(questions)
+        total.tokens += sum(question.tokens for question in questions)
+        total.pictures += sum(question.pictures for question in questions)
+    return total
 
 
 def annotate_all(
@@ -91,47 +103,49 @@ def annotate_all(
     *,
     dry_run: bool = False,
 ) -> AnnotateCounts:
-    """Let every provider annotate every demonstration; each sees what those before it said.
+    """Lets every provider annotate every demonstration. Each provider sees the earlier annotations.
 
-    A dry run writes nothing and counts what would be written.
+    A dry run writes nothing and counts the documents that it would write.
 
-    Raises whatever a server raises that cannot be used; what was answered is kept.
+    Raises:
+        ValueError: a server cannot be used. Answers that arrived before are kept.
     """
     counts = AnnotateCounts()
     reviews = Reviews(store)
-    planned = set[str]()  # keys that a dry run would write
+    planned = set[str]()  # keys of the documents that a dry run would write
     for name, provider in product(ids, providers):
         try:
             judged = open_judged(store, name, reviews, privacy)
         except (MissingOutput, DemonstrationError) as error:
-            missing = [_missing(name)] if isinstance(error, MissingOutput) else error.problems
-            counts.problems += [one for one in missing if one not in counts.problems]
+            if isinstance(error, MissingOutput):
+                problems: Sequence[Problem] = [_no_trajectory(name)]
+            else:
+                problems = error.problems
+            counts.problems += [problem for problem in problems if problem not in counts.problems]
             continue
         for document in provider(judged):
-            new = document.key not in judged.documents | planned
-            if new and dry_run:
+            is_new = document.key not in judged.documents | planned
+            if is_new and dry_run:
                 planned.add(document.key)
-            elif new:
-                new = store.add_document(document.key, sealed(document))
-            counts.written += new and bool(document.values)
-            counts.known += not new
-            if new:
-                counts.escaped += document.escaped
-                counts.refused.update(document.refused)
-                counts.gave_up += not document.values
+            elif is_new:
+                is_new = store.add_document(document.key, sealed(document))
+            if is_new:
+                counts.count_new(document)
+            else:
+                counts.existing += 1
             on_document()
         _LOG.info("%s: annotated", name)
     return counts
 
 
-def _missing(name: str) -> Problem:
+def _no_trajectory(name: str) -> Problem:
     message = "has no trajectory"
     file = f"trajectories/{name}"
     return Problem("no_trajectory", file, message, remedy="run the pipeline", demonstration=name)
 
 
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
-    """Yield the steps that triage saw taken back by the next one; none without triage."""
+    """Yields the steps that, according to triage, the next step undoes; none without triage."""
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]
         rows = read_steps(folder)
@@ -141,6 +155,8 @@ def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
 
 
 def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
-    """The objectives of the recording's quest as they may be shown; none when there is none."""
+    """Returns the redacted objectives of the recording's quest; empty without a quest."""
     rows = read_provenance(open_shown(store, demonstration)[0] / PROVENANCE_FILE)
-    return tuple(rows[0]["objectives"] or ()) if rows else ()
+    if not rows:
+        return ()
+    return tuple(rows[0]["objectives"] or ())

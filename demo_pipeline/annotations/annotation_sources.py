@@ -1,7 +1,7 @@
-"""Where annotations come from: a server with a model, files, and rules.
+"""The sources of annotations: a model behind a server, rules, and two kinds of files.
 
-Belongs here: the interface of a provider, and the four. What an answer or a line says is refused
-with a reason in one word, or cleaned; it is never quoted in an error.
+An answer or line that does not fit is refused with a reason of one word. Errors never quote its
+text, because it may be private.
 """
 
 import asyncio
@@ -34,41 +34,39 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import escape_markers, plain_characters, replace_surrogates
 from demo_pipeline.problems import Problem
 
-_ATTEMPTS = 2  # an answer that does not fit is asked for once more
+_ATTEMPTS = 2  # a question is asked again once if its answer does not fit
 _MOST_ANSWER = 100_000  # characters
 _FENCED = re.compile(r"\A\s*(?:<think>.*?</think>\s*)?```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 Provider = Callable[[JudgedDemonstration], Iterator[AnnotationDocument]]
-"""Yields new annotations of a demonstration, each as soon as it is there."""
+"""Yields new annotations of a demonstration, each as soon as it arrives."""
 
 
 @dataclass
 class Budget:
-    """How many questions may still be asked; None: any number."""
+    """The number of questions that may still be asked; None means any number."""
 
     left: int | None = None
 
     def take(self, questions: "list[ModelQuestion]") -> "list[ModelQuestion]":
-        """The first questions, as many as are left, which they use up."""
-        taken = questions if self.left is None else questions[: self.left]
-        if self.left is not None:
-            self.left -= len(taken)
-        return taken
+        """Returns as many of the first questions as the budget allows, and deducts them."""
+        if self.left is None:
+            return questions
+        allowed = questions[: self.left]
+        self.left -= len(allowed)
+        return allowed
 
 
 @dataclass
 class ModelProvider:
-    """Asks a server.
+    """Asks a model behind a server.
 
     Attributes:
-        server: is asked.
-        model: its name, in the requests and as the author.
-        prompts: what is asked.
-        at_once: requests under way.
-        objectives: of a demonstration's quest.
-        unanswered: why questions have no answer: they are asked again by the next run.
-        budget: of questions.
+        model: name of the model, in the requests and as the author of its annotations.
+        at_once: number of requests at the same time.
+        objectives: returns the objectives of a demonstration's quest.
+        unanswered: number of unanswered questions by reason. The next run asks them again.
     """
 
     server: Endpoint
@@ -80,19 +78,26 @@ class ModelProvider:
     budget: Budget = field(default_factory=Budget)
 
     def questions(self, judged: JudgedDemonstration) -> list[ModelQuestion]:
-        """What the server would be asked; what was answered before is not among it."""
+        """Returns the questions about a demonstration that have no answer yet."""
         steps: list[int | None] = [step.index for step in judged.trajectory.steps]
-        asked = [
-            (prompt, step)
-            for prompt in (self.prompts if steps else ())
-            for step in (steps if prompt.of == "step" else [None])
-            if judged.asked_key(step, self.model, prompt.id) not in judged.documents
-        ]
-        objectives = self.objectives(judged.id) if asked else ()
-        return [ModelQuestion(judged, prompt, step, objectives) for prompt, step in asked]
+        if not steps:
+            return []
+        unanswered = list[tuple[Prompt, int | None]]()
+        for prompt in self.prompts:
+            for step in steps if prompt.of == "step" else [None]:
+                if judged.asked_key(step, self.model, prompt.id) not in judged.documents:
+                    unanswered.append((prompt, step))
+        if not unanswered:
+            return []
+        objectives = self.objectives(judged.id)
+        return [ModelQuestion(judged, prompt, step, objectives) for prompt, step in unanswered]
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """See `Provider`; raises what the server's `ask` raises."""
+        """Yields the answers to the open questions; see `Provider`.
+
+        Raises:
+            ValueError: the server cannot be used; see `Endpoint.ask`.
+        """
         questions = self.budget.take(self.questions(judged))
         with closing(each_result(questions, self._answer, self.at_once)) as answers:
             for answer in answers:
@@ -102,10 +107,9 @@ class ModelProvider:
                     yield answer
 
     async def _answer(self, question: ModelQuestion) -> AnnotationDocument | str:
-        """The annotation, or why there is none."""
+        """Returns the annotation, or the reason why the question has no answer."""
         refused: list[str] = []
-        values = dict[str, Any]()
-        told = ""
+        answer = ""
         while len(refused) < _ATTEMPTS:
             try:
                 body = await asyncio.to_thread(question.body, self.model, *refused[-1:])
@@ -114,29 +118,36 @@ class ModelProvider:
             _, chat, fault = await self.server.ask(body)
             if fault:
                 return fault
-            told = answer_text(chat)
+            answer = answer_text(chat)
             try:
-                values = read_answer(question.prompt, told)
+                values = read_answer(question.prompt, answer)
                 return self._document(question, values, refused)
             except RefusedValueError as error:
                 refused.append(error.reason)
-        staged = plain_characters(replace_surrogates(told[: MOST_ANNOTATED // 6]))
-        return self._document(question, {}, refused, staged)
+        last_answer = plain_characters(replace_surrogates(answer[: MOST_ANNOTATED // 6]))
+        return self._document(question, {}, refused, last_answer)
 
     def _document(
         self,
         question: ModelQuestion,
         values: Mapping[str, Any],
         refused: Sequence[str],
-        staged: str = "",
+        refused_answer: str = "",
     ) -> AnnotationDocument:
-        by = {"source": "model", "author": self.model, "prompt": question.prompt.id}
-        said = {"asked": True, "refused": list(refused), "answer": staged}
-        return question.judged.document(question.step, values, **by, **said)
+        return question.judged.document(
+            question.step,
+            values,
+            source="model",
+            author=self.model,
+            prompt=question.prompt.id,
+            asked=True,
+            refused=list(refused),
+            answer=refused_answer,
+        )
 
 
 def answer_text(chat: Any) -> str:
-    """The words of an answer in OpenAI's form; empty without any."""
+    """Returns the text of a chat completion in OpenAI's form; empty if there is none."""
     try:
         content = chat["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
@@ -145,19 +156,21 @@ def answer_text(chat: Any) -> str:
 
 
 def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
-    """The values of an answer, which may be fenced, or follow what a model thought.
+    """Returns the values of an answer: JSON, alone, in a code fence or after `<think>` tags.
 
     Raises:
-        RefusedValueError: it is empty, too long, no JSON, or does not fit the schema.
+        RefusedValueError: the answer is empty, too long, not JSON, or does not fit the schema.
     """
     if not text.strip():
         raise RefusedValueError("empty")
     if len(text) > _MOST_ANSWER:
         raise RefusedValueError("too_long")
-    fenced = _FENCED.match(text)
-    plain = fenced[1] if fenced else _THOUGHT.sub("", text)
+    if fenced := _FENCED.match(text):
+        json_text = fenced[1]
+    else:
+        json_text = _THOUGHT.sub("", text)
     try:
-        value = parse_json(replace_surrogates(plain), "answer", any_depth=False)
+        value = parse_json(replace_surrogates(json_text), "answer", any_depth=False)
     except JsonFileError:
         raise RefusedValueError("not_json") from None
     try:
@@ -167,19 +180,22 @@ def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
 
 
 def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
-    """Says what rules know: the sentence of a step as its thought, and what triage is sure of.
+    """Returns a provider that annotates by rules, without a model.
 
-    `undone`: demonstration → steps that the next step takes back.
+    A step's sentence becomes its thought, and a step that is undone by the next one is redundant.
+
+    Args:
+        undone: returns the steps of a demonstration that the next step undoes.
     """
 
     def documents(judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        told = (step for step in judged.trajectory.steps if step.action.reasoning)
-        for step in told:  # of the others nothing is known to say
-            thought = {"thought": step.action.reasoning}
-            yield judged.document(step.index, thought, source="rule", author="template/1")
+        for step in judged.trajectory.steps:
+            if step.action.reasoning:
+                thought = {"thought": step.action.reasoning}
+                yield judged.document(step.index, thought, source="rule", author="template/1")
         for number in sorted(set(undone(judged.id)) & judged.digests.keys()):
-            said = {"step_redundant": True}
-            yield judged.document(number, said, source="rule", author="triage.undone/1")
+            redundant = {"step_redundant": True}
+            yield judged.document(number, redundant, source="rule", author="triage.undone/1")
 
     return documents
 
@@ -189,11 +205,10 @@ class FileProvider:
     """Imports annotations from JSON Lines.
 
     Attributes:
-        path: the file.
-        member: of a line, with the id of its demonstration.
-        read: the documents of a line.
-        lines: demonstration → number and value of each line about it.
-        problems: of lines that hold none.
+        member: the JSON member of a line that holds the demonstration id.
+        read: returns the documents of a line.
+        lines: demonstration → number and value of each of its lines.
+        problems: of lines that could not be imported.
     """
 
     path: Path
@@ -205,17 +220,19 @@ class FileProvider:
     def __post_init__(self) -> None:
         with self.path.open("rb") as file:
             for number, text in enumerate(file, start=1):
+                if not text.strip():
+                    continue
                 try:
-                    value = parse_json(text, "line", any_depth=False) if text.strip() else None
+                    value = parse_json(text, "line", any_depth=False)
                 except JsonFileError:
-                    value = ""
+                    value = None
                 if isinstance(value, dict) and isinstance(value.get(self.member), str):
                     self.lines.setdefault(value[self.member], []).append((number, value))
-                elif text.strip():
+                else:
                     self._refuse(number, "not_json")
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """See `Provider`; a line is imported as a whole or not at all."""
+        """Yields the documents of the file; a line is imported completely or not at all."""
         for number, line in self.lines.get(judged.id, ()):
             try:
                 yield from list(self.read(judged, line))
@@ -246,10 +263,11 @@ _REASONS = {
 
 
 def import_lines(path: Path) -> FileProvider:
-    """The import of JSON Lines, an annotation a line.
+    """Returns a provider that imports JSON Lines with an annotation per line.
 
-    Members: demonstration, kind, value, source, author; also step (none: the whole), variant,
-    prompt, time, and judged (none: what is there now).
+    Required members of a line: demonstration, kind, value, source, author. Optional members: step
+    (without it, the annotation is about the whole), variant, prompt, time, and judged (without it,
+    the annotation is about the current state).
 
     Raises:
         OSError: the file cannot be read.
@@ -258,13 +276,14 @@ def import_lines(path: Path) -> FileProvider:
 
 
 def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[AnnotationDocument]:
-    kind = line.get("kind")
-    name = line.get("variant") if kind == AnnotationKind.INSTRUCTION_VARIANT else kind
+    name = line.get("kind")
+    if name == AnnotationKind.INSTRUCTION_VARIANT:
+        name = line.get("variant")
     if not isinstance(name, str) or "value" not in line or line.get("source") not in SOURCES:
         raise RefusedValueError("wrong_schema")
     members = ("source", "author", "prompt", "judged", "time")
-    known = {key: line[key] for key in members if line.get(key) is not None}
-    yield judged.document(line.get("step"), {name: line["value"]}, **known)
+    given = {key: line[key] for key in members if line.get(key) is not None}
+    yield judged.document(line.get("step"), {name: line["value"]}, **given)
 
 
 _STEP_FIELDS = {**AGENTNET_STEP_FIELDS, "action": "caption"}
@@ -272,15 +291,15 @@ _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 
 
 def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) -> FileProvider:
-    """The import of what OpenCUA's thought generator wrote for an `agentnet` export.
+    """Returns a provider that imports the output of OpenCUA's thought generator.
 
-    Its verdicts are about the step that they stand with. Every step's code has to be that of the
-    demonstration now.
+    The generator ran on an `agentnet` export. The code of every step must still be the same as in
+    the demonstration.
 
     Args:
-        path: JSON Lines, a task a line.
-        model: that it was run with.
-        code_of: the code of a step in the export; empty: it has none.
+        path: JSON Lines with a task per line.
+        model: name of the model that the generator used.
+        code_of: returns the code of a step in the export; empty if the step is not exported.
 
     Raises:
         OSError: the file cannot be read.
@@ -294,31 +313,35 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
             raise RefusedValueError("wrong_task")
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
-        said: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
+        statements: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
             number = _number(judged.id, step["image"])
             code = step["value"]["code"]
             is_end = number == end_of(judged.trajectory) and code.startswith("computer.terminate")
             if not is_end and codes.get(number) != code:
                 raise RefusedValueError("wrong_code")
-            said.append((number, step["value"], _STEP_FIELDS))
-        for place, values, names in [*said, (None, line, _TASK_FIELDS)]:
-            known = {ours: values.get(name) for name, ours in names.items()}
-            told = {ours: value for ours, value in known.items() if value not in (None, "")}
-            if told:  # the last step's reflection is empty
-                yield judged.document(place, told, source="model", author=model, prompt="opencua")
+            statements.append((number, step["value"], _STEP_FIELDS))
+        statements.append((None, line, _TASK_FIELDS))
+        by = {"source": "model", "author": model, "prompt": "opencua"}
+        for place, values, names in statements:
+            annotated = dict[str, Any]()
+            for theirs, ours in names.items():
+                if values.get(theirs) not in (None, ""):  # the last step's reflection is empty
+                    annotated[ours] = values[theirs]
+            if annotated:
+                yield judged.document(place, annotated, **by)
 
     return FileProvider(path, "task_id", read)
 
 
 def _is_opencua_step(step: Any) -> bool:
-    value = step.get("value") if isinstance(step, dict) else None
-    texts = (step.get("image"), value.get("code")) if isinstance(value, dict) else (None,)
-    return all(isinstance(text, str) for text in texts)
+    if not isinstance(step, dict) or not isinstance(step.get("value"), dict):
+        return False
+    return isinstance(step.get("image"), str) and isinstance(step["value"].get("code"), str)
 
 
 def _number(demonstration: str, image: str) -> int:
-    """The step of a picture of the export, whose name ends in it."""
+    """Returns the step number at the end of the name of an exported image."""
     name, _, rest = image.rpartition("_")
     digits = rest.removesuffix(".png")
     if name != replace_surrogates(demonstration) or not (digits.isascii() and digits.isdigit()):

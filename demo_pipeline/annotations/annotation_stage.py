@@ -1,7 +1,6 @@
-"""The stage `annotations`: what is said about a demonstration, and which of it counts, as Parquet.
+"""The stage `annotations`: a table of all annotations of a demonstration and which of them count.
 
-Belongs here: its declaration, reading what it is built from, and its check. It reads what is stored
-and asks no server.
+It reads the stored annotations and asks no server.
 """
 
 from collections import Counter
@@ -35,8 +34,12 @@ _TRAJECTORIES = "trajectories"
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What is stored about a version; documents, which never change, are read by the build."""
+class _StoredAnnotations:
+    """The stored statements about a version of a trajectory.
+
+    Attributes:
+        documents: keys. Documents never change, so that only the build reads them.
+    """
 
     store: Store
     privacy: PrivacySettings
@@ -45,60 +48,73 @@ class _Said:
     decisions: tuple[Decision, ...]
 
 
-def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
+def _stored_annotations(
+    workspace: Any, demonstration: str, versions: Mapping[str, Version]
+) -> SourceInput:
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = tuple(workspace.reviews.of(demonstration))
     documents = tuple(document_keys(workspace.store, demonstration))
-    read = {"stored_annotations": documents, REVIEWS: sorted(one.id for one in decisions)}
+    names_read = {
+        "stored_annotations": documents,
+        REVIEWS: sorted(decision.id for decision in decisions),
+    }
     privacy = workspace.settings.privacy
     rules = json_bytes(privacy).decode()
-    hashes = {n: sha256("\n".join([*keys, rules]).encode()) for n, keys in read.items() if keys}
-    value = _Said(workspace.store, privacy, versions[_TRAJECTORIES], documents, decisions)
-    return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
+    fingerprints = dict[str, str]()
+    for source, names in names_read.items():
+        if names:
+            fingerprints[source] = sha256("\n".join([*names, rules]).encode()).hexdigest()
+    trajectory = versions[_TRAJECTORIES]
+    stored = _StoredAnnotations(workspace.store, privacy, trajectory, documents, decisions)
+    return SourceInput(stored, fingerprints)
 
 
 def _run(inputs: RecordingInputs, out: Path) -> Summary:
-    """Write annotations.parquet; the summary has no text."""
-    said = inputs.source
+    """Writes annotations.parquet. The summary contains no annotated text."""
+    stored: _StoredAnnotations = inputs.source
     rows = list[dict[str, Any]]()
-    documents = read_documents(said.store, said.documents)
-    if documents or said.decisions:
+    documents = read_documents(stored.store, stored.documents)
+    if documents or stored.decisions:
         folder = inputs.folders[_TRAJECTORIES]
-        clean: Any = cleaner(said.store, said.privacy, inputs.demonstration)
-        subject = subject_of(said.trajectory, inputs.demonstration)
-        judged = judge_demonstration(folder, subject, map(clean, said.decisions))
+        clean: Any = cleaner(stored.store, stored.privacy, inputs.demonstration)
+        subject = subject_of(stored.trajectory, inputs.demonstration)
+        judged = judge_demonstration(folder, subject, map(clean, stored.decisions))
         rows = judged.rows(map(clean, documents))
     write_rows(out / ANNOTATIONS_FILE, rows, ANNOTATIONS_SCHEMA)
-    refused = Counter(reason for one in documents for reason in one.refused)
+    refused = Counter[str]()
+    for document in documents:
+        refused.update(document.refused)
     return _summary(rows) | {
         "refused": dict(sorted(refused.items())),
-        "escaped": sum(one.escaped for one in documents),
-        "damaged": len(said.documents) - len(documents),
+        "escaped": sum(document.escaped for document in documents),
+        "damaged": len(stored.documents) - len(documents),
     }
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    used = [row for row in rows if row["effective"]]
+    effective = [row for row in rows if row["effective"]]
     return {
         "annotations": len(rows),
-        "effective": len(used),
+        "effective": len(effective),
         "stale": sum(row["stale"] for row in rows),
         "disagreements": sum(row["disagrees"] for row in rows),
-        "sources": dict(sorted(Counter(row["source"] for row in used).items())),
-        "kinds": dict(sorted(Counter(row["kind"] for row in used).items())),
+        "sources": dict(sorted(Counter(row["source"] for row in effective).items())),
+        "kinds": dict(sorted(Counter(row["kind"] for row in effective).items())),
     }
 
 
 def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The table has its columns and values, and of what is said about the same one counts."""
+    """Checks the columns, and that at most one annotation counts per step, kind and variant."""
     problems = differing_files(out, {}, {ANNOTATIONS_FILE})
     problems = problems or schema_problems(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
-    rows = [] if problems else read_rows(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
-    used = Counter(
-        (row["step_index"], row["kind"], row["variant"]) for row in rows if row["effective"]
-    )
-    for (step, kind, _), number in used.items():
+    if problems:
+        return problems
+    effective = Counter[tuple[int | None, str, str | None]]()
+    for row in read_rows(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA):
+        if row["effective"]:
+            effective[row["step_index"], row["kind"], row["variant"]] += 1
+    for (step, kind, _), number in effective.items():
         if number > 1:
             message = f"{number} annotations {kind} of step {step} count"
             remedy = "build it again"
@@ -110,12 +126,13 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     name=ANNOTATIONS,
     folder="annotated",
     description="Verdicts, grades, thoughts and other wordings by people, models and rules, and "
-    "which of them count: human over model over rule, none about what has changed since. It reads "
-    "what is stored; `demo-pipeline annotate` alone asks a server.",
+    "which of them count: a human's overrides a model's, a model's overrides a rule's. Annotations "
+    "of something that has changed since are stale and do not count. The stage asks no server; "
+    "only `demo-pipeline annotate` does.",
     kinds=frozenset({"parquet"}),
     code_version="3",
     inputs=(_TRAJECTORIES, REDACTIONS),
-    source=_said,
+    source=_stored_annotations,
     build=_run,
     checks=(
         Check(

@@ -1,12 +1,12 @@
-"""Where annotations are kept: `annotations/<demonstration>/<key>.json` in the store.
+"""Stores annotations as `annotations/<demonstration>/<key>.json`.
 
-Belongs here: the document of one answer, its key, reading and writing them, and what of a
-demonstration is judged. A document is written once and never changed, and its key follows from what
-was judged, by whom and with which prompt: what did not change is never asked twice.
+A document holds one answer of a model or one imported line, and never changes. Its key is a hash of
+the judged content, the author and the prompt, so that the same question is never asked twice.
 """
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -49,12 +49,13 @@ class AnnotationDocument(Document):
 
     Attributes:
         step, judged, source, author, prompt, time: see `Annotation`.
-        asked: a server was asked, so that its key says what was asked and not what it says.
-        values: kind, or wording of the instruction → value.
-        escaped: how many tags and unseen characters in the values were escaped.
-        refused: why answers were refused, one word an attempt; the values are those of the last
-            attempt, or none.
-        answer: what was refused last, cut.
+        asked: True for the answer of a server: its key depends on the question only. Otherwise the
+            key depends on the values as well.
+        values: kind, or name of a wording of the instruction → value.
+        escaped: number of tags and invisible characters that were escaped in the values.
+        refused: the reason, in one word, of each refused attempt. `values` comes from the attempt
+            that was not refused and is empty if all were.
+        answer: the last refused answer, shortened.
     """
 
     demonstration: Text
@@ -72,21 +73,30 @@ class AnnotationDocument(Document):
 
     @property
     def key(self) -> str:
-        """Of the document."""
-        said = [] if self.asked else [self.values]
-        by = (self.source, self.author, self.prompt)
-        return _key(self.demonstration, self.step, self.judged, *by, *said)
+        """The key of the document in the store."""
+        parts: list[Any] = [self.step, self.judged, self.source, self.author, self.prompt]
+        if not self.asked:
+            parts.append(self.values)
+        return _key(self.demonstration, *parts)
 
     def annotations(self) -> Iterator[Annotation]:
-        """Yield what it says; a value that its kind cannot have is left out."""
+        """Yields the annotations; values that do not fit their kind are left out."""
         for name, value in self.values.items():
             try:
                 checked, _ = checked_annotation(kind_of(name), value, self.step)
             except RefusedValueError:
                 continue
-            who = (self.source, self.author, self.judged, self.time, self.prompt or None)
-            variant = name if name in VARIANTS else None
-            yield Annotation(self.step, kind_of(name), value_text(checked), *who, variant)
+            yield Annotation(
+                self.step,
+                kind_of(name),
+                value_text(checked),
+                source=self.source,
+                author=self.author,
+                judged=self.judged,
+                time=self.time,
+                prompt=self.prompt or None,
+                variant=name if name in VARIANTS else None,
+            )
 
 
 def _key(demonstration: str, *parts: Any) -> str:
@@ -95,19 +105,21 @@ def _key(demonstration: str, *parts: Any) -> str:
 
 
 def kind_of(name: str) -> str:
-    """The kind of a value, which may have the name of a wording of the instruction."""
-    return AnnotationKind.INSTRUCTION_VARIANT.value if name in VARIANTS else name
+    """Returns the kind of a value; wordings of the instruction share one kind."""
+    if name in VARIANTS:
+        return AnnotationKind.INSTRUCTION_VARIANT.value
+    return name
 
 
 @dataclass(frozen=True)
 class JudgedDemonstration:
-    """A demonstration as people have corrected it, which is what annotations judge.
+    """A demonstration with people's corrections, as annotations judge it.
 
     Attributes:
-        trajectory: its notes are what counts now.
+        trajectory: with the annotations that count now as notes.
         digests: see `judged_digests`.
-        decided: what people said.
-        documents: keys of those that are there.
+        decided: annotations made on the review page.
+        documents: keys of the stored documents.
         bad_steps: see `Judgement`.
     """
 
@@ -119,96 +131,102 @@ class JudgedDemonstration:
     bad_steps: frozenset[int] = field(default=frozenset())
 
     def asked_key(self, step: int | None, author: str, prompt: str) -> str:
-        """The key of the answer of a model."""
+        """Returns the key of a model's answer."""
         return _key(self.id, step, self.digests[step], "model", author, prompt)
 
     def document(
         self, step: int | None, values: Mapping[str, Any], **members: Any
     ) -> AnnotationDocument:
-        """A document about what is there now.
+        """Returns a document about the current state of the demonstration.
 
         Args:
-            step: that it is about; see `Annotation`.
-            values: see `AnnotationDocument`; a value is cleaned.
-            members: `source`, `author`, and further ones.
+            step: see `Annotation`.
+            values: see `AnnotationDocument`; texts are cleaned.
+            members: further members of the document, at least `source` and `author`.
 
         Raises:
-            RefusedValueError: there is no such step, or a value is none of its kind.
+            RefusedValueError: the step does not exist, or a value does not fit its kind.
             ValidationError: another member is not valid.
         """
         if not isinstance(step, int | None) or step not in self.digests:
             raise RefusedValueError("wrong_step")
-        checked = {name: checked_annotation(kind_of(name), values[name], step) for name in values}
-        kept = {name: value for name, (value, _) in checked.items()}
-        if not {part[end] for part in kept.get("subtask", ()) for end in ("first", "last")} <= (
-            self.digests.keys()
-        ):
-            raise RefusedValueError("wrong_step")
-        if not kept and not members.get("refused"):
+        clean_values = dict[str, Any]()
+        escaped = 0
+        for name, value in values.items():
+            clean_values[name], escaped_in_value = checked_annotation(kind_of(name), value, step)
+            escaped += escaped_in_value
+        for subtask in clean_values.get("subtask", ()):
+            if subtask["first"] not in self.digests or subtask["last"] not in self.digests:
+                raise RefusedValueError("wrong_step")
+        if not clean_values and not members.get("refused"):
             raise RefusedValueError("empty")
-        known = {
+        document = {
             "demonstration": self.id,
             "step": step,
             "judged": self.digests[step],
             "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z",
-            "values": kept,
-            "escaped": sum(escaped for _, escaped in checked.values()),
+            "values": clean_values,
+            "escaped": escaped,
         }
-        return AnnotationDocument.model_validate(known | members)
+        return AnnotationDocument.model_validate(document | members)
 
     def rows(self, documents: Iterable[AnnotationDocument]) -> list[dict[str, Any]]:
-        """Rows of `ANNOTATIONS_SCHEMA`: what documents and people say, and which of it counts."""
-        said = (one for document in documents for one in document.annotations())
-        return judged_rows(self.id, [*said, *self.decided], self.digests)
+        """Returns rows of `ANNOTATIONS_SCHEMA` for the documents and the review statements."""
+        annotations = list[Annotation]()
+        for document in documents:
+            annotations += document.annotations()
+        return judged_rows(self.id, [*annotations, *self.decided], self.digests)
 
 
 def judge_demonstration(
     folder: Path, subject: Subject, decisions: Iterable[Decision]
 ) -> JudgedDemonstration:
-    """What is judged of a version of a trajectory, without its notes.
+    """Reads a version of a trajectory with people's corrections, without annotations as notes.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
     """
     judgement = judge(decisions, subject)
     trajectory, rows = load(DatasetTrajectory(subject.id, str(folder)))
-    found = corrected(trajectory, judgement.corrections, rows)
-    digests = judged_digests(subject, judgement, found.trajectory)
+    correction = corrected(trajectory, judgement.corrections, rows)
+    digests = judged_digests(subject, judgement, correction.trajectory)
     decided = tuple(human_annotations(judgement, digests))
     return JudgedDemonstration(
-        subject.id, found.trajectory, digests, decided, bad_steps=found.bad_steps
+        subject.id, correction.trajectory, digests, decided, bad_steps=correction.bad_steps
     )
 
 
 def document_keys(store: Store, demonstration: str) -> list[str]:
-    """Keys of the documents of a demonstration, sorted."""
+    """Returns the sorted keys of the documents of a demonstration."""
     return store.list_documents(f"{ANNOTATIONS}/{demonstration}")
 
 
 def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocument]:
-    """The documents; one that is damaged or lies under another key is named in the log instead."""
-    found = []
+    """Reads documents. Damaged documents are left out, and a warning in the log names them.
+
+    A document under another key than its own counts as damaged.
+    """
+    documents = list[AnnotationDocument]()
     for key in keys:
-        try:
+        document = None
+        with suppress(DamagedDocument, ValidationError):  # their messages may quote private text
             value = unsealed(store.get_document(key) or b"", key)
             document = AnnotationDocument.model_validate(value)
-        except (DamagedDocument, ValidationError):  # its text is private
-            document = None
         if document is not None and document.key == key:
-            found.append(document)
+            documents.append(document)
         else:
             _LOG.warning("%s is not as it was written, and is not used", key)
-    return found
+    return documents
 
 
 def open_judged(
     store: Store, demonstration: str, reviews: Reviews, privacy: PrivacySettings
 ) -> JudgedDemonstration:
-    """The current trajectory with its notes, without what is private in either.
+    """Opens the current trajectory with its annotations, both redacted.
 
     Raises:
-        MissingOutput: it has no trajectory.
-        DemonstrationError: it cannot be read.
+        MissingOutput: the demonstration has no trajectory.
+        DemonstrationError: the trajectory cannot be read.
     """
     folder, version = open_shown(store, demonstration, privacy)
     reviews.refresh(demonstration)

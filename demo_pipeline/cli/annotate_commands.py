@@ -133,7 +133,7 @@ def _report(counts: "AnnotateCounts", *, dry_run: bool = False) -> bool:
     refused = f"{counts.gave_up} refused, " if counts.gave_up else ""
     written = "would be written" if dry_run else "written"
     print_line(
-        f"{counts.written} {written}, {refused}{counts.known} known before, "
+        f"{counts.written} {written}, {refused}{counts.existing} known before, "
         f"{counts.escaped} tags or characters escaped"
     )
     for reason, number in counts.refused.items():

@@ -30,10 +30,10 @@ def mark_fields(log: Path, mark: dict[str, Any]) -> None:
 
     def marked(value: Any) -> Any:
         if isinstance(value, list):
-            return [marked(one) for one in value]
+            return [marked(item) for item in value]
         if not isinstance(value, dict):
             return value
-        same = {key: marked(one) for key, one in value.items()}
+        same = {key: marked(item) for key, item in value.items()}
         return {**same, **mark} if value.get("name") == "Name" and "bbox" in value else same
 
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -53,11 +53,11 @@ def sign_in(root: Path, change: Callable[[Path], None], *, content: str) -> Path
 
 def holding(store: Path, text: str) -> set[str]:
     """Folders of the store with a file that holds a text, outputs as readers see them."""
-    found = set()
+    folders = set()
     for path in store.rglob("*"):
         if path.is_file() and text.encode() in path.read_bytes():
-            found.add(path.relative_to(store).parts[1 if ".versions" in str(path) else 0])
-    return found
+            folders.add(path.relative_to(store).parts[1 if ".versions" in str(path) else 0])
+    return folders
 
 
 @pytest.mark.parametrize("mark", MARKS.values(), ids=MARKS)
@@ -67,7 +67,7 @@ def test_what_is_typed_into_a_field_for_passwords_is_in_no_output(tmp_path, mark
     assert holding(store, SECRET) <= {"events", "actions", "recordings"}
     trajectory = store / "trajectories" / "signin"
     actions = [json.loads(p.read_text()) for p in sorted(trajectory.glob("steps/*/action.json"))]
-    typed = [one["parameters"]["text"] for one in actions if one["action_type"] == "type"]
+    typed = [action["parameters"]["text"] for action in actions if action["action_type"] == "type"]
     assert typed == [PASSWORD]
     task = json.loads((trajectory / "task.json").read_text())
     assert task["instruction"] == f"Sign in with {PASSWORD} and agree."
@@ -78,26 +78,111 @@ def test_other_fields_keep_what_is_typed(tmp_path):
     assert SECRET in (store / "trajectories/signin/steps/001/action.json").read_text()
 
 
-@pytest.mark.parametrize(("shape", "dots"), [("dots", True), ("asterisks", True), ("text", False)])
-def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(shape, dots):
-    before = np.full((400, 700), 245, np.uint8)
-    cv2.rectangle(before, (40, 100), (400, 140), 90, 1)
+PAPER = 245
+INK = 20
+
+
+def empty_screen() -> Any:
+    screen = np.full((400, 700), PAPER, np.uint8)
+    cv2.rectangle(screen, (40, 100), (400, 140), 90, 1)
+    return screen
+
+
+def write(screen: Any, text: str, place: tuple[int, int], size: float = 1.2) -> None:
+    cv2.putText(screen, text, place, cv2.FONT_HERSHEY_PLAIN, size, INK, 1, cv2.LINE_AA)
+
+
+def write_dots(screen: Any, count: int, left: int = 60) -> None:
+    for number in range(count):
+        place = (left + 11 * number, 120)
+        cv2.circle(screen, place, 3, INK, cv2.FILLED, cv2.LINE_AA)
+
+
+def draw_text_cursor(screen: Any, left: int) -> None:
+    cv2.rectangle(screen, (left, 110), (left + 1, 130), INK, cv2.FILLED)
+
+
+def test_dots_on_the_screen_show_a_password_field():
+    before = empty_screen()
+    after = before.copy()
+    write_dots(after, len(SECRET))
+    assert dots_for(SECRET, before, after)
+
+
+def test_asterisks_on_the_screen_show_a_password_field():
+    before = empty_screen()
+    after = before.copy()
+    for number in range(len(SECRET)):
+        write(after, "*", (55 + 16 * number, 127))
+    assert dots_for(SECRET, before, after)
+
+
+def test_letters_on_the_screen_show_no_password_field():
+    before = empty_screen()
     after = before.copy()
     for number, letter in enumerate(SECRET):
-        if shape == "dots":
-            cv2.circle(after, (60 + 11 * number, 120), 3, 30, cv2.FILLED, cv2.LINE_AA)
-        else:
-            shown = letter if shape == "text" else "*"
-            at = (55 + 16 * number, 127)
-            cv2.putText(after, shown, at, cv2.FONT_HERSHEY_PLAIN, 1.2, 20, 1, cv2.LINE_AA)
-    assert dots_for(SECRET, before, after) is dots
+        write(after, letter, (55 + 16 * number, 127))
+    assert not dots_for(SECRET, before, after)
+
+
+@pytest.mark.parametrize("gap", [-1, 0, 1, 2, 5])
+def test_a_text_cursor_beside_or_at_the_last_dot_changes_nothing(gap):
+    before = empty_screen()
+    draw_text_cursor(before, 50)
+    after = empty_screen()
+    write_dots(after, len(SECRET))
+    draw_text_cursor(after, 60 + 11 * (len(SECRET) - 1) + 4 + gap)
+    assert dots_for(SECRET, before, after)
+
+
+def test_a_first_dot_that_replaced_the_text_cursor_is_a_dot():
+    before = empty_screen()
+    draw_text_cursor(before, 56)
+    after = empty_screen()
+    write_dots(after, len(SECRET))
+    assert dots_for(SECRET, before, after)
+
+
+def test_a_last_character_that_is_shown_for_a_moment_hides_nothing():
+    before = empty_screen()
+    after = before.copy()
+    write_dots(after, len(SECRET) - 1)
+    write(after, SECRET[-1], (58 + 11 * (len(SECRET) - 1), 126))
+    assert dots_for(SECRET, before, after)
+
+
+def test_an_icon_behind_the_last_dot_changes_nothing():
+    before = empty_screen()
+    after = before.copy()
+    write_dots(after, len(SECRET))
+    cv2.circle(after, (60 + 11 * len(SECRET) + 8, 120), 7, INK, 2)
+    assert dots_for(SECRET, before, after)
+
+
+def test_text_far_from_the_dots_in_the_same_line_changes_nothing():
+    before = empty_screen()
+    after = before.copy()
+    write_dots(after, len(SECRET))
+    write(after, "Caps lock is on", (420, 126))
+    assert dots_for(SECRET, before, after)
+
+
+@pytest.mark.parametrize("size", [1.1, 1.2, 1.3, 1.4, 1.5, 1.6])
+@pytest.mark.parametrize("status", ["1 occurrence", "no occurrence", "1 of 1 occurrences"])
+def test_letters_that_look_alike_within_a_word_are_no_dots(size, status):
+    """The "occu" of a find bar's status once hid the word that a person searched for."""
+    before = empty_screen()
+    after = before.copy()
+    write(after, "yacht", (55, 127), size)
+    write(after, status, (420, 127), size)
+    assert not dots_for("yacht", before, after)
 
 
 def test_three_equal_letters_of_a_word_are_no_dots():
     """As the last letters of a short word are in some fonts."""
-    before = np.full((400, 700), 245, np.uint8)
+    before = np.full((400, 700), PAPER, np.uint8)
     after = before.copy()
-    cv2.rectangle(after, (48, 112), (62, 127), 20, 2)
+    cv2.rectangle(after, (48, 112), (62, 127), INK, 2)
     for number in range(1, 4):
-        cv2.circle(after, (62 + 16 * number, 122), 5, 20, 2)
+        cv2.circle(after, (62 + 16 * number, 122), 5, INK, 2)
     assert not dots_for("moon", before, after)

@@ -1,17 +1,17 @@
-"""Fields for passwords: what is typed into one leaves its stage as `<password>`.
+"""Recognises typed passwords and replaces them by `<password>`.
 
-Belongs here: which node, and which picture, shows such a field, and replacing its text. Recorders
-mark the field as AT-SPI's `password text`, UI Automation's IsPassword, AX's secure text field, or
-HTML's input type; where no tree says it, the picture does, by a row of equal dots instead of
-letters. Patterns and people's own lists are looked for in `privacy/`.
+A text counts as a password in two cases. Either the accessibility tree marks its field: AT-SPI has
+the role `password text`, UI Automation has IsPassword, macOS has secure text fields, and HTML has
+the input type. Or the screenshots show that a row of equal dots appeared where letters would be.
+The folder `privacy/` searches for patterns and for people's own lists of words.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -21,17 +21,40 @@ from demo_pipeline.observation.frames.video_reader import Luma
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
-PASSWORD = "<password>"  # noqa: S105 - what stands for one
-_SHORTEST_SOUGHT = 4  # characters; shorter ones stand in ordinary words
-_FEWEST_DOTS = 4  # equal shapes in a row; three are also an ellipsis
-_MOST_SHAPES = 2000  # a page of letters, whose dots would be among the first
+PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
+_SHORTEST_SOUGHT = 4  # characters; shorter passwords also occur inside ordinary words
+_FEWEST_DOTS = 4  # equal shapes in a row; an ellipsis has three
+_FEWEST_LETTERS = 3  # different characters; fewer would look alike as letters, too
+_LARGEST_DOT_PX = 24
+_SMALLEST_DOT_PX = 2
+_LARGEST_STEP_PX = 30  # from the left edge of a dot to that of the next dot
+_TEXT_CURSOR_PX = 3  # the largest width of the text cursor
+_MOST_SHAPES = 2000  # a page of letters has more; dots of a password would be among the first
 _CHANGED = 24  # of 255; noise of x264 stays below (measured for the changes between frames)
 
 
-def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
-    """Whether the keyboard is in a field for passwords while `action` types.
+class _Shape(NamedTuple):
+    """A connected group of changed pixels that is as large as a character."""
 
-    `target`: position of the node that it types into; None: not known.
+    left: int
+    top: int
+    width: int
+    height: int
+    pixels: int
+
+    @property
+    def right(self) -> int:
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> int:
+        return self.top + self.height
+
+
+def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
+    """Returns whether the keyboard is in a password field while `action` types.
+
+    `target` is the position of the node that receives the text; None: it is not known.
     """
     if action.action_type != "type":
         return False
@@ -40,101 +63,156 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
 
 
 def dots_for(text: str, before: Luma, after: Luma) -> bool:
-    """Whether `after` shows dots where `before` does not, as many as `text` has characters.
+    """Returns whether `after` shows a row of dots in place of a typed text.
 
-    Letters of different shape would differ, so a text of fewer than three letters says nothing.
+    The row did not exist in `before`, has as many dots as the text has characters, and stands
+    alone: letters beside it show that it is a part of a word, such as "occu" in "1 occurrence".
+
+    Args:
+        text: as typed. Texts with fewer than three different characters prove nothing.
+        before: the screen before the text was typed.
+        after: the screen after it.
     """
     typed = text.strip()
-    if len(typed) < _FEWEST_DOTS or len(set(typed)) < 3:
+    if len(typed) < _FEWEST_DOTS or len(set(typed)) < _FEWEST_LETTERS:
         return False
     changed = cv2.threshold(cv2.absdiff(before, after), _CHANGED, 1, cv2.THRESH_BINARY)[1]
     if not cv2.countNonZero(changed):
         return False
-    row = _longest_row(_shapes(changed))
-    return row >= _FEWEST_DOTS and abs(row - len(typed)) <= 1
+    shapes = _changed_shapes(changed)
+    return any(_are_dots(row, shapes, len(typed)) for row in _even_rows(shapes))
 
 
-def _shapes(changed: Any) -> list[Sequence[int]]:
-    """Left, top, width, height and pixels of each changed shape of a character's size.
+def _changed_shapes(changed: Any) -> list[_Shape]:
+    """Returns the changed shapes that are as large as a character.
 
-    Line by line: numbering the shapes of the whole picture at once takes 8 MB, and 15 ms.
+    The lines of the screen are searched separately, because labelling the shapes of the whole
+    screen at once takes 8 MB and 15 ms.
     """
     lines = np.flatnonzero(np.diff(changed.max(axis=1), prepend=0, append=0))
-    found: list[Sequence[int]] = []
+    found: list[_Shape] = []
     for top, bottom in lines.reshape(-1, 2).tolist():
         left, _, width, _ = cv2.boundingRect(changed[top:bottom])
         line = changed[top:bottom, left : left + width]
         shapes = cv2.connectedComponentsWithStats(line, connectivity=8)[2][1:]
         sides = shapes[:, 2:4]
-        fitting = shapes[((sides >= 2) & (sides <= 24)).all(axis=1)]
-        found += (fitting + np.array([left, top, 0, 0, 0])).tolist()
+        fits = ((sides >= _SMALLEST_DOT_PX) & (sides <= _LARGEST_DOT_PX)).all(axis=1)
+        on_screen = shapes[fits] + np.array([left, top, 0, 0, 0])
+        found += [_Shape(*shape) for shape in on_screen.tolist()]
         if len(found) > _MOST_SHAPES:
             break
     return found
 
 
-def _longest_row(shapes: Sequence[Sequence[int]]) -> int:
-    """The most shapes in a line with the same size, height and distance."""
-    best = 0
-    run = 1
+def _even_rows(shapes: Sequence[_Shape]) -> Iterator[list[_Shape]]:
+    """Yields the rows of at least four shapes with equal sizes and equal distances."""
+    ordered = sorted(shapes, key=lambda shape: (shape.top // 3, shape.left))
+    row = ordered[:1]
     step = 0
-    ordered = sorted(shapes, key=lambda one: (one[1] // 3, one[0]))
-    for one, other in pairwise(ordered):
-        distance = other[0] - one[0]
-        same = all(abs(one[side] - other[side]) <= 1 for side in (1, 2, 3))
-        even = abs(one[4] - other[4]) <= 0.2 * max(one[4], other[4]) and 0 < distance <= 30
-        if same and even and (run == 1 or abs(distance - step) <= 1):
-            run = run + 1
+    for shape, following in pairwise(ordered):
+        distance = following.left - shape.left
+        continues = _look_alike(shape, following) and 0 < distance <= _LARGEST_STEP_PX
+        if continues and (len(row) == 1 or abs(distance - step) <= 1):
+            row.append(following)
             step = distance
-        else:
-            run = 1
-        best = max(best, run)
-    return best
+            continue
+        if len(row) >= _FEWEST_DOTS:
+            yield row
+        row = [following]
+    if len(row) >= _FEWEST_DOTS:
+        yield row
+
+
+def _look_alike(shape: _Shape, other: _Shape) -> bool:
+    """Returns whether two shapes have the same height on the screen, size and ink."""
+    is_same_size = (
+        abs(shape.top - other.top) <= 1
+        and abs(shape.width - other.width) <= 1
+        and abs(shape.height - other.height) <= 1
+    )
+    more = max(shape.pixels, other.pixels)
+    return is_same_size and abs(shape.pixels - other.pixels) <= 0.2 * more
+
+
+def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) -> bool:
+    """Returns whether a row stands alone and has a dot for each of so many characters.
+
+    The dot at either end may be missing, because it touches the text cursor and thus is another
+    shape, or because the last character is shown for a moment. A field may end with an icon.
+    """
+    if abs(len(row) - characters) > 1:
+        return False
+    first = row[0]
+    last = row[-1]
+    step = last.left - row[-2].left
+    in_line = [
+        shape
+        for shape in shapes
+        if shape not in row
+        and shape.top < last.bottom
+        and first.top < shape.bottom
+        and not (shape.width <= _TEXT_CURSOR_PX and shape.height > first.height)
+    ]
+    gap = 3 * step  # wider than that between two words
+    before = [shape for shape in in_line if first.left - gap < shape.right <= first.right]
+    after = [shape for shape in in_line if last.left <= shape.left < last.right + gap]
+    if not before:
+        return len(after) <= 1  # the missing dot, or an icon at the end of the field
+    is_missing_dot = before[0].right >= first.left - step + first.width - 1
+    return len(row) < characters and len(before) == 1 and is_missing_dot and not after
 
 
 def hide_passwords(
     actions: Sequence[Action], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Action], frozenset[str]]:
-    """The actions with `<password>` for what was typed into secret fields, and those texts.
+    """Replaces typed passwords in actions, and returns the texts to remove everywhere else.
+
+    A pause splits what is typed into one field into several actions. Their texts are therefore
+    also joined: the whole password must not be readable either.
 
     Args:
         actions: of the demonstration, in time order.
-        rows: the row of trees.parquet of each, whose `secret_field` says where it was typed.
+        rows: the row of trees.parquet of each action; `secret_field` marks typed passwords.
 
     Returns:
-        The actions, and each text that must not be seen elsewhere: pieces of one field are joined,
-        as a rest of the hand parts them.
+        The actions with `<password>` in place of passwords, and all passwords with their parts.
     """
-    hidden = list[Action]()
-    secrets = set[str]()
-    piece = ""
+    changed_actions: list[Action] = []
+    passwords: set[str] = set()
+    joined = ""
     for action, row in zip(actions, rows, strict=True):
         if not row["secret_field"]:
-            hidden.append(action)
+            changed_actions.append(action)
             if action.action_type in {"type", "click"}:
-                piece = ""
+                joined = ""
             continue
         text = action.text or ""
-        core = text.strip("\n\t")
-        piece += core
-        secrets |= {core, piece}
-        hidden.append(replace(action, text=text.replace(core, PASSWORD) if core else text))
-    return hidden, frozenset(text for text in secrets if len(text) >= _SHORTEST_SOUGHT)
+        password = text.strip("\n\t")
+        joined += password
+        passwords |= {password, joined}
+        if password:
+            text = text.replace(password, PASSWORD)
+        changed_actions.append(replace(action, text=text))
+    long_enough = (password for password in passwords if len(password) >= _SHORTEST_SOUGHT)
+    return changed_actions, frozenset(long_enough)
 
 
 def without_texts(value: Any, secrets: Collection[str]) -> Any:
-    """A value of JSON or of a table with `<password>` for each of the texts, longer ones first."""
+    """Replaces each of the secret texts in a JSON value or a table row by `<password>`."""
     if not secrets:
         return value
     longest_first = sorted(secrets, key=len, reverse=True)
-    sought = re.compile("|".join(map(re.escape, longest_first)))
-    return mapped_texts(value, partial(sought.sub, PASSWORD))
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    return mapped_texts(value, partial(pattern.sub, PASSWORD))
 
 
 def mapped_texts(
     value: Any, change: Callable[[str], str], kept: Collection[str] = (), key: str = ""
 ) -> Any:
-    """A value of JSON or of a table with its texts changed, but those under the keys `kept`."""
+    """Applies `change` to every text of a JSON value or a table row.
+
+    Texts under the keys `kept` stay as they are. `key` is the key of `value` itself.
+    """
     if isinstance(value, str):
         return value if key in kept else change(value)
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""Annotations: what a person, a model or a rule says about a step or a whole demonstration.
+"""Annotations: statements of a person, a model or a rule about a step or a whole demonstration.
 
-Belongs here: the kinds and their values, the table, and which of several statements counts. What
-was judged is named by its hash: when it changes, the annotation is stale, shown and not used.
-Where annotations are kept is in `annotation_store`.
+This module defines the kinds of annotations, their values and table, and which of several
+annotations counts. An annotation contains a hash of the content that was judged. If that content
+changes, the annotation is stale: it is still shown, but no longer used.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from demo_pipeline.files.parquet import COUNT, TEXT, described_schema, fitting, 
 from demo_pipeline.files.shown_text import plain_characters, replace_surrogates
 from demo_pipeline.review.decisions import (
     BadStep,
+    Decision,
     Judgement,
     OutcomeValue,
     StepThought,
@@ -29,13 +31,15 @@ from demo_pipeline.review.decisions import (
     Value,
 )
 
-MOST_ANNOTATED = 10_000  # of a text; people's thoughts have a few hundred
+MOST_ANNOTATED = 10_000  # characters of a text; people's thoughts have a few hundred
 
 
 class AnnotationKind(StrEnum):
-    """What an annotation says: the first six of a step, or of the end; the others of the whole.
+    """The kinds of annotations.
 
-    `reflection` of the whole is the reason of its grade. Scores are 0 to 10.
+    The first six are about a step or the end, the others about the whole demonstration.
+    `reflection` can be about both; for the whole it gives the reason for the scores. Scores are 0
+    to 10.
     """
 
     OBSERVATION = "observation"
@@ -52,7 +56,7 @@ class AnnotationKind(StrEnum):
     INSTRUCTION_VARIANT = "instruction_variant"
 
 
-SOURCES = ("human", "model", "rule")  # the first that says something counts
+SOURCES = ("human", "model", "rule")  # in order of precedence
 VARIANTS = ("brief", "plain", "detailed", "actual", "natural")
 """Wordings of an instruction: three degrees of detail, and the two of AgentNet's grades."""
 VERDICTS = frozenset({"step_correct", "step_redundant", "task_completed"})
@@ -63,7 +67,7 @@ _TAG = re.compile(r"<([/!?|A-Za-z][^<>]*)>")
 
 
 class RefusedValueError(ValueError):
-    """A value that its kind cannot have. `reason` is one of a few words; never the value."""
+    """The value does not fit its kind. `reason` is a fixed word and never contains the value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -72,17 +76,17 @@ class RefusedValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One statement, with the columns of `ANNOTATIONS_SCHEMA` that do not depend on others.
+    """An annotation: the columns of `ANNOTATIONS_SCHEMA` that do not depend on other annotations.
 
     Attributes:
-        step_index: of the step; that of the last plus one: the end; None: the whole demonstration.
-        variant: one of `VARIANTS` for `instruction_variant`; None for other kinds.
-        value: JSON text: true or false, a score, a text, or the subtasks.
+        step_index: the step; last step + 1 means the end, None the whole demonstration.
+        variant: one of `VARIANTS` for `instruction_variant`, None for other kinds.
+        value: JSON text of a boolean, a score, a text or the subtasks.
         source: one of `SOURCES`.
         author: a person, a model with its version, or a rule.
-        judged: SHA-256 over what was judged.
+        judged: SHA-256 of the judged content.
         time: ISO 8601, UTC.
-        prompt: name, version and hash of the prompt; None without one.
+        prompt: name, version and hash of the prompt, if there was a prompt.
     """
 
     step_index: int | None
@@ -96,56 +100,75 @@ class Annotation:
     variant: str | None = None
 
     @property
-    def about(self) -> tuple[int, str, str]:
-        """What it says something about; of statements about the same, one counts."""
-        return (-1 if self.step_index is None else self.step_index, self.kind, self.variant or "")
+    def topic(self) -> tuple[int, str, str]:
+        """The step, kind and variant. Of several annotations with the same topic, one counts."""
+        step = self.step_index
+        if step is None:
+            step = -1
+        return step, self.kind, self.variant or ""
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Of statements about the same, the one with the greatest counts."""
-        said = (self.author, self.prompt or "", self.judged, self.value)
-        return (-SOURCES.index(self.source), self.time, *said)
+        """Of several annotations with the same topic, the one with the greatest rank counts."""
+        return (
+            -SOURCES.index(self.source),
+            self.time,
+            self.author,
+            self.prompt or "",
+            self.judged,
+            self.value,
+        )
 
 
 def value_text(value: Any) -> str:
-    """A value as an annotation and its table have it."""
+    """Returns the JSON text of a value, as `Annotation.value` holds it."""
     return json_bytes(value, compact=True).decode().strip()
 
 
 def judged_rows(
     demonstration: str, annotations: Iterable[Annotation], digests: Mapping[int | None, str]
 ) -> list[dict[str, Any]]:
-    """Rows of `ANNOTATIONS_SCHEMA`: which count, human over model over rule, then the latest.
+    """Returns rows of `ANNOTATIONS_SCHEMA` and marks the annotations that count.
 
-    The order and repetition of `annotations` do not matter.
+    Of several annotations with the same topic a human's overrides a model's, and a model's
+    overrides a rule's; among equals the latest counts. The order of `annotations` does not matter,
+    and repeated annotations count once.
 
     Args:
-        demonstration: that they are about.
-        annotations: what is said.
-        digests: step, or None for the whole → SHA-256 over what would be judged now.
+        digests: step, or None for the whole → SHA-256 of the content as it is now.
     """
-    known = sorted(set(annotations), key=lambda one: (one.about, one.rank))
-    used: dict[tuple[int, str, str], Annotation] = {}
-    for one in known:  # the best of those about the same comes last
-        if digests.get(one.step_index) == one.judged:
-            used[one.about] = one
+    ordered = sorted(set(annotations), key=attrgetter("topic", "rank"))
+    effective: dict[tuple[int, str, str], Annotation] = {}
+    for annotation in ordered:  # the last annotation of a topic has the greatest rank
+        if digests.get(annotation.step_index) == annotation.judged:
+            effective[annotation.topic] = annotation
     rows = []
-    for one in known:
-        stale = digests.get(one.step_index) != one.judged
-        best = None if stale else used[one.about]
-        disagrees = best is not None and one.kind in VERDICTS | SCORES and best.value != one.value
-        stands = {"stale": stale, "effective": best is one, "disagrees": disagrees}
-        rows.append({"trajectory_id": demonstration, **asdict(one), **stands})
+    for annotation in ordered:
+        is_stale = digests.get(annotation.step_index) != annotation.judged
+        best = None
+        if not is_stale:
+            best = effective[annotation.topic]
+        is_comparable = annotation.kind in VERDICTS | SCORES
+        rows.append(
+            {
+                "trajectory_id": demonstration,
+                **asdict(annotation),
+                "stale": is_stale,
+                "effective": best is annotation,
+                "disagrees": is_comparable and best is not None and best.value != annotation.value,
+            }
+        )
     return rows
 
 
 def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, int]:
-    """The value as it is kept, and how many characters or tags in it were escaped.
+    """Returns the cleaned value, and the number of characters or tags that were escaped in it.
 
     Raises:
-        RefusedValueError: there is no such kind of this, or the value is none of its kind.
+        RefusedValueError: steps (or the whole) have no such kind, or the value does not fit it.
     """
-    if kind not in (_OF_WHOLE if step is None else _OF_STEPS):
+    kinds = _OF_WHOLE if step is None else _OF_STEPS
+    if kind not in kinds:
         raise RefusedValueError("wrong_kind")
     if kind in VERDICTS:
         if not isinstance(value, bool):
@@ -159,28 +182,40 @@ def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, in
         return clean_text(value)
     if not isinstance(value, list) or not all(map(_is_subtask, value)) or not _in_order(value):
         raise RefusedValueError("wrong_schema")
-    texts = [clean_text(one["text"]) for one in value]
-    kept = [{**one, "text": text} for one, (text, _) in zip(value, texts, strict=True)]
-    return kept, sum(escaped for _, escaped in texts)
+    subtasks = list[dict[str, Any]]()
+    escaped = 0
+    for subtask in value:
+        text, escaped_in_text = clean_text(subtask["text"])
+        subtasks.append({**subtask, "text": text})
+        escaped += escaped_in_text
+    return subtasks, escaped
 
 
 def _is_subtask(value: Any) -> bool:
-    keys = {"first": int, "last": int, "text": str}
-    fits = isinstance(value, dict) and value.keys() == keys.keys()
-    return fits and all(type(value[key]) is kind for key, kind in keys.items())
+    types = {"first": int, "last": int, "text": str}
+    if not isinstance(value, dict) or value.keys() != types.keys():
+        return False
+    return all(type(value[key]) is type_ for key, type_ in types.items())
 
 
 def _in_order(subtasks: Sequence[Mapping[str, Any]]) -> bool:
-    places = [place for one in subtasks for place in (one["first"], one["last"] + 1)]
-    ranges = all(0 <= one["first"] <= one["last"] for one in subtasks)
-    return bool(subtasks) and ranges and places == sorted(places)
+    """Whether there are subtasks and each begins after the end of the one before."""
+    next_step = 0
+    for subtask in subtasks:
+        if not next_step <= subtask["first"] <= subtask["last"]:
+            return False
+        next_step = subtask["last"] + 1
+    return bool(subtasks)
 
 
 def clean_text(value: Any) -> tuple[str, int]:
-    """A text without markup, markers of models and unseen characters, and how many were escaped.
+    """Escapes markup, markers of models and invisible characters.
+
+    Returns:
+        The text, and the number of escaped tags and characters.
 
     Raises:
-        RefusedValueError: it is not a text, is empty, or has more than `MOST_ANNOTATED`.
+        RefusedValueError: the value is not a text, is empty, or exceeds `MOST_ANNOTATED`.
     """
     if not isinstance(value, str):
         raise RefusedValueError("wrong_schema")
@@ -188,9 +223,11 @@ def clean_text(value: Any) -> tuple[str, int]:
         raise RefusedValueError("too_long")
     text = value.replace("\r\n", "\n").strip()
     escaped = 0
-    while found := _TAG.subn(r"[\1]", text)[1]:  # what is left may be a tag again
-        text = _TAG.sub(r"[\1]", text)
-        escaped = escaped + found
+    while True:  # escaping an inner tag may turn the text around it into a tag
+        text, tags = _TAG.subn(r"[\1]", text)
+        if not tags:
+            break
+        escaped += tags
     plain = plain_characters(replace_surrogates(text.replace("\t", " ")))
     if not plain:
         raise RefusedValueError("empty")
@@ -200,52 +237,76 @@ def clean_text(value: Any) -> tuple[str, int]:
 def judged_digests(
     subject: Subject, judgement: Judgement, trajectory: Trajectory
 ) -> dict[int | None, str]:
-    """Step, the end, and None for the whole → SHA-256 over what is judged.
+    """Returns SHA-256 hashes of the content that annotations judge.
 
-    Of a step: its screenshot, tree and action, and the instruction; of the end: the final
-    screenshot; of the whole: all of these.
+    The content of a step is its screenshot, tree, action and the instruction; the content of the
+    end is the final screenshot; the content of the whole is all of these.
 
     Args:
-        subject: the version.
-        judgement: its corrections.
-        trajectory: as they correct it.
+        subject: the version of the trajectory.
+        judgement: people's corrections of it.
+        trajectory: with these corrections.
+
+    Returns:
+        Step, the end (see `end_of`), or None for the whole → hash.
     """
 
     def digest(*parts: object) -> str:
-        return sha256(
-            repr((trajectory.task.instruction, *parts)).encode(errors="replace")
-        ).hexdigest()
+        content = repr((trajectory.task.instruction, *parts))
+        return sha256(content.encode(errors="replace")).hexdigest()
 
-    actions = {action.step_index: action for action in judgement.corrections.actions}
-    found: dict[int | None, str] = {}
+    corrected_actions = {action.step_index: action for action in judgement.corrections.actions}
+    digests: dict[int | None, str] = {}
     for step in trajectory.steps:
-        action = actions.get(step.index)
-        parts = [subject.steps[step.index], *([json_bytes(action)] if action else [])]
-        found[step.index] = digest(*parts)
-    final = trajectory.final_screenshot
-    last = file_digest(final).sha256 if final.is_file() else ""
-    whole = digest(sorted(found.items()), last, trajectory.result.success)
-    return found | {end_of(trajectory): digest(last), None: whole}
+        parts: list[object] = [subject.steps[step.index]]
+        if action := corrected_actions.get(step.index):
+            parts.append(json_bytes(action))
+        digests[step.index] = digest(*parts)
+    final_digest = ""
+    if trajectory.final_screenshot.is_file():
+        final_digest = file_digest(trajectory.final_screenshot).sha256
+    whole = digest(sorted(digests.items()), final_digest, trajectory.result.success)
+    digests[end_of(trajectory)] = digest(final_digest)
+    digests[None] = whole
+    return digests
 
 
 def end_of(trajectory: Trajectory) -> int:
-    """The number that stands for the end: that of the last step plus one."""
-    return trajectory.steps[-1].index + 1 if trajectory.steps else 0
+    """Returns the number that stands for the end: last step + 1."""
+    if not trajectory.steps:
+        return 0
+    return trajectory.steps[-1].index + 1
 
 
 def human_annotations(
     judgement: Judgement, digests: Mapping[int | None, str]
 ) -> Iterator[Annotation]:
-    """Yield what people decided; what is stale judges what has changed since."""
-    for judged, decisions in ((digests, judgement.applied), ({}, judgement.stale)):
-        for one in decisions:
-            digest = judged.get(one.step) or next(iter(one.judged.values()), "")
-            for kind, value in _said(one.value):
-                who = (SOURCES[0], one.author, digest, one.time)
-                yield Annotation(one.step, kind, value_text(value), *who)
+    """Yields the decisions of people as annotations.
+
+    A stale decision keeps the hash of the content that it judged, which differs from the current
+    one.
+    """
+    for decision in judgement.applied:
+        yield from _decision_annotations(decision, digests.get(decision.step))
+    for decision in judgement.stale:
+        yield from _decision_annotations(decision, None)
 
 
-def _said(value: Value) -> list[tuple[str, Any]]:
+def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[Annotation]:
+    judged = digest or next(iter(decision.judged.values()), "")
+    for kind, value in _kinds_and_values(decision.value):
+        yield Annotation(
+            decision.step,
+            kind,
+            value_text(value),
+            source="human",
+            author=decision.author,
+            judged=judged,
+            time=decision.time,
+        )
+
+
+def _kinds_and_values(value: Value) -> list[tuple[str, Any]]:
     match value:
         case BadStep():
             return [("step_correct", False)]
@@ -289,38 +350,35 @@ ANNOTATIONS_SCHEMA = described_schema(
 
 
 def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
-    """What counts, from rows of the table; see `Trajectory.notes`."""
-    used = (row for row in rows if row["effective"])
-    return _notes(
-        (row["step_index"], row["variant"] or row["kind"], _parsed(row["value"]), row["source"])
-        for row in used
-    )
-
-
-def _parsed(text: str) -> Any:
-    return parse_json(text, ANNOTATIONS_FILE)
-
-
-def _notes(said: Iterable[tuple[int | None, str, Any, str]]) -> Notes:
+    """Returns the annotations that count as `Trajectory.notes`."""
     notes: dict[int | None, dict[str, AnnotatedValue]] = {}
-    for step, name, value, source in said:
-        notes.setdefault(step, {})[name] = AnnotatedValue(value, source)
+    for row in rows:
+        if row["effective"]:
+            value = parse_json(row["value"], ANNOTATIONS_FILE)
+            name = row["variant"] or row["kind"]
+            notes.setdefault(row["step_index"], {})[name] = AnnotatedValue(value, row["source"])
     return notes
 
 
 def written_notes(notes: Notes) -> bytes:
-    """Notes as one line of JSON, for `parsed_notes`."""
-    rows = [(step, name, *note) for step, of in notes.items() for name, note in of.items()]
+    """Returns notes as one line of JSON for `parsed_notes`."""
+    rows = list[tuple[Any, ...]]()
+    for step, notes_of_step in notes.items():
+        for name, note in notes_of_step.items():
+            rows.append((step, name, note.value, note.source))
     return json_bytes(rows, compact=True)
 
 
 def parsed_notes(line: bytes) -> Notes:
-    """Notes from their line."""
-    return _notes(_parsed(line.decode()))
+    """Reads a line of `written_notes`."""
+    notes: dict[int | None, dict[str, AnnotatedValue]] = {}
+    for step, name, value, source in parse_json(line.decode(), ANNOTATIONS_FILE):
+        notes.setdefault(step, {})[name] = AnnotatedValue(value, source)
+    return notes
 
 
 def wordings(notes: Notes) -> Iterator[tuple[str, str, str]]:
-    """Yield name, text and source of each other wording of the instruction."""
+    """Yields name, text and source of each other wording of the instruction."""
     for name, note in notes.get(None, {}).items():
         if name in VARIANTS:
             yield name, note.value, note.source
@@ -344,15 +402,21 @@ AGENTNET_TASK_FIELDS = {
 def agentnet_fields(
     trajectory: Trajectory, step: int | None, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What is said about a step or the whole, under AgentNet's names, which CUA-Lite takes over."""
-    said = {name: trajectory.note(step, kind) for name, kind in names.items()}
-    return {name: value for name, value in said.items() if value is not None}
+    """Returns the notes of a step or the whole under AgentNet's names, which CUA-Lite shares.
+
+    Args:
+        names: AgentNet's name → kind of annotation.
+    """
+    values = {name: trajectory.note(step, kind) for name, kind in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def annotation_sources(trajectory: Trajectory, step: int | None) -> dict[str, Any]:
-    """Where words, verdicts and grades of a step or the whole come from, as a member of its row.
+    """Returns the member `annotation_sources` of a row: kind → human, model or rule.
 
-    Kind → human, model or rule. Without annotations there is no such member.
+    Returns an empty dictionary without annotations.
     """
     sources = {name: note.source for name, note in trajectory.notes.get(step, {}).items()}
-    return {"annotation_sources": dict(sorted(sources.items()))} if sources else {}
+    if not sources:
+        return {}
+    return {"annotation_sources": dict(sorted(sources.items()))}

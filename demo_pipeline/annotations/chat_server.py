@@ -1,7 +1,7 @@
-"""Asking a server that answers chats in OpenAI's form, some at a time.
+"""Sends chat completions in OpenAI's form to a server, several at a time.
 
-Requests go to the host that was given and to no other: redirects are not followed, proxies of the
-environment not used. What is asked and answered is in no error.
+Requests only go to the given host: redirects are not followed and proxies of the environment are
+not used. Errors contain no text of requests or answers.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 KEY_VARIABLE = "OPENAI_API_KEY"
 CHAT_PATH = "/chat/completions"
 _MOST_BYTES = 32 * 2**20  # of an answer
-_REFUSED = {401, 403, 404, 405}  # every other request would be refused too
-_PASSING = {0, 408, 409, 425, 429}
-_CONNECTIONS = 4  # attempts until nobody listens there
+_REFUSED = {401, 403, 404, 405}  # the server would refuse every other request, too
+_PASSING = {0, 408, 409, 425, 429}  # a later attempt may succeed; 0: no answer
+_CONNECTIONS = 4  # attempts to connect before the server counts as not running
 _LONGEST_PAUSE = 60.0  # seconds
 _NO_ANSWER = "no answer"
 
 ItemT = TypeVar("ItemT")
-FoundT = TypeVar("FoundT")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """A server.
+    """A server that answers chat completions.
 
     Attributes:
-        url: as given: the base that ends in `/v1`, or the whole address.
-        key: sent as a bearer token; empty: none.
-        attempts: how often a request is sent at most.
-        timeout: seconds until an attempt has its whole answer.
+        url: the base that ends in `/v1`, or the whole address.
+        key: sent as a bearer token if it is not empty.
+        attempts: maximum number of attempts per request.
+        timeout: seconds within which an attempt must have its whole answer.
         pause: seconds before the second attempt; each further pause is twice as long.
-        sleep: waits.
+        sleep: replaced in tests.
     """
 
     url: str
@@ -63,10 +63,11 @@ class Endpoint:
                 f"the endpoint must hold no user, password or query; the key is read from "
                 f"{KEY_VARIABLE}"
             )
-        # What HTTP refuses to send it quotes in its error.
+        # The HTTP library quotes a malformed header in its error; the key must not appear there.
         if not (self.key.isascii() and self.key.isprintable()) or " " in self.key:
             raise ValueError(
-                f"{KEY_VARIABLE} holds a line end, a space or a letter that no key has; set it anew"
+                f"{KEY_VARIABLE} contains a line end, a space or another character that no key "
+                "contains; set it again"
             )
         if self.key and parts.scheme == "http" and not self.is_loopback:
             raise ValueError("a key is not sent without TLS; give an https:// endpoint")
@@ -85,7 +86,7 @@ class Endpoint:
             return self.host == "localhost"
 
     def require_consent(self, *, yes: bool) -> None:
-        """Raise a ValueError for another machine, unless the person said yes."""
+        """Raises a ValueError if the server is another machine and the user did not agree."""
         if not self.is_loopback and not yes:
             raise ValueError(
                 f"{self.host} is another host, and requests hold screens and typed text; give "
@@ -93,13 +94,14 @@ class Endpoint:
             )
 
     async def ask(self, body: Any) -> tuple[int, Any, str]:
-        """Send a chat, again after a failure that may pass.
+        """Sends a chat and retries after transient failures.
 
         Returns:
-            The status of HTTP (0: no answer), the chat, and a fixed phrase why there is none.
+            The HTTP status (0 without an answer), the chat, and a fixed phrase that says why there
+            is no chat (empty if there is one).
 
         Raises:
-            ValueError: the server refuses every request, or nobody listens there.
+            ValueError: the server refuses every request or cannot be connected to.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -108,10 +110,10 @@ class Endpoint:
         while True:
             status = 0
             text = b""
-            after = 0.0
+            retry_after = 0.0
             last = self.attempts
             try:
-                status, text, after = await self._once(data)
+                status, text, retry_after = await self._attempt(data)
             except aiohttp.ClientConnectorError:
                 last = min(last, _CONNECTIONS)
                 if attempt >= last:
@@ -131,11 +133,15 @@ class Endpoint:
             if (status not in _PASSING and status < 500) or attempt >= last:
                 return status, *_parsed(status, text)
             backoff = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
-            await self.sleep(min(max(backoff, after), _LONGEST_PAUSE))
+            await self.sleep(min(max(backoff, retry_after), _LONGEST_PAUSE))
             attempt += 1
 
-    async def _once(self, data: bytes) -> tuple[int, bytes, float]:
-        """One attempt: the status, the answer, and the seconds that the server asks to wait."""
+    async def _attempt(self, data: bytes) -> tuple[int, bytes, float]:
+        """Sends the request once.
+
+        Returns:
+            The status, the answer, and the seconds that the server asks to wait.
+        """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -153,21 +159,23 @@ class Endpoint:
                     text += part
                     if len(text) > _MOST_BYTES:
                         break
-            after = answer.headers.get("Retry-After", "")
-            pause = float(after) if after.isascii() and after.isdigit() else 0.0
-            return answer.status, bytes(text), pause
+            retry_after = answer.headers.get("Retry-After", "")
+            seconds = 0.0
+            if retry_after.isascii() and retry_after.isdigit():
+                seconds = float(retry_after)
+            return answer.status, bytes(text), seconds
 
 
 def each_result(
-    items: Iterable[ItemT], work: Callable[[ItemT], Coroutine[Any, Any, FoundT]], at_once: int
-) -> Generator[FoundT, None, None]:
-    """Yield what `work` makes of every item, as soon as it is there; `at_once` are under way.
+    items: Iterable[ItemT], work: Callable[[ItemT], Coroutine[Any, Any, ResultT]], at_once: int
+) -> Generator[ResultT, None, None]:
+    """Runs `work` on `at_once` items at a time and yields each result as soon as it is ready.
 
-    What an item raises comes after the results that were there with it. Then, and when the iterator
-    is closed, whatever is under way is cancelled.
+    If an item raises, the results that are ready are yielded first; then the exception is raised
+    and the running items are cancelled. They are cancelled as well when the generator is closed.
     """
     waiting = iter(items)
-    pending = set[asyncio.Task[FoundT]]()
+    pending = set[asyncio.Task[ResultT]]()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         while True:
@@ -178,19 +186,26 @@ def each_result(
             finished, pending = runner.run(
                 asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             )
-            for task in sorted(finished, key=lambda one: one.exception() is not None):
+            for task in sorted(finished, key=_has_failed):
                 yield task.result()
 
 
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return task.exception() is not None
+
+
 def _parsed(status: int, text: bytes) -> tuple[Any, str]:
-    """The chat of an answer, and why there is none."""
-    if not status or len(text) > _MOST_BYTES:
-        return None, "too long" if status else _NO_ANSWER
+    """Returns the chat of an answer, and why there is none (empty if there is one)."""
+    if not status:
+        return None, _NO_ANSWER
+    if len(text) > _MOST_BYTES:
+        return None, "too long"
     try:
         body = parse_json(text, "answer", any_depth=False)
     except JsonFileError:
         return None, "not JSON"
     if status != 200:
         return None, f"status {status}"
-    is_chat = isinstance(body, dict) and body.get("choices")
-    return (body, "") if is_chat else (None, "not a chat")  # some servers are overloaded so
+    if not isinstance(body, dict) or not body.get("choices"):
+        return None, "not a chat"  # some overloaded servers answer so, with status 200
+    return body, ""

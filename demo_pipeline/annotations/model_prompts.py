@@ -1,7 +1,7 @@
-"""What models are asked: the prompts, and the JSON that they answer with.
+"""The prompts for models, and the JSON schemas of their answers.
 
-Belongs here: texts, schemas and versions. Name, version and a hash over text and schema are part of
-an annotation's key, so another prompt asks anew.
+The key of an annotation contains the name and version of its prompt and a hash of text and schema,
+so that a changed prompt is asked again. The docstrings of the answers are part of their schemas.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,10 @@ def _step_values(answer: Any) -> dict[str, Any]:
 
 
 def _grade_values(answer: Any) -> dict[str, Any]:
-    """Half of the alignment is the outcome; a model's own sum of them would be another guess."""
+    """Computes the alignment from the scores; the outcome counts for half of it.
+
+    Models are not asked for the alignment, because their own sum would be another guess.
+    """
     score = 0.5 * answer.outcome + 0.3 * answer.process + 0.2 * answer.efficiency
     return {
         "alignment": int(score + 0.5),
@@ -83,15 +86,15 @@ def _grade_values(answer: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question.
+    """A question to a model.
 
     Attributes:
-        name, version: of the prompt; a change of its text or schema raises the version.
-        of: what it is about.
-        text: what the model is told first.
-        answer: the model of its answer, whose JSON Schema is told, too.
-        kinds: of the annotations that an answer gives.
-        values: from an answer to kind → value.
+        version: raised with each change of the text or the schema.
+        of: the subject of the question.
+        text: the system message.
+        answer: the model of the answer; its JSON Schema follows the text.
+        kinds: of the annotations in an answer.
+        values: converts an answer to kind → value.
     """
 
     name: str
@@ -104,12 +107,12 @@ class Prompt:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of an answer."""
+        """The JSON Schema of the answer."""
         return self.answer.model_json_schema()
 
     @cached_property
     def id(self) -> str:
-        """Name, version, and the beginning of a SHA-256 over text and schema."""
+        """Name, version, and the first 16 digits of the SHA-256 of text and schema."""
         digest = sha256(json_bytes([self.text, self.schema], compact=True)).hexdigest()
         return f"{self.name}/{self.version}:{digest[:16]}"
 
@@ -168,18 +171,18 @@ PROMPTS: Sequence[Prompt] = (STEP_PROMPT, GRADE_PROMPT, VARIANTS_PROMPT, SUBTASK
 
 
 def wanted_prompts(kinds: Sequence[str]) -> list[Prompt]:
-    """The prompts whose answers have one of these kinds; none given: all.
+    """Returns the prompts whose answers contain one of these kinds; without kinds, all prompts.
 
     Raises:
-        ValueError: there is no such kind; the message lists all.
+        ValueError: a kind does not exist; the message lists all kinds.
     """
     unknown = sorted(set(kinds) - set(AnnotationKind))
     if unknown:
         raise ValueError(f"no annotation is called {unknown[0]}; give {', '.join(AnnotationKind)}")
-    return [one for one in PROMPTS if one.kinds & set(kinds)] or list(PROMPTS)
+    return [prompt for prompt in PROMPTS if prompt.kinds & set(kinds)] or list(PROMPTS)
 
 
 def response_format(prompt: Prompt) -> Mapping[str, Any]:
-    """As servers take a schema that the answer has to fit."""
+    """Returns the schema of the answer as the `response_format` of a request."""
     described = {"name": prompt.name, "schema": prompt.schema}
     return {"type": "json_schema", "json_schema": described}

@@ -1,8 +1,7 @@
-"""What a model is shown: the words and pictures of a question, as a chat of OpenAI's form.
+"""Builds the questions to a model: texts and images, as a chat in OpenAI's form.
 
-Belongs here: the pictures before, magnified with the mark, and after; the words; how much a
-question is. Questions hold screens and typed text: they go to the server that was given, and into
-no file, log or error.
+Questions contain screenshots and typed text. They are only sent to the given server and never
+appear in files, logs or errors.
 """
 
 import base64
@@ -22,20 +21,22 @@ from demo_pipeline.desktopd.models import points
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
-_PICTURE = (1280, 720)  # pixels; the canvas is 1920 x 1080
-_AROUND, _MAGNIFIED = (640, 360), (1280, 720)  # canvas pixels round the place, and as shown
-_QUALITY = 85  # of JPEG
-_SHOWN = 15  # earlier steps in a question about one
+_IMAGE_SIZE = (1280, 720)  # pixels; the canvas is 1920 x 1080
+_AROUND = (640, 360)  # canvas pixels around the place of an action
+_MAGNIFIED = (1280, 720)  # pixels to which they are enlarged
+_JPEG_QUALITY = 85
+_MOST_EARLIER_STEPS = 15  # in a question about a step
 _ANSWER_TOKENS = 4096
-_CHARACTERS_A_TOKEN, _PIXELS_A_TOKEN = 4, 28 * 28  # Qwen's; others' differ by half
+_CHARACTERS_PER_TOKEN = 4  # Qwen's; other tokenizers differ by half
+_PIXELS_PER_TOKEN = 28 * 28  # Qwen's
 
 
 @dataclass(frozen=True)
 class ModelQuestion:
-    """A prompt about a step, or about the whole.
+    """A prompt about a step or a whole demonstration.
 
     Attributes:
-        step: its number; None: the whole.
+        step: number of the step, or None for the whole.
         objectives: of the recording's quest.
     """
 
@@ -46,64 +47,70 @@ class ModelQuestion:
 
     @cached_property
     def words(self) -> str:
-        """What the model is told about it."""
-        return "\n".join(self._about_whole() if self.step is None else self._about_step(self.step))
+        """The text of the question."""
+        if self.step is None:
+            lines = self._about_whole()
+        else:
+            lines = self._about_step(self.step)
+        return "\n".join(lines)
 
     @property
     def pictures(self) -> int:
-        """How many it has."""
+        """The number of images."""
         if self.step is None:
             return int(self.prompt is GRADE_PROMPT)
-        return 2 + bool(points(self._found(self.step).action))
+        return 2 + bool(points(self._step_files(self.step).action))
 
     @property
     def tokens(self) -> int:
-        """About how many it has, with the schema and without the answer."""
-        told = len(self.words) + len(self.prompt.text) + len(json.dumps(self.prompt.schema))
-        shown = self.pictures * _PICTURE[0] * _PICTURE[1] // _PIXELS_A_TOKEN
-        return told // _CHARACTERS_A_TOKEN + shown
+        """The approximate number of tokens, with the schema and without the answer."""
+        schema = json.dumps(self.prompt.schema)
+        characters = len(self.words) + len(self.prompt.text) + len(schema)
+        pixels = self.pictures * _IMAGE_SIZE[0] * _IMAGE_SIZE[1]
+        return characters // _CHARACTERS_PER_TOKEN + pixels // _PIXELS_PER_TOKEN
 
     def body(self, model: str, refused: str = "") -> dict[str, Any]:
-        """The chat; `refused`: why the last answer was.
+        """Returns the body of the request.
+
+        Args:
+            model: name of the model.
+            refused: the reason why the answer before was refused; empty for the first attempt.
 
         Raises:
-            RefusedValueError: a picture cannot be read.
+            RefusedValueError: a screenshot cannot be read.
         """
-        shown = [
-            part
-            for name, data in self._shown()
-            for part in ({"type": "text", "text": name}, _image(data))
-        ]
-        asked = [{"type": "text", "text": self.words}, *shown]
+        content = [_text(self.words)]
+        for caption, jpeg in self._images():
+            content += [_text(caption), _image(jpeg)]
         if refused:
-            told = f"An answer before this one was refused ({refused}). Keep to the schema."
-            asked.append({"type": "text", "text": told})
+            hint = f"An answer before this one was refused ({refused}). Keep to the schema."
+            content.append(_text(hint))
         schema = f"\n\nJSON Schema of the answer:\n{json.dumps(self.prompt.schema)}"
         return {
             "model": model,
             "messages": [
                 {"role": "system", "content": self.prompt.text + schema},
-                {"role": "user", "content": asked},
+                {"role": "user", "content": content},
             ],
             "response_format": response_format(self.prompt),
             "temperature": 0,
             "max_tokens": _ANSWER_TOKENS,
         }
 
-    def _found(self, step: int) -> StepFiles:
-        return next(one for one in self.judged.trajectory.steps if one.index == step)
+    def _step_files(self, number: int) -> StepFiles:
+        return next(step for step in self.judged.trajectory.steps if step.index == number)
 
-    def _about_step(self, step: int) -> Iterator[str]:
+    def _about_step(self, number: int) -> Iterator[str]:
         trajectory = self.judged.trajectory
-        found = self._found(step)
+        action = self._step_files(number).action
         yield f"Task: {trajectory.task.instruction}"
-        before = [one for one in trajectory.steps if one.index < step]
-        if before:
+        earlier_steps = [step for step in trajectory.steps if step.index < number]
+        if earlier_steps:
             yield "Done before:"
-            yield from map(self._line, before[-_SHOWN:])
-        yield f"The step {step}: {found.action.reasoning}"
-        done = found.action.model_dump(mode="json", exclude={"reasoning", "step_index"})
-        yield f"In full: {json.dumps(done, ensure_ascii=False)}"
+            yield from map(self._line, earlier_steps[-_MOST_EARLIER_STEPS:])
+        yield f"The step {number}: {action.reasoning}"
+        members = action.model_dump(mode="json", exclude={"reasoning", "step_index"})
+        yield f"In full: {json.dumps(members, ensure_ascii=False)}"
 
     def _about_whole(self) -> Iterator[str]:
         trajectory = self.judged.trajectory
@@ -114,28 +121,27 @@ class ModelQuestion:
 
     def _line(self, step: StepFiles) -> str:
         note = self.judged.trajectory.note
-        told = note(step.index, "caption") or step.action.reasoning
-        wrong = note(step.index, "step_correct") is False or step.index in self.judged.bad_steps
-        verdict = " (a mistake)" if wrong else ""
-        return f"{step.index}. {' '.join(told.split())}{verdict}"
+        caption = note(step.index, "caption") or step.action.reasoning
+        line = f"{step.index}. {' '.join(caption.split())}"
+        if note(step.index, "step_correct") is False or step.index in self.judged.bad_steps:
+            line += " (a mistake)"
+        return line
 
-    def _shown(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each picture with its name."""
+    def _images(self) -> Iterator[tuple[str, bytes]]:
+        """Yields each image as JPEG with its caption."""
         trajectory = self.judged.trajectory
         if self.step is None:
             if self.pictures:
-                yield "The final screen:", _jpeg(_read(trajectory.final_screenshot), _PICTURE)
+                yield "The final screen:", _jpeg(_read(trajectory.final_screenshot), _IMAGE_SIZE)
             return
-        step = self._found(self.step)
-        before = _read(step.screenshot)
-        yield "The screen before:", _jpeg(before, _PICTURE)
+        step = self._step_files(self.step)
+        screenshot = _read(step.screenshot)
+        yield "The screen before:", _jpeg(screenshot, _IMAGE_SIZE)
         if points(step.action):
-            yield "The place, magnified:", _jpeg(_marked(before, step), _MAGNIFIED)
-        after = (one.screenshot for one in trajectory.steps if one.index > self.step)
-        yield (
-            "The screen after:",
-            _jpeg(_read(next(after, trajectory.final_screenshot)), _PICTURE),
-        )
+            yield "The place, magnified:", _jpeg(_marked(screenshot, step), _MAGNIFIED)
+        later = (other.screenshot for other in trajectory.steps if other.index > self.step)
+        after = next(later, trajectory.final_screenshot)
+        yield "The screen after:", _jpeg(_read(after), _IMAGE_SIZE)
 
 
 def _read(path: Path) -> Picture:
@@ -146,25 +152,30 @@ def _read(path: Path) -> Picture:
 
 
 def _marked(picture: Picture, step: StepFiles) -> Picture:
-    """What is round the places of an action, with the mark; all of it for a long drag."""
+    """Cuts out the surroundings of an action and marks it; a long drag needs larger ones."""
     picture = picture.copy()
     height, width = picture.shape[:2]
     draw_action(picture, step.action, 1.0, None)
-    across, down = ([place[axis] for place in points(step.action)] for axis in (0, 1))
-    wide = max(_AROUND[0], max(across) - min(across) + 200)
-    high = max(_AROUND[1], max(down) - min(down) + 200, wide * height // width)
-    wide = max(wide, high * width // height)
-    left = min(max(0, (min(across) + max(across) - wide) // 2), max(0, width - wide))
-    top = min(max(0, (min(down) + max(down) - high) // 2), max(0, height - high))
-    return picture[top : top + high, left : left + wide]
+    xs = [x for x, _ in points(step.action)]
+    ys = [y for _, y in points(step.action)]
+    part_width = max(_AROUND[0], max(xs) - min(xs) + 200)
+    part_height = max(_AROUND[1], max(ys) - min(ys) + 200, part_width * height // width)
+    part_width = max(part_width, part_height * width // height)
+    left = min(max(0, (min(xs) + max(xs) - part_width) // 2), max(0, width - part_width))
+    top = min(max(0, (min(ys) + max(ys) - part_height) // 2), max(0, height - part_height))
+    return picture[top : top + part_height, left : left + part_width]
 
 
 def _jpeg(picture: Picture, size: tuple[int, int]) -> bytes:
     small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
-    _, data = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    _, data = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
     return data.tobytes()
 
 
-def _image(data: bytes) -> dict[str, Any]:
-    url = f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image(jpeg: bytes) -> dict[str, Any]:
+    url = f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}

@@ -63,7 +63,7 @@ def test_human_counts_over_model_over_rule_and_disagreement_is_kept(said, order)
     assert judged_rows("demo", again, DIGESTS) == found  # whatever the order and repetition
     groups = defaultdict(list)
     for row in found:
-        groups[of_row(row).about].append(row)
+        groups[of_row(row).topic].append(row)
         assert row["stale"] == (row["judged"] != DIGESTS[row["step_index"]])
         assert not (row["stale"] and (row["effective"] or row["disagrees"]))
     for group in groups.values():

@@ -1,1 +1,1 @@
-"""The clock and the canvas of a recording."""
+"""Brings the log and the video of a recording together: in time (clock) and in space (canvas)."""

@@ -1,8 +1,8 @@
-"""Calibration of a recording: its clock, its canvas, and the cells of the picture that flicker.
+"""Finds the clock and the canvas of a recording, and the cells of the screen that flicker.
 
-Belongs here: the order of trust. A start time that ffmpeg logged comes first, then the movements of
-the pointer, then typing, then all inputs together, then clicks, then `meta.timestamp`. Which
-stretches of video are decoded for it is in clock_search.py.
+This module holds the order of trust among the sources of a clock: a start time that ffmpeg logged,
+pointer movements, typing, all inputs together, clicks, and last `meta.timestamp`. clock_search.py
+decides which stretches of the video are decoded for them.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ class Calibration:
 
     Attributes:
         clock: maps event times to video times.
-        canvas: maps event space to the canvas, at the beginning.
-        detector: compares frames, and knows the cells that flickered in what was looked at.
+        canvas: maps event space to the canvas, at the beginning of the recording.
+        detector: compares frames; it already knows cells that flickered in the decoded stretches.
     """
 
     clock: Clock
@@ -55,7 +55,7 @@ class Calibration:
 
     @cached_property
     def screen(self) -> ScreenParts:
-        """The parts of the recording, of which there is one until more are found."""
+        """The parts of the recording; a single part until changes of resolution are found."""
         return ScreenParts.single(self.canvas)
 
 
@@ -70,13 +70,20 @@ def calibrate(
     answered: Floats,
     steps: Sequence[ClockStep] = (),
 ) -> Calibration:
-    """Find the clock and the canvas of a recording, of which `events` is the events table.
+    """Find the clock and the canvas of a recording, before the decode pass chooses frames by them.
 
-    Decodes one stretch of video, more when that holds too little pointer movement or typing to be
-    sure, and up to four parts (how the clock drifts, and whether it holds). All that the choice of
-    frames depends on is known before the decode pass. `path` has the positions of the pointer in
-    the log, `keys` the epoch milliseconds of keys that type, `answered` those of all inputs that
-    the video may answer, `steps` those of the recorder's clock.
+    Decodes one stretch of video. If it holds too little evidence, more stretches follow. Up to four
+    later parts show whether the clock drifts and whether it still holds.
+
+    Args:
+        video: of the recording.
+        manifest: of the recording.
+        events: the events table.
+        path: the pointer's positions in the log.
+        actions: of the recording, in time order.
+        keys: when keys were pressed that type a character, epoch milliseconds.
+        answered: when any input came that the screen may answer, epoch milliseconds.
+        steps: where somebody set the recorder's clock.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -88,32 +95,39 @@ def calibrate(
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
     inputs = InputTimes(path, keys)
     until_ms = steps[0].from_ms if steps else inf
-    first = inputs.between(ALWAYS, until_ms)
-    search = ClockSearch(video, first.track, first.keys)
-    pictured, changes = search.pictured_clock(documented, logged, screen.candidates)
-    clock = pictured or documented
+    before_steps = inputs.between(ALWAYS, until_ms)
+    search = ClockSearch(video, before_steps.track, before_steps.keys)
+    by_pointer, changes = search.pointer_clock(documented, logged, screen.candidates)
+    clock = by_pointer or documented
     if logged is not None:
-        clock = reconcile_clocks(logged, pictured, clock, first_s)
-    elif pictured is None:
-        presses = InputTimes(_presses(actions), keys).between(ALWAYS, until_ms).track
-        shown_inputs = answered[answered < until_ms]
-        unseen = _Unpictured(search, changes, presses, shown_inputs, documented)
-        clock = unseen.clock(screen.candidates)
+        clock = reconcile_clocks(logged, by_pointer, clock, first_s)
+    elif by_pointer is None:
+        other_evidence = _EvidenceWithoutPointer(
+            search,
+            changes,
+            presses=InputTimes(_presses(actions), keys).between(ALWAYS, until_ms).track,
+            answered=answered[answered < until_ms],
+            documented=documented,
+        )
+        clock = other_evidence.clock(screen.candidates)
     if steps:
-        tried = screen.candidates if pictured is None else [pictured.event_scale]
-        clock = find_shifts(video, clock, tried, steps, inputs)
-        pictured = clock if clock.method == "pixels" else pictured
-        even = inputs.shifted(clock.shifts)
-        search = ClockSearch(video, even.track, even.keys)
-    shown = clock if clock.method in {"typing", "inputs"} else pictured
-    if shown is not None:
-        parts = search.parts(replace(shown, shifts=()), changes)
-        if pictured is not None and not steps:
-            clock = drift_corrected(pictured, (changes.times[0] + changes.times[-1]) / 2, parts)
-            clock = reconcile_clocks(logged, pictured, clock, first_s) if logged else clock
+        scales = screen.candidates if by_pointer is None else [by_pointer.event_scale]
+        clock = find_shifts(video, clock, scales, steps, inputs)
+        if clock.method == "pixels":
+            by_pointer = clock
+        unset_inputs = inputs.shifted(clock.shifts)
+        search = ClockSearch(video, unset_inputs.track, unset_inputs.keys)
+    shown_by_video = clock if clock.method in {"typing", "inputs"} else by_pointer
+    if shown_by_video is not None:
+        parts = search.parts(replace(shown_by_video, shifts=()), changes)
+        if by_pointer is not None and not steps:
+            middle_s = (changes.times[0] + changes.times[-1]) / 2
+            clock = drift_corrected(by_pointer, middle_s, parts)
+            if logged is not None:
+                clock = reconcile_clocks(logged, by_pointer, clock, first_s)
         clock = with_parts(clock, parts)
     detector = ChangeDetector(_acting(actions, clock), video.grab_s, changes)
-    return Calibration(clock, _canvas(screen, pictured, path), detector)
+    return Calibration(clock, _canvas(screen, by_pointer, path), detector)
 
 
 def _screen(manifest: RecordingManifest) -> RecordedScreen:
@@ -123,7 +137,7 @@ def _screen(manifest: RecordingManifest) -> RecordedScreen:
 
 
 def _presses(actions: Sequence[Action]) -> PointerPath:
-    """When and where buttons were pressed."""
+    """Returns when and where buttons were pressed."""
     return PointerPath.through(
         (action.press_ms, action.x, action.y)
         for action in actions
@@ -133,12 +147,12 @@ def _presses(actions: Sequence[Action]) -> PointerPath:
 
 
 def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
-    """When somebody may have acted, or the effect of it shown, video seconds."""
-    unsure_s = clock.uncertainty_ms / 1000
+    """Returns when the person may have acted, or the screen may have shown the effect."""
+    uncertainty_s = clock.uncertainty_ms / 1000
     return [
         Span(
-            clock.video_time(action.press_ms) - unsure_s,
-            clock.video_time(action.end_ms) + unsure_s + EFFECT_S,
+            clock.video_time(action.press_ms) - uncertainty_s,
+            clock.video_time(action.end_ms) + uncertainty_s + EFFECT_S,
         )
         for action in actions
         if action.action_type != "pause"
@@ -146,14 +160,16 @@ def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
 
 
 @dataclass(frozen=True)
-class _Unpictured:
-    """A recording whose clock the pointer's moves alone do not show, before its first clock step.
+class _EvidenceWithoutPointer:
+    """The evidence for a clock that the pointer's moves alone do not show.
+
+    It reaches up to the first step of the recorder's clock.
 
     Attributes:
         search: over the video.
-        changes: of the stretches of video that were decoded.
+        changes: in the stretches of video that were decoded.
         presses: when and where buttons were pressed.
-        answered: when anything was pressed that the video may answer, epoch milliseconds.
+        answered: when any input came that the screen may answer, epoch milliseconds.
         documented: the clock by `meta.timestamp`.
     """
 
@@ -164,23 +180,23 @@ class _Unpictured:
     documented: Clock
 
     def clock(self, scales: Sequence[float]) -> Clock:
-        """The clock that typing, all inputs or clicks show, else the documented one."""
+        """Returns the clock by typing, else by all inputs, else by clicks, else as documented."""
         changes = self.changes
         documented = self.documented
-        typed = self.search.typed_clock(changes, documented)
-        if typed is not None:
-            return typed
+        by_typing = self.search.typed_clock(changes, documented)
+        if by_typing is not None:
+            return by_typing
         by_inputs = self.search.answered_clock(changes, documented, self.answered, scales)
         if by_inputs is not None:
             return by_inputs
-        clicked = clock_from_clicks(changes, self.presses, documented, scales[0], MAX_OFFSET_S)
-        return clicked or documented
+        by_clicks = clock_from_clicks(changes, self.presses, documented, scales[0], MAX_OFFSET_S)
+        return by_clicks or documented
 
 
-def _canvas(screen: RecordedScreen, pictured: Clock | None, path: PointerPath) -> Canvas:
-    """The canvas of the whole recording, by the pointer in the pictures or else by meta.json."""
-    if pictured is not None:
-        return replace(fit_canvas(screen.video, pictured.event_scale), scale_method="pixels")
+def _canvas(screen: RecordedScreen, by_pointer: Clock | None, path: PointerPath) -> Canvas:
+    """Returns the canvas, scaled by the pointer in the video or else by meta.json."""
+    if by_pointer is not None:
+        return replace(fit_canvas(screen.video, by_pointer.event_scale), scale_method="pixels")
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
     canvas = fit_canvas(screen.video, screen.scale_from_documents(path))
     return replace(canvas, scale_method=method)

@@ -1,7 +1,7 @@
-"""The clock: which video time an event belongs to, and how uncertain that is.
+"""Maps times of the log to times of the video, and says how uncertain the mapping is.
 
-Belongs here: the clock itself, and the two sources that need no pictures: `meta.timestamp` and the
-start time that ffmpeg logged. Raw times are never rewritten; a `Clock` maps them.
+A `Clock` maps event times; the events themselves keep the times that the recorder wrote. The two
+sources of a clock that need no frames are here, too: `meta.timestamp` and ffmpeg's start time.
 """
 
 import re
@@ -16,49 +16,55 @@ _FFMPEG_START = re.compile(r"start:\s*(\d{10,}(?:\.\d+)?)")
 EARLIEST_START_S = 1e9  # epoch seconds, 2001; smaller numbers are not dates
 LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger numbers are not dates
 
-META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to this long after the timestamp
-FFMPEG_UNCERTAINTY_MS = 20.0  # between ffmpeg's own time and the first frame
+META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to 2.5 s after the timestamp
+FFMPEG_UNCERTAINTY_MS = 20.0  # between the time that ffmpeg prints and the first frame
 
-DECIMALS = 6  # of seconds and of epoch milliseconds that are written: microseconds and below
+DECIMALS = 6  # digits after the point of seconds and of epoch milliseconds in written files
 
 ClockMethod = Literal[
     "ffmpeg_start", "pixels", "typing", "inputs", "click_onsets", "meta_timestamp"
 ]
 
 
-# A shift to before or after every film: when the events were is not known.
+# A shift by this much stands for "unknown": it moves the events out of every video.
 NEVER_MS = 24 * 3600 * 1000.0
 
 
 class ClockShift(NamedTuple):
-    """Where the recorder's clock was set: event times from `from_ms` on are later by `shift_ms`."""
+    """A moment at which somebody set the recorder's clock.
+
+    `shift_ms` is added to event times at or after `from_ms`, until the next shift. The sum is the
+    time that the clock would show if nobody had set it.
+    """
 
     from_ms: float
     shift_ms: float
 
     @property
     def is_known(self) -> bool:
-        """Whether the film told by how much."""
+        """Whether the video showed the size of the shift."""
         return abs(self.shift_ms) < NEVER_MS
 
 
-_BEFORE_MS = 0.5  # event times are whole milliseconds
+_BEFORE_MS = 0.5  # less than the millisecond between two event times
 
 
 @dataclass(frozen=True)
 class Clock:
-    """video seconds = (event milliseconds + shift - origin_ms) / 1000 * rate.
+    """Maps event times to video times.
+
+    video seconds = (event milliseconds + shift - origin_ms) / 1000 * rate
 
     Attributes:
-        origin_ms: epoch milliseconds of video time 0.
-        method: what it was found by.
-        uncertainty_ms: half width of the interval that contains the true origin.
+        origin_ms: epoch milliseconds at video time 0.
+        method: the evidence that the clock follows from.
+        uncertainty_ms: the true origin is at most this far from `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
-        score: share of pointer moves that the pictures confirm; None without picture evidence.
-        moves: number of pointer moves that the score is of.
-        event_scale: video pixels for one unit of event space, confirmed by the same evidence.
-        rate: video seconds in a second of the log's clock.
-        shifts: in time order; none where the recorder's clock was not set.
+        score: share of the pointer moves that the frames confirm; None without such evidence.
+        moves: how many pointer moves, keys, inputs or presses (by method) the evidence consists of.
+        event_scale: video pixels per unit of event space, confirmed by the same evidence.
+        rate: video seconds per second of the log; 1.0 without drift.
+        shifts: in time order; empty if nobody set the recorder's clock.
     """
 
     origin_ms: float
@@ -72,24 +78,26 @@ class Clock:
     shifts: tuple[ClockShift, ...] = ()
 
     def video_time(self, event_ms: float) -> float:
-        """Video time in seconds of an event time in epoch milliseconds."""
+        """Converts an event time (epoch milliseconds) to a video time (seconds)."""
         return (self.elapsed_ms(event_ms) - self.origin_ms) / 1000 * self.rate
 
     def elapsed_ms(self, event_ms: float) -> float:
-        """An event time as by a clock that was not set, epoch milliseconds."""
+        """Returns the time that the clock would have shown if nobody had set it, epoch ms."""
         shift_ms = 0.0
         for shift in self.shifts:
-            shift_ms = shift.shift_ms if event_ms >= shift.from_ms else shift_ms
+            if event_ms >= shift.from_ms:
+                shift_ms = shift.shift_ms
         return event_ms + shift_ms
 
     def is_known(self, event_ms: float) -> bool:
-        """Whether it is known when an event was: not beside a step of which no picture tells."""
+        """Whether the video time of an event is known; unknown shifts make it unknown."""
         return abs(self.elapsed_ms(event_ms) - event_ms) < NEVER_MS
 
     def event_time(self, video_s: float) -> float:
-        """Event time in epoch milliseconds of a video time in seconds.
+        """Converts a video time (seconds) to an event time (epoch milliseconds).
 
-        Between the events before a shift and those after it, just before the latter.
+        A video time in the gap that a shift leaves becomes a time just before the first event after
+        the shift.
         """
         event_ms = video_s * 1000 / self.rate + self.origin_ms
         before_ms = float("inf")
@@ -100,24 +108,26 @@ class Clock:
         return min(event_ms, before_ms)
 
     def rounded(self) -> "Clock":
-        """With times as they are written."""
-        times = (round(time, DECIMALS) for time in (self.origin_ms, self.documented_offset_ms))
-        origin_ms, offset_ms = times
-        return replace(self, origin_ms=origin_ms, documented_offset_ms=offset_ms)
+        """Returns the clock with its times rounded to the digits that are written."""
+        return replace(
+            self,
+            origin_ms=round(self.origin_ms, DECIMALS),
+            documented_offset_ms=round(self.documented_offset_ms, DECIMALS),
+        )
 
 
 def documented_clock(timestamp_ms: float) -> Clock:
-    """The clock whose origin is meta.timestamp, as Training Gym recordings document it."""
+    """Returns the clock that starts the video at meta.timestamp, as Training Gym documents it."""
     return Clock(timestamp_ms, "meta_timestamp", META_UNCERTAINTY_MS)
 
 
 def ffmpeg_clock(lines: Iterable[str], timestamp_ms: float, first_s: float = 0.0) -> Clock | None:
-    """The clock from the start time that ffmpeg printed into the log; None when it did not.
+    """Returns the clock by the start time in ffmpeg's output; None without such a line.
 
     Args:
-        lines: what ffmpeg printed.
+        lines: the lines that ffmpeg printed and the recorder logged.
         timestamp_ms: meta.timestamp, epoch milliseconds.
-        first_s: video time of the first frame, which the start time is of.
+        first_s: video time of the first frame; ffmpeg prints the start of this frame.
     """
     for line in lines:
         match = _FFMPEG_START.search(line)

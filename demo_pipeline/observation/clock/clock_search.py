@@ -103,7 +103,7 @@ class ClockSearch:
                     break
             yield
 
-    def pictured_clock(
+    def pointer_clock(
         self, documented: Clock, logged: Clock | None, scales: Sequence[float]
     ) -> tuple[Clock | None, ChangeMap]:
         """The clock that the pointer's movements show, None when they show none, and in what.

@@ -1,9 +1,9 @@
 """The canvas: one invertible transform from the log's coordinates to video pixels and 1920x1080.
 
-Belongs here: scale and bars, for points and for pictures; which scales are worth testing, and which
-one is used when the pictures confirm none; and which canvas holds at a time of the log, since
-people change the resolution in settings tasks. Event space is the unit of the log's coordinates:
-screen pixels, or points on macOS. How the parts are found is in screen_changes.py.
+*Event space* is the unit of the log's coordinates: screen pixels, or points on macOS. This module
+knows which scales are worth testing, and which scale is used when the video confirms none. A
+recording whose resolution changes, as in settings tasks, has one canvas for each part;
+screen_changes.py finds the parts.
 """
 
 from bisect import bisect_right
@@ -31,7 +31,8 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
-LEAST_SHOWN_PX = 8.0  # video pixels of a pointer across and down; less changes no cell of 8 x 8
+# Video pixels. A pointer of which less is inside the screen changes no cell of 8 x 8 pixels.
+LEAST_SHOWN_PX = 8.0
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 Boxes = np.ndarray[Any, np.dtype[np.float64]]
@@ -41,21 +42,25 @@ ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
 @dataclass(frozen=True)
 class Canvas:
-    """event * event_scale = video pixels; video pixels * scale + pad = canvas pixels.
+    """Maps event space to video pixels and to canvas pixels.
 
-    After the screen was given another size in mid-recording, its picture may have bars inside the
-    video, or be stretched to the video's shape: the bars are cut off and the stretch is undone.
+    event * event_scale = video pixels; video pixels * scale + pad = canvas pixels
+
+    The video keeps its size when the screen's resolution changes. The screen then has bars inside
+    the video or is stretched to the video's shape. The canvas cuts off the bars and undoes the
+    stretch.
 
     Attributes:
         width, height: of the canvas, pixels.
         video_width, video_height: of the upright video, pixels.
-        event_scale: video pixels down for one unit of event space.
-        scale: canvas pixels for one video pixel down.
-        pad_x, pad_y: width of the left and upper bar, whole canvas pixels.
-        scale_method: what the event scale follows from: `pixels` (the pointer in the video),
+        event_scale: vertical video pixels per unit of event space.
+        scale: canvas pixels per vertical video pixel.
+        pad_x, pad_y: width of the left bar and height of the upper bar, whole canvas pixels.
+        scale_method: the evidence for the event scale: `pixels` (the pointer in the video),
             `monitor` (meta.json's primary_monitor), or `assumed`.
-        left, top: width of the bars of equal width inside the video, pixels.
-        stretch: video pixels across for one pixel of an undistorted picture.
+        left, top: size of the bars inside the video, pixels; left and right, and top and bottom,
+            are alike.
+        stretch: horizontal video pixels per vertical video pixel of the undistorted screen.
     """
 
     width: PositiveInt
@@ -73,12 +78,12 @@ class Canvas:
 
     @property
     def event_to_canvas(self) -> float:
-        """Canvas pixels for one unit of event space."""
+        """Canvas pixels per unit of event space."""
         return self.event_scale * self.scale
 
     @property
     def shown_size(self) -> tuple[float, float]:
-        """Width and height of the undistorted picture of the screen, without bars, video pixels."""
+        """Width and height of the undistorted screen, without bars, video pixels."""
         width = (self.video_width - 2 * self.left) / self.stretch
         return width, self.video_height - 2 * self.top
 
@@ -97,16 +102,16 @@ class Canvas:
         return width / self.event_scale, height / self.event_scale
 
     def to_canvas(self, x: float, y: float) -> tuple[float, float]:
-        """Event coordinates to canvas pixels; may be outside the canvas."""
+        """Converts event coordinates to canvas pixels, which may be outside the canvas."""
         factor = self.event_to_canvas
         return x * factor + self.pad_x, y * factor + self.pad_y
 
     def pixel_of(self, x: float, y: float) -> tuple[int, int]:
-        """The canvas pixel that a point in event space is written as, never one of the bars.
+        """Returns the nearest canvas pixel to a point in event space, never a pixel of the bars.
 
-        It is the nearest one, so `round((pixel - pad) / event_to_canvas)` gives the point back
-        wherever the canvas is at least as large as the screen. On a larger screen several points
-        share a pixel, and the result is off by half the number of points that share it, at most.
+        `round((pixel - pad) / event_to_canvas)` gives the point back if the canvas is at least as
+        large as the screen. On a larger screen, several points share a pixel. The result is then
+        off by at most half the number of points that share it.
         """
         across, down = self.to_canvas(x, y)
         inner_width, inner_height = self.inner_size
@@ -115,18 +120,18 @@ class Canvas:
         return column, row
 
     def to_video(self, x: float, y: float) -> tuple[float, float]:
-        """Event coordinates to video pixels."""
+        """Converts event coordinates to video pixels."""
         across = x * self.event_scale * self.stretch
         return across + self.left, y * self.event_scale + self.top
 
     def box_to_video(self, box: PixelBox) -> PixelBox:
-        """A box in event space as video pixels."""
+        """Converts a box in event space to video pixels."""
         x, y = self.to_video(box.x, box.y)
         right, bottom = self.to_video(box.right, box.bottom)
         return PixelBox(x, y, right - x, bottom - y)
 
     def boxes_to_video(self, boxes: Boxes) -> Boxes:
-        """Boxes in event space as video pixels."""
+        """Converts boxes in event space to video pixels."""
         across = self.event_scale * self.stretch
         down = self.event_scale
         return boxes * (across, down, across, down) + (self.left, self.top, 0, 0)
@@ -146,14 +151,14 @@ class Canvas:
     def hides_pointer(self, x: float, y: float) -> bool:
         """Whether a pointer at a point in event space is at a border, where it may be invisible.
 
-        A pointer's picture is right of and below its point: at the right and the lower border all
-        but nothing of it is inside the screen. At any border a log that is cut to the screen may
-        have a pointer that is on another display.
+        A pointer is drawn to the right of its point and below it, so at the right and the lower
+        border almost nothing of it is inside the screen. At any border the pointer may be on
+        another display, if the recorder cuts positions to the screen.
         """
         video_x, video_y = self.to_video(x, y)
         right = self.video_width - self.left
         bottom = self.video_height - self.top
-        beyond = self.event_scale  # some recorders cut to the width instead of the last column
+        beyond = self.event_scale  # some recorders cut x to the width, one unit beyond the screen
         return (
             self.left - beyond <= video_x <= self.left
             or self.top - beyond <= video_y <= self.top
@@ -161,17 +166,20 @@ class Canvas:
             or bottom - LEAST_SHOWN_PX < video_y <= bottom + beyond
         )
 
-    def fit(self, picture: Image) -> Image:
-        """A (video_height, video_width, 3) picture on the canvas: undistorted, with black bars."""
+    def fit(self, image: Image) -> Image:
+        """Puts a (video_height, video_width, 3) frame on the canvas, undistorted, with black bars.
+
+        Returns the same array if it has the canvas's size already.
+        """
         shown_w, shown_h = self.shown_size
-        if picture.shape[:2] == (self.height, self.width) == (shown_h, shown_w):
-            return picture
+        if image.shape[:2] == (self.height, self.width) == (shown_h, shown_w):
+            return image
         left = round(self.left)
         top = round(self.top)
-        picture = picture[top : self.video_height - top, left : self.video_width - left]
+        image = image[top : self.video_height - top, left : self.video_width - left]
         inner_w, inner_h = self.inner_size
         method = cv2.INTER_AREA if self.scale < 1 else cv2.INTER_CUBIC
-        inner = cv2.resize(picture, (inner_w, inner_h), interpolation=method)
+        inner = cv2.resize(image, (inner_w, inner_h), interpolation=method)
         canvas = np.zeros((self.height, self.width, 3), np.uint8)
         canvas[self.pad_y : self.pad_y + inner_h, self.pad_x : self.pad_x + inner_w] = inner
         return canvas
@@ -183,8 +191,12 @@ def fit_canvas(
     *,
     stretch: float = 1.0,
 ) -> Canvas:
-    """The canvas of a video of `video_size` pixels, `event_scale` of them to a unit of the log."""
-    (video_w, video_h), (width, height) = video_size, CANVAS_SIZE
+    """Returns the canvas of a video of `video_size` pixels, centred between equal bars.
+
+    `event_scale` and `stretch` are those of `Canvas`.
+    """
+    video_w, video_h = video_size
+    width, height = CANVAS_SIZE
     shown_w = video_w / stretch
     scale = min(width / shown_w, height / video_h)
     pad_x = (width - round(shown_w * scale)) // 2
@@ -194,18 +206,19 @@ def fit_canvas(
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
-SAME_SHAPE = 0.02  # largest relative difference of the scales along the two sides
-FITTING_SHARE = 0.9  # of the pointer's positions; with these on the video, a scale fits
+SAME_SHAPE = 0.02  # largest relative difference of the horizontal and the vertical scale
+FITTING_SHARE = 0.9  # a scale fits if it puts this share of the pointer's positions on the video
 
 
 @dataclass(frozen=True)
 class RecordedScreen:
-    """The sizes that are known of a recorded screen, each as (width, height).
+    """The documented sizes of a recorded screen, each as (width, height).
 
     Attributes:
         video: of the upright video, pixels.
-        monitor: meta's primary_monitor, before or after the display's own scaling; None: missing.
-        in_points: the platform counts in points, so that a unit need not be a pixel.
+        monitor: meta.json's primary_monitor, before or after the display's own scaling; None if it
+            is missing.
+        in_points: whether the platform counts in points, so that a unit need not be a pixel.
     """
 
     video: tuple[int, int]
@@ -214,60 +227,67 @@ class RecordedScreen:
 
     @classmethod
     def of(cls, meta: Meta, video: tuple[int, int]) -> "RecordedScreen":
-        """The screen of a recording."""
+        """Returns the screen by meta.json and the size of the upright video."""
         monitor = meta.primary_monitor
         in_points = meta.platform == "macos"
         if monitor is None:
             return cls(video, None, in_points)
-        # With a scale factor the size is in pixels, and the log of macOS counts in points.
-        factor = monitor.scale_factor if in_points and monitor.scale_factor in COMMON_SCALES else 1
+        factor = 1.0
+        if in_points and monitor.scale_factor in COMMON_SCALES:
+            # A meta.json with a scale factor has the size in pixels; the log counts in points.
+            factor = monitor.scale_factor
         size = (round(monitor.width / factor), round(monitor.height / factor))
         return cls(video, size, in_points)
 
     @property
     def documented_scale(self) -> float | None:
-        """Video pixels for one unit of the monitor; None without a monitor of the same shape."""
+        """Video pixels per unit of the monitor; None without a monitor of the video's shape."""
         if self.monitor is None or min(self.monitor) <= 0:
             return None
-        across, down = (self.video[side] / self.monitor[side] for side in (0, 1))
+        across = self.video[0] / self.monitor[0]
+        down = self.video[1] / self.monitor[1]
         return across if abs(across - down) <= SAME_SHAPE * max(across, down) else None
 
     @property
     def candidates(self) -> list[float]:
-        """Event scales worth testing, the most likely first."""
+        """The event scales worth testing, the most likely first."""
         scale = self.documented_scale
         scales = COMMON_SCALES if scale is None else (scale, *COMMON_SCALES)
         return list(dict.fromkeys(round(scale, 6) for scale in scales))
 
     def scale_from_documents(self, track: PointerPath) -> float:
-        """The event scale when the pictures confirm none: the documented one unless it cannot be.
+        """Returns the event scale of a video that does not show the pointer.
+
+        The documented scale is used if it puts the pointer on the video, or if no candidate does.
+        Without a documented scale, 1 is used if a unit is certainly a pixel. Otherwise the only
+        candidate that puts the pointer on the video is used.
 
         Raises:
-            DemonstrationError: the pointer's positions fit on the video at no candidate scale, or
-                at several and none is documented.
+            DemonstrationError: no candidate scale puts the pointer's positions on the video, or
+                several do and none of them is documented.
         """
         likeliest = self.candidates[0]
-        documented = self.documented_scale is not None
+        is_documented = self.documented_scale is not None
         if not len(track.times):
             return likeliest
         fitting = [s for s in self.candidates if self._share_on_video(track, s) >= FITTING_SHARE]
-        if likeliest in fitting and (documented or not self.in_points):
+        if likeliest in fitting and (is_documented or not self.in_points):
             return likeliest
-        if documented and not fitting:  # the pointer was on another display: nothing contradicts
+        if is_documented and not fitting:  # the pointer may have been on another display
             return likeliest
         if len(fitting) == 1:
             return fitting[0]
-        off = 1 - self._share_on_video(track, likeliest)
+        share_outside = 1 - self._share_on_video(track, likeliest)
         message = (
             f"the scale of the log's coordinates is ambiguous: primary_monitor "
-            f"{_size_text(self.monitor)}, video {_size_text(self.video)}, {off:.0%} of the "
-            "pointer's positions are outside the video, and the video does not show the pointer"
+            f"{_size_text(self.monitor)}, video {_size_text(self.video)}, {share_outside:.0%} of "
+            "the pointer's positions are outside the video, and the video does not show the pointer"
         )
         remedy = "correct primary_monitor in meta.json, or record with the pointer in the video"
         raise DemonstrationError(Problem("ambiguous_scale", META_FILE, message, remedy=remedy))
 
     def _share_on_video(self, track: PointerPath, scale: float) -> float:
-        """Share of the positions that are on the video at a scale."""
+        """Returns the share of the positions that a scale puts on the video."""
         x = track.x * scale
         y = track.y * scale
         width, height = self.video
@@ -284,17 +304,17 @@ FromMs = Annotated[
     BeforeValidator(lambda value: ALWAYS if value is None else value),
     PlainSerializer(lambda value: None if value == ALWAYS else value),
 ]
-"""Epoch milliseconds; minus infinity is written as null."""
+"""Epoch milliseconds. JSON has null in place of minus infinity."""
 
 
 @dataclass(frozen=True)
 class ScreenPart:
-    """A part of a recording; it ends where the next one begins.
+    """A part of a recording with one resolution of the screen. It ends where the next part begins.
 
     Attributes:
-        from_ms: when it began, epoch milliseconds; minus infinity for the first.
-        canvas: of this part; None when its resolution and scale cannot be known, and while the
-            screen is redrawn.
+        from_ms: when it began, epoch milliseconds; minus infinity for the first part.
+        canvas: of this part; None if its resolution and scale are unknown, and for the time in
+            which the screen is redrawn.
     """
 
     from_ms: FromMs
@@ -303,20 +323,20 @@ class ScreenPart:
 
 @dataclass
 class ScreenParts:
-    """All parts of a recording in time order, at least one; nearly always exactly one.
+    """All parts of a recording in time order; nearly every recording has exactly one.
 
-    The decode pass may find more.
+    The decode pass adds the parts that it finds.
     """
 
     parts: tuple[ScreenPart, ...]
 
     @classmethod
     def single(cls, canvas: Canvas) -> "ScreenParts":
-        """A recording whose screen keeps its resolution and scale."""
+        """Returns the one part of a recording whose screen keeps its resolution and scale."""
         return cls((ScreenPart(ALWAYS, canvas),))
 
     def __iter__(self) -> Iterator[ScreenPart]:
-        """In time order."""
+        """Iterates over the parts in time order."""
         return iter(self.parts)
 
     def __len__(self) -> int:
@@ -324,27 +344,28 @@ class ScreenParts:
         return len(self.parts)
 
     def add(self, later: Sequence[ScreenPart]) -> None:
-        """Add parts that follow; those before that they replace go."""
-        kept = (part for part in self.parts if part.from_ms < later[0].from_ms)
-        self.parts = (*kept, *later)
+        """Add parts at the end. They replace the parts that begin no earlier than the first."""
+        earlier = (part for part in self.parts if part.from_ms < later[0].from_ms)
+        self.parts = (*earlier, *later)
 
     def at(self, event_ms: float) -> ScreenPart:
-        """The part that an event time in epoch milliseconds belongs to."""
+        """Returns the part that an event time (epoch milliseconds) belongs to."""
         if len(self.parts) == 1:
             return self.parts[0]
         position = bisect_right([part.from_ms for part in self.parts], event_ms)
         return self.parts[max(0, position - 1)]
 
     def rounded(self) -> Sequence[ScreenPart]:
-        """The parts with times as they are written."""
+        """Returns the parts with their times rounded to the digits that are written."""
         return [replace(part, from_ms=round(part.from_ms, DECIMALS)) for part in self.parts]
 
     def canvas_of(self, action: Action) -> Canvas | None:
-        """The canvas of an action; None when it is not known, or changes before a drag ends."""
+        """Returns the canvas of an action; None if it is unknown, or changes during a drag."""
         part = self.at(action.press_ms)
-        kept = action.action_type != "drag" or part == self.at(action.end_ms)
-        return part.canvas if kept else None
+        if action.action_type == "drag" and part != self.at(action.end_ms):
+            return None
+        return part.canvas
 
     def in_same(self, first_ms: float, second_ms: float) -> bool:
-        """Whether two event times are in one part, so that one's coordinates hold at the other."""
+        """Whether two event times are in the same part, so that both have the same canvas."""
         return self.at(first_ms) == self.at(second_ms)

@@ -1,7 +1,8 @@
-"""The search for the clock, and whether one clock holds along a recording.
+"""Searches the video for evidence of the clock, and checks whether the clock holds to the end.
 
-Belongs here: going from stretch to stretch until the pointer or typing shows the clock, which later
-parts tell whether it holds, and the uncertainty that covers what they say.
+The search decodes stretch after stretch until the pointer, typing or other inputs show the clock.
+It then decodes a few later parts. Each may show a clock of its own, and the uncertainty grows until
+it covers them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,33 +30,34 @@ from demo_pipeline.observation.frames.video_reader import (
     Span,
 )
 
-WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
-PART_S = 30.0  # seconds of video for another part: films slip by a frame, once or twice in 90 s
-MAX_PARTS = 4  # parts looked at; their frames are decoded once more
-PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
-PART_KEYS = 24  # keys, likewise
+WORTH_S = 10.0  # seconds of video; in a shorter time a clock does not change
+PART_S = 30.0  # seconds of video per part that is checked: videos slip by 1 or 2 frames in 90 s
+MAX_PARTS = 4  # parts that are checked; their frames are decoded twice
+PART_MOVES = 24  # moves between frames in a part, twice the number that shows a lag
+PART_KEYS = 24  # keys in a part, twice the number that shows a lag
 # Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
 # in the simulator. A slower program (0.11, 0.12) makes the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
-MIN_LEAD_MS = 50  # from a frame to its press, at least; an unsure part may differ by as much
+MIN_LEAD_MS = 50  # from a frame to its press, at least; it covers an uncertain part that differs
 LONGEST_PART_S = 10.0  # seconds decoded for a part with typing
-# Frames decoded for a part with moves: ten seconds at 30 a second; ten seconds at 8 hold 19 moves.
-# Without enough moves in them a part says nothing.
+# Frames decoded for a part with moves: ten seconds at 30 frames a second. (Ten seconds at 8 frames
+# a second hold 19 moves.) A part with too few moves in these frames is not checked.
 LONGEST_PART_FRAMES = 300
 
-STRETCH_S = 10.0  # seconds of video that are looked at together
-# Seconds, and share of the video, after the first movement: what is before is not checked.
+STRETCH_S = 10.0  # seconds of video that are decoded together
+# The busiest stretch begins at most this many seconds, and at most this share of the video, after
+# the first movement, because the time before that stretch is not checked.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
-BUSY_MOVES = 36  # moves between frames in a stretch, three times what a lag needs to be found
-MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders: 0.5 to 2.5
-MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
-MIN_STRETCHES = 6  # before giving up, however short the video is
+BUSY_MOVES = 36  # moves between frames in a stretch, three times the number that shows a lag
+MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders are off by 0.5 to 2.5
+MAX_STRETCHES = 32  # after so many stretches the search gives up
+MIN_STRETCHES = 6  # before that it does not give up, however short the video is
 MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
-MIN_ANSWERED = 4  # inputs that the video may answer, likewise
+MIN_ANSWERED = 4  # inputs that the screen may answer; a stretch with fewer is not worth decoding
 MORE_SHARE = 0.2  # of the video, decoded for these inputs after the other searches
-DRIFT_AFTER_S = 300.0  # seconds between two parts; in fewer a clock does not drift by a frame
+DRIFT_AFTER_S = 300.0  # seconds between two parts; in a shorter time no clock drifts by a frame
 MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
 _NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
 
@@ -69,32 +71,35 @@ class ClockPart(NamedTuple):
 
 @dataclass(frozen=True)
 class ClockSearch:
-    """The search for the clock in stretches of video.
+    """Searches stretches of the video for evidence of the clock.
 
     Attributes:
         video: of the recording.
         track: the pointer's positions in the log.
-        keys: when keys were pressed that type, epoch milliseconds.
+        keys: when keys were pressed that type a character, epoch milliseconds.
     """
 
     video: RecordedVideo
     track: PointerPath
     keys: Floats
 
-    def _look(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
-        """Decode one batch of stretches after the other, and add what changes in each.
+    def _decode(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
+        """Adds the changes in one batch of stretches after the other; yields after each batch.
 
-        The video is read on from one to the next: some films have a single key frame.
+        The video is read once for all batches, because some videos have a single key frame.
         """
         batches = list(batches)
-        frames = self.video.frames([stretch for batch in batches for stretch in batch])
+        stretches: list[Span] = []
+        for batch in batches:
+            stretches += batch
+        frames = self.video.frames(stretches)
         ahead: Frame | None = None
         last: Frame | None = None
         for batch in batches:
             end = batch[-1].end + TIME_TOLERANCE_S
             until = self.video.times[np.searchsorted(self.video.times, end) - 1]
             if last is not None and last.time >= batch[0].start - TIME_TOLERANCE_S:
-                changes.add(last)  # what is before the first frame of a batch is not compared
+                changes.add(last)  # the last frame of a batch is the first frame of the next, too
             while (ahead := ahead or next(frames, None)) and ahead.time <= end:
                 last = ahead
                 ahead = None
@@ -106,27 +111,29 @@ class ClockSearch:
     def pointer_clock(
         self, documented: Clock, logged: Clock | None, scales: Sequence[float]
     ) -> tuple[Clock | None, ChangeMap]:
-        """The clock that the pointer's movements show, None when they show none, and in what.
+        """Returns the clock that the pointer's moves show, or None, and the changes it is based on.
 
-        A stretch in which the pointer moves much is mostly enough; else the video is looked at from
-        the first movement on. With a logged start one stretch is enough.
+        The search tries a stretch in which the pointer moves much, if the video has one, and then
+        stretches from the first movement on. With a start time that ffmpeg logged it ends after the
+        first stretch.
         """
         batches = self._stretches(documented, self.track.times, MIN_MOVES)
         if logged is None and np.count_nonzero(self._moving(documented)) < MIN_MOVES:
             batches = self._keyboard_work(documented)
-        for tried in (self._busiest(documented), batches):
+        for search in (self._busiest(documented), batches):
             changes = ChangeMap()
-            for _ in self._look(changes, tried):
+            for _ in self._decode(changes, search):
                 reference = logged or documented
-                found = clock_from_pointer(changes, self.track, reference, scales, MAX_OFFSET_S)
-                if found is not None or logged is not None:
-                    return found, changes
+                clock = clock_from_pointer(changes, self.track, reference, scales, MAX_OFFSET_S)
+                if clock is not None or logged is not None:
+                    return clock, changes
         return None, changes
 
     def _keyboard_work(self, documented: Clock) -> Iterator[list[Span]]:
-        """One stretch from the first movement on, longer than usual: all inputs have to vote.
+        """Yields one stretch from the first movement on, for a recording with few movements.
 
-        It is read on here, because some videos have a single key frame.
+        It is longer than usual, because the searches by all inputs need more of the video. Decoding
+        it in one go is cheaper, because some videos have a single key frame.
         """
         times = self.video.times
         begin = self._begin(documented, self.track.times)
@@ -136,9 +143,9 @@ class ClockSearch:
         yield [Span(begin, min(float(times[-1]), end))]
 
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
-        """The stretch near the first movement in which the pointer moves most, if that is much.
+        """Yields the stretch near the first movement with most moves, if these are many.
 
-        Of 42 films 8 have such a one, and all of these show their clock in it.
+        Of 42 videos 8 have such a stretch, and all of these show their clock in it.
         """
         times = self.video.times
         keys = self._key_frames
@@ -154,22 +161,25 @@ class ClockSearch:
             yield [Span(start, start + STRETCH_S)]
 
     def typed_clock(self, changes: ChangeMap, documented: Clock) -> Clock | None:
-        """The clock that typing shows, in what was looked at and in what follows it."""
+        """Returns the clock that typing shows in `changes` and in stretches that follow; or None.
+
+        `changes` takes what these stretches show.
+        """
         end = changes.times[-1] if changes.times else None
         frames = self.video.times
         batches = self._stretches(documented, self.keys, MIN_KEYS, end)
-        for _ in chain([None], self._look(changes, batches)):
-            found = clock_from_keys(changes, frames, self.keys, documented, MAX_OFFSET_S)
-            if found is not None:
-                return found
+        for _ in chain([None], self._decode(changes, batches)):
+            clock = clock_from_keys(changes, frames, self.keys, documented, MAX_OFFSET_S)
+            if clock is not None:
+                return clock
         return None
 
     def answered_clock(
         self, changes: ChangeMap, documented: Clock, answered: Floats, scales: Sequence[float]
     ) -> Clock | None:
-        """The clock that all inputs show, in what was looked at and in a little that follows it.
+        """Returns the clock that all inputs show in `changes` and in a few stretches more; or None.
 
-        `answered`: as of `clock_from_inputs`.
+        `answered` are the inputs of `clock_from_inputs`; `changes` takes what the stretches show.
         """
         frames = self.video.times
         most = int(MORE_SHARE * (frames[-1] - frames[0]) / STRETCH_S)
@@ -177,10 +187,10 @@ class ClockSearch:
         batches: Iterable[list[Span]] = ()
         if most:
             batches = self._stretches(documented, answered, MIN_ANSWERED, end, most)
-        for _ in chain([None], self._look(changes, batches)):
-            found = clock_from_inputs(changes, frames, self.track, answered, documented, scales)
-            if found is not None:
-                return found
+        for _ in chain([None], self._decode(changes, batches)):
+            clock = clock_from_inputs(changes, frames, self.track, answered, documented, scales)
+            if clock is not None:
+                return clock
         return None
 
     def _stretches(
@@ -191,12 +201,17 @@ class ClockSearch:
         after: float | None = None,
         most: int | None = None,
     ) -> Iterator[list[Span]]:
-        """Stretches in which something may show: one, one more, then 2, 4, 8 and 16 more.
+        """Yields batches of stretches that may hold evidence: 1 stretch, then 1, 2, 4, 8 and 16.
 
-        A stretch holds at least two frames, so that there is something to compare. `least` of the
-        `events` (epoch milliseconds) make one worth decoding, except for the first of the video.
-        All lie after the video time `after`; None: from the first event on. There are `most` at
-        most; None: a share of the video that other searches may decode.
+        A stretch holds at least two frames, so that there is something to compare.
+
+        Args:
+            documented: the clock that places events in the video.
+            events: epoch milliseconds of the inputs that are the evidence.
+            least: events that make a stretch worth decoding. The first one is always decoded,
+                unless `after` is given.
+            after: the stretches lie after this video time; None: from the first event on.
+            most: the largest number of stretches; None: by the length of the video.
         """
         times = self.video.times
         first = float(times[0])
@@ -230,37 +245,51 @@ class ClockSearch:
             yield batch
 
     def _begin(self, documented: Clock, events: Floats) -> float:
-        """The key frame before the first of the events, as early as it may be; video seconds."""
+        """Returns the key frame before the earliest possible time of the first event, seconds."""
         first = float(self.video.times[0])
         last = float(self.video.times[-1])
         begin = documented.video_time(events[0]) - MAX_OFFSET_S if len(events) else first
         return self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
 
     def _part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
-        """The clock that the changes in a span show, not far from `clock`; None: they show none."""
-        middle = (span.start + span.end) / 2
-        found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], MAX_DRIFT_S)
-        if found is None:
-            pressed = np.array([clock.video_time(time) for time in self.keys])
-            lag_s, *_ = echo_lag(changes, self.video.times, pressed, MAX_DRIFT_S) or (ECHO_S[0],)
-            if ECHO_S[0] <= lag_s <= ECHO_S[1]:
-                return None
-            # Of the clocks that typing allows, the one that is furthest off.
-            off_s = lag_s if lag_s > 0 else lag_s - ECHO_S[1]
-            found = replace(clock, origin_ms=clock.origin_ms - off_s * 1000, uncertainty_ms=0)
-        return ClockPart(clock.event_time(middle), found)
+        """Returns the clock that the changes in a span show on their own.
 
-    def parts(self, clock: Clock, seen: ChangeMap) -> list[ClockPart]:
-        """The clocks that the stretches in `seen`, and parts of the video after them, show each."""
-        looked = chain(_stretches_of(seen), self._later_changes(clock, seen.times[-1]))
-        found = (self._part(clock, span, changes) for span, changes in looked)
-        return [part for part in found if part is not None]
+        Only clocks near `clock` are tried. None if the changes show no clock, or if typing there
+        agrees with `clock`.
+        """
+        middle_ms = clock.event_time((span.start + span.end) / 2)
+        scales = [clock.event_scale]
+        own_clock = clock_from_pointer(changes, self.track, clock, scales, MAX_DRIFT_S)
+        if own_clock is not None:
+            return ClockPart(middle_ms, own_clock)
+        pressed = np.array([clock.video_time(time) for time in self.keys])
+        echo = echo_lag(changes, self.video.times, pressed, MAX_DRIFT_S)
+        if echo is None or ECHO_S[0] <= echo.lag_s <= ECHO_S[1]:
+            return None
+        # Programs answer keys at different speeds, so typing allows several clocks. The part gets
+        # the one that is furthest off.
+        off_s = echo.lag_s if echo.lag_s > 0 else echo.lag_s - ECHO_S[1]
+        origin_ms = clock.origin_ms - off_s * 1000
+        return ClockPart(middle_ms, replace(clock, origin_ms=origin_ms, uncertainty_ms=0))
+
+    def parts(self, clock: Clock, decoded: ChangeMap) -> list[ClockPart]:
+        """Returns the clocks of the stretches in `decoded` and of later parts of the video.
+
+        Stretches and parts without a clock of their own are left out.
+        """
+        later = self._later_changes(clock, decoded.times[-1])
+        parts: list[ClockPart] = []
+        for span, changes in chain(_stretches_of(decoded), later):
+            part = self._part(clock, span, changes)
+            if part is not None:
+                parts.append(part)
+        return parts
 
     def _later_changes(self, clock: Clock, begin: float) -> Iterator[tuple[Span, ChangeMap]]:
-        """Parts of the video after a video time, and what changes in each."""
+        """Yields parts of the video after a video time, and the changes in each."""
         for span in self.parts_to_check(clock, begin, float(self.video.times[-1])):
             changes = ChangeMap()
-            for _ in self._look(changes, [[span]]):
+            for _ in self._decode(changes, [[span]]):
                 yield span, changes
 
     @property
@@ -268,17 +297,18 @@ class ClockSearch:
         return np.asarray(self.video.packets.key_pts * float(self.video.packets.time_base), float)
 
     def _key_frame_before(self, time: float) -> float:
-        """The last key frame no later than `time`, seconds; the first frame when there is none."""
+        """Returns the time of the last key frame at or before `time`, else of the first frame."""
         keys = self._key_frames
         position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
         return float(keys[position - 1]) if position else float(self.video.times[0])
 
     def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
-        """The parts between two video times, ascending seconds, in which the person does enough.
+        """Returns parts between two video times in which the person does enough to show the clock.
 
-        The time is divided evenly, and the first share left out: a video falls behind and stays so.
-        In each other share the part is the key frame after which enough movement follows soonest,
-        or where the pointer rests enough typing: nothing is decoded that is not looked at.
+        The time is divided into equal shares. The first share is left out, because a video that
+        falls behind stays behind and shows it in every later share. Each other share gives one
+        part. It begins at the key frame after which enough movement follows soonest, or else, if
+        the pointer rests, enough typing. Beginning at a key frame saves decoding.
         """
         if end - begin < WORTH_S:
             return []
@@ -286,16 +316,18 @@ class ClockSearch:
         moves = np.concatenate([[0], np.cumsum(self._moving(clock))])
         typed = np.searchsorted((self.keys - clock.origin_ms) / 1000, self.video.times)
         edges = np.linspace(begin, end, count + 2)[1:]
-        found: list[Span] = []
-        for first, last in pairwise(edges.tolist()):
-            free = max(first, found[-1].end) if found else first
-            share = self._key_frames[(self._key_frames >= free) & (self._key_frames < last)]
-            part = self._soonest(moves, share) or self._most_typing(typed, share)
-            found += [part] if part is not None else []
-        return found
+        parts: list[Span] = []
+        for share_begin, share_end in pairwise(edges.tolist()):
+            begin_s = max(share_begin, parts[-1].end) if parts else share_begin
+            is_inside = (self._key_frames >= begin_s) & (self._key_frames < share_end)
+            key_frames = self._key_frames[is_inside]
+            part = self._soonest(moves, key_frames) or self._most_typing(typed, key_frames)
+            if part is not None:
+                parts.append(part)
+        return parts
 
     def _moving(self, clock: Clock) -> Any:
-        """(frames - 1,) whether the pointer moved from one frame to the next, by the log."""
+        """(frames - 1,) whether the log has the pointer move from one frame to the next."""
         track = self.track
         frames = self.video.times
         if not len(track.times):
@@ -304,13 +336,13 @@ class ClockSearch:
         newest = np.maximum(np.searchsorted(events, frames, side="right") - 1, 0)
         return np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest])) > MOVED_PX
 
-    def _soonest(self, moves: Any, keys: Floats) -> Span | None:
-        """From one of the key frames until there were enough moves; the shortest such span.
+    def _soonest(self, moves: Any, key_frames: Floats) -> Span | None:
+        """Returns the shortest span from a key frame to the frame by which enough moves were made.
 
-        `moves`: (frames,) how many there were up to each frame. `keys`: the key frames, seconds.
+        `moves`: (frames,) number of moves up to each frame. `key_frames`: their times, seconds.
         """
         times = self.video.times
-        starts = np.searchsorted(times, keys)
+        starts = np.searchsorted(times, key_frames)
         ends = np.searchsorted(moves, moves[starts] + PART_MOVES) if len(starts) else starts
         spans = [
             Span(float(times[start]), float(times[end]))
@@ -319,14 +351,14 @@ class ClockSearch:
         ]
         return min(spans, key=lambda span: span.end - span.start, default=None)
 
-    def _most_typing(self, typed: Any, keys: Floats) -> Span | None:
-        """From one of the key frames as long as a part may be, where most is typed, if enough.
+    def _most_typing(self, typed: Any, key_frames: Floats) -> Span | None:
+        """Returns the longest allowed span from the key frame after which most is typed; or None.
 
-        `typed`: (frames,) how many keys were typed up to each frame. `keys`: as above.
+        `typed`: (frames,) number of keys up to each frame. `key_frames`: their times, seconds.
         """
         times = self.video.times
-        starts = np.searchsorted(times, keys)
-        ends = np.searchsorted(times, keys + LONGEST_PART_S, side="right") - 1
+        starts = np.searchsorted(times, key_frames)
+        ends = np.searchsorted(times, key_frames + LONGEST_PART_S, side="right") - 1
         counts = typed[ends] - typed[starts]
         if not len(counts) or counts.max() < PART_KEYS:
             return None
@@ -335,20 +367,27 @@ class ClockSearch:
 
 
 def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
-    """The stretches of video that were looked at together, and what changes in each."""
+    """Yields the stretches of video in some changes, and the changes in each."""
     times = np.array(changes.times)
     number = (times[1:] - times[0]) // STRETCH_S
     for position, start in enumerate(np.arange(times[0], times[-1], STRETCH_S).tolist()):
         yield Span(start, start + STRETCH_S), changes.only(number == position)
 
 
-def drift_corrected(clock: Clock, found_s: float, parts: Sequence[ClockPart]) -> Clock:
-    """The clock, which was found around a video time, corrected by its last part, far later.
+def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -> Clock:
+    """Returns the clock with the drift up to its last part, if that is far enough away.
 
-    A difference within their uncertainties is not a drift.
+    A difference within the uncertainties of the two is not a drift.
+
+    Args:
+        clock: of a stretch of the video.
+        middle_s: video time of the middle of this stretch.
+        parts: with clocks of their own, in time order.
     """
-    early_ms = clock.event_time(found_s)
-    late_ms, late = parts[-1] if parts else (early_ms, clock)
+    if not parts:
+        return clock
+    early_ms = clock.event_time(middle_s)
+    late_ms, late = parts[-1]
     if late_ms - early_ms < DRIFT_AFTER_S * 1000:
         return clock
     difference = late.origin_ms - clock.origin_ms
@@ -367,22 +406,21 @@ def drift_corrected(clock: Clock, found_s: float, parts: Sequence[ClockPart]) ->
 
 
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
-    """The clock, as uncertain as its parts differ from it.
+    """Returns the clock with an uncertainty that covers the clocks of its parts.
 
-    A part that is less sure than it differs contradicts nothing while the least lead of a frame,
-    `MIN_LEAD_MS` before its press, covers the difference.
-    A start time that the recorder logged is exact: only a part that contradicts it beyond its own
-    uncertainty counts.
+    A difference up to the part's own uncertainty is ignored, as long as it is at most
+    `MIN_LEAD_MS`: every frame lies at least that long before its press. A start time that the
+    recorder logged is exact, so a part counts only if it contradicts it beyond both uncertainties.
     """
-    uncertainty = clock.uncertainty_ms
-    even = replace(clock, shifts=())
+    uncertainty_ms = clock.uncertainty_ms
+    unshifted = replace(clock, shifts=())
     for part in parts:
-        shown = part.clock.video_time(part.middle_ms) - even.video_time(part.middle_ms)
-        apart = abs(shown) * 1000
-        granted = clock.uncertainty_ms + part.clock.uncertainty_ms
-        if clock.method != "ffmpeg_start":
-            covered = min(part.clock.uncertainty_ms, MIN_LEAD_MS)
-            granted = max(clock.uncertainty_ms, covered)
-        if apart > granted:
-            uncertainty = max(uncertainty, round(apart, 3))
-    return replace(clock, uncertainty_ms=uncertainty)
+        part_s = part.clock.video_time(part.middle_ms)
+        difference_ms = abs(part_s - unshifted.video_time(part.middle_ms)) * 1000
+        if clock.method == "ffmpeg_start":
+            tolerance_ms = clock.uncertainty_ms + part.clock.uncertainty_ms
+        else:
+            tolerance_ms = max(clock.uncertainty_ms, min(part.clock.uncertainty_ms, MIN_LEAD_MS))
+        if difference_ms > tolerance_ms:
+            uncertainty_ms = max(uncertainty_ms, round(difference_ms, 3))
+    return replace(clock, uncertainty_ms=uncertainty_ms)

@@ -1,9 +1,9 @@
 """The clock by every input that the video answers: moves of the pointer, keys, buttons, the wheel.
 
-For recordings of keyboard work, which have too few moves and too little typing for the searches in
-clock_evidence.py, and for a video and a log that are further apart than those search. Each lag gets
-two log-likelihood ratios: how well it puts the pointer where cells changed, and how much likelier a
-change is right after an input than at other times.
+This search is for recordings of keyboard work, which have too few moves and too little typing for
+the searches in clock_evidence.py. It also finds a log that is further from its video than those
+search. Each lag gets the sum of two log-likelihood ratios: how well it puts the pointer where cells
+changed, and how much likelier a change is right after an input than at other times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,18 +24,21 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Poin
 from demo_pipeline.recording.input_log import BUTTON_EVENTS, EventType
 from demo_pipeline.recording.key_names import lookup
 
-# Log-likelihood ratio of the best lag at least, and its multiple of the best lag further away: one
-# of the two pairs. Of 48 windows of ten seconds of ten hand-driven recordings and 25 of keyboard
-# work, searched over the whole recording, 58 reach one, each within 0.15 s of the truth. Of 102
-# windows searched in the log of another recording one does, with 18.8 and 4.9: both recordings had
-# the same movement of the pointer. The largest ratio of the others was 17.1, 1.4 times the next.
+# The best lag is taken if one of these pairs holds: its log-likelihood ratio is at least the first
+# number, and at least the second number times the ratio of the best lag further away.
+# Measured on 73 windows of ten seconds, each searched over its whole recording (48 of ten
+# hand-driven recordings, 25 of keyboard work): 58 reach a pair, all within 0.15 s of the truth.
+# Of 102 windows searched in the log of another recording one reaches a pair (18.8 and 4.9), because
+# both recordings had the same movement of the pointer. The largest ratio of the others was 17.1,
+# 1.4 times the next.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
-_MIN_INPUTS = 2  # a single click has a press and a release; fewer have no distance to compare
-_RIVAL_S = 0.4  # seconds from the best lag; further away than an answer takes
+_MIN_INPUTS = 2  # a click has a press and a release; a single time has no distance to compare
+_RIVAL_S = 0.4  # seconds; a lag further than this from the best one is a rival; answers take less
 _LAG_STEP_S = 0.02  # seconds between the lags that are tried
-_FINE_S, _FINE_STEP_S = 0.3, 0.004  # seconds around the best lag that are tried again, and step
-_PLATEAU_NATS = 3.0  # below the best; twenty times less likely
-# Seconds from an input to its answer in the video that are tried, the same for all inputs.
+_FINE_S = 0.3  # seconds on each side of the best lag that are tried again
+_FINE_STEP_S = 0.004  # seconds between the lags that are tried again
+_PLATEAU_NATS = 3.0  # a lag this far below the best one is twenty times less likely
+# Seconds from an input to its answer in the video. All are tried, each for all inputs together.
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
 _LAGS_AT_ONCE = 2000  # bounds the memory of a search in hours of video
 
@@ -43,9 +46,9 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def answered_inputs(inputs: Sequence[Input]) -> Floats:
-    """When keys, buttons and the wheel were used, ascending epoch milliseconds.
+    """Returns when keys, buttons and the wheel were used, ascending epoch milliseconds.
 
-    Modifiers and the repetition of a held key are left out: most show no effect of their own.
+    Modifiers and the repetitions of a held key are left out, because most have no visible effect.
     """
     times: set[int] = set()
     held: set[str] = set()
@@ -69,28 +72,27 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
     documented: Clock,
     scales: Sequence[float],
 ) -> Clock | None:
-    """The clock at whose lag the video answers the inputs best, wherever the log lies in the video.
+    """Returns the clock at whose lag the video answers the inputs best; None if none stands out.
+
+    The search covers every lag at which the log and the video overlap.
 
     Args:
-        changes: of the stretches of video that were decoded.
+        changes: in the stretches of video that were decoded.
         frames: times of all frames of the video, seconds.
         track: the pointer's positions in the log.
-        inputs: see `answered_inputs`.
+        inputs: as `answered_inputs` returns them.
         documented: the clock that lags are relative to.
         scales: event scales to try, the most likely first; the first that shows a clock is taken.
-
-    Returns:
-        None when no lag stands out.
     """
     if not len(changes) or len(inputs) < _MIN_INPUTS:
         return None
-    votes = _Votes(changes, track, inputs, documented, Bins.of(changes, frames))
+    votes = _InputVotes(changes, track, inputs, documented, Bins.of(changes, frames))
     reach_s = votes.farthest_s(float(frames[-1]))
     lags = np.arange(-reach_s, reach_s + _LAG_STEP_S / 2, _LAG_STEP_S)
-    answered = votes.answered(lags)
-    usual = float(np.median(answered))
+    answer_nats = votes.answered(lags)
+    usual_nats = float(np.median(answer_nats))
     for scale in scales:
-        nats = votes.moved(lags, scale) + answered - usual
+        nats = votes.moved(lags, scale) + answer_nats - usual_nats
         top = int(np.argmax(nats))
         rival = nats[np.abs(lags - lags[top]) > _RIVAL_S].max(initial=0.0)
         if any(nats[top] >= max(least, contrast * rival) for least, contrast in _ENOUGH):
@@ -99,15 +101,15 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
 
 
 @dataclass(frozen=True)
-class _Votes:
-    """What the decoded stretches say about lags.
+class _InputVotes:
+    """Rates lags by the decoded stretches.
 
     Attributes:
-        changes: of the stretches.
+        changes: in the stretches.
         track: the pointer's positions in the log.
-        inputs: see `answered_inputs`.
+        inputs: as `answered_inputs` returns them.
         documented: the clock that lags are relative to.
-        bins: the stretches in pieces.
+        bins: the stretches in pieces as long as a frame.
     """
 
     changes: ChangeMap
@@ -117,23 +119,23 @@ class _Votes:
     bins: Bins
 
     def farthest_s(self, video_end_s: float) -> float:
-        """The largest lag at which the log and the video overlap, seconds."""
+        """Returns the largest lag at which the log and the video overlap, seconds."""
         log_end_s = self.documented.video_time(float(self.inputs[-1]))
         log_begin_s = self.documented.video_time(float(self.inputs[0]))
         return max(video_end_s, abs(log_end_s), video_end_s - log_begin_s)
 
     def moved(self, lags: Floats, scale: float) -> Floats:
-        """(lags,): how well the changes show the pointer's moves; 0 where they rather do not.
+        """(lags,): how much better than chance each lag explains the pointer's moves, nats.
 
-        A video that does not show the pointer says nothing by its absence.
+        Lags that are worse than chance get 0, because a video may not show the pointer at all.
         """
-        found = np.zeros(len(lags))
+        nats = np.zeros(len(lags))
         if not len(self.track.times):
-            return found
+            return nats
         for part in _parts(np.flatnonzero(self._is_moving(lags))):
             moves = Moves(self.changes, self.track, self.documented, lags[part])
-            found[part] = np.maximum(moves.nats(scale), 0.0)
-        return found
+            nats[part] = np.maximum(moves.nats(scale), 0.0)
+        return nats
 
     def _is_moving(self, lags: Floats) -> Cells:
         """(lags,): whether the pointer moves at all in the decoded stretches."""
@@ -142,21 +144,23 @@ class _Votes:
         frames = np.array(self.changes.times)
         is_moving = np.zeros(len(lags), bool)
         for part in _parts(np.arange(len(lags))):
-            shown = frames + lags[part, None]
-            newest = np.maximum(np.searchsorted(events, shown, side="right") - 1, 0)
+            shifted_frames = frames + lags[part, None]
+            newest = np.maximum(np.searchsorted(events, shifted_frames, side="right") - 1, 0)
             steps = np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest]))
             is_moving[part] = (steps > MOVED_PX).any(axis=1)
         return is_moving
 
     def answered(self, lags: Floats) -> Floats:
-        """(lags,): how much likelier a change is right after an input than at other times."""
+        """(lags,): how much likelier a change is right after an input than at other times, nats.
+
+        Each lag gets the answer time that fits it best.
+        """
         pressed = np.array([self.documented.video_time(time) for time in self.inputs.tolist()])
         parts = _parts(np.arange(len(lags)))
         return np.concatenate([self._answered(pressed, lags[part]) for part in parts])
 
     def _answered(self, pressed: Floats, lags: Floats) -> Floats:
-        """As `answered`, with the answer time that fits each lag best."""
-        later = -lags[::-1]  # a log that is ahead by a lag has its answers that much earlier
+        later = -lags[::-1]  # if the log is ahead by a lag, the answers are that much earlier
         best = np.zeros(len(lags))
         for answer_s in _ANSWERS_S:
             typed = self.bins.typed(pressed + answer_s, later)
@@ -164,9 +168,9 @@ class _Votes:
         return best[::-1]
 
     def clock(self, lag_s: float, scale: float) -> Clock:
-        """The clock around a lag: the middle of the lags that are nearly as good.
+        """Returns the clock in the middle of the lags around `lag_s` that are nearly as good.
 
-        Without moves of the pointer these are as many as answers may take.
+        Without moves of the pointer these span the times that an answer may take.
         """
         lags = np.arange(lag_s - _FINE_S, lag_s + _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
         nats = self.moved(lags, scale) + self.answered(lags)
@@ -185,6 +189,6 @@ class _Votes:
 
 
 def _parts(numbers: _Numbers) -> Iterator[_Numbers]:
-    """Yield the numbers of lags some at a time."""
+    """Yields the numbers of lags in portions."""
     for first in range(0, len(numbers), _LAGS_AT_ONCE):
         yield numbers[first : first + _LAGS_AT_ONCE]

@@ -1,10 +1,11 @@
-"""Another resolution or scale of the screen in mid-recording.
+"""Finds changes of the screen's resolution or scale during a recording.
 
-Belongs here: the candidates, what speaks for each of them, and cutting a recording into parts.
-Where scans show desktops of several sizes, the film between them is looked at before the decode
-pass; after the last scan the pointer tells, as the pass sees it. A screen changes its resolution
-only when it is redrawn as a whole, so that the moment is a redraw between the observations on both
-sides; a change to another resolution than the candidates stays unknown.
+If scans show desktops of several sizes, `find_parts_by_scans` searches the video between them
+before the decode pass. After the last scan, `ScreenWatch` follows the pointer during the decode
+pass. Both compare a list of candidate canvases with the pointer's moves. A change of resolution
+redraws the whole screen, so its moment is a large redraw between the last move that agrees with the
+old canvas and the first move that contradicts it. A change to a resolution that is not a candidate
+stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,66 +45,75 @@ RESOLUTIONS: tuple[tuple[int, int], ...] = (
     *((1792, 1120), (2056, 1329), (1470, 956), (1710, 1112), (1147, 745), (1352, 878)),
 )
 SCALES = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)  # display scales; a log may count in scaled pixels
-SAME_SIZE = 0.01  # largest relative difference of two sizes of one screen
-SAME_ASPECT = (
-    0.005  # largest relative difference of the shapes of a screen and its undistorted film
-)
+SAME_SIZE = 0.01  # largest relative difference of two sizes of the same screen
+# Largest relative difference of the aspect ratios of a screen and of a video that shows it without
+# bars and without distortion.
+SAME_ASPECT = 0.005
 
 
 @dataclass(frozen=True)
 class DesktopSize:
-    """The size of the whole desktop in an accessibility scan: event space, epoch milliseconds."""
+    """The size of the whole desktop in an accessibility scan.
+
+    Attributes:
+        time_ms: of the scan, epoch milliseconds.
+        size: width and height in event space.
+    """
 
     time_ms: float
     size: ScreenSize
 
 
 def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
-    """Whether two sizes are those of one screen, but for rounding."""
+    """Whether two sizes are those of the same screen, apart from rounding."""
     return all(abs(a - b) <= SAME_SIZE * b for a, b in zip(first, second, strict=True))
 
 
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
-    """The desktops that tell the size of the recorded screen; none when they never do.
+    """Returns the desktops that are as large as the recorded screen was at their time.
 
-    They count when one is the recorded screen's. A desktop that grew along one side only may have
-    got a second display.
+    The result is empty unless some desktop has the size of `base`, because the desktop may span
+    several displays. A desktop that is longer than `base` along one side only is left out, because
+    a second display may have been added.
     """
-    found = list(desktops)
+    all_desktops = list(desktops)
     width, height = base.event_size
-    if not any(is_same_size(desktop.size, (width, height)) for desktop in found):
+    if not any(is_same_size(desktop.size, (width, height)) for desktop in all_desktops):
         return []
 
-    def grew(size: ScreenSize) -> bool:
+    def grew_along_one_side(size: ScreenSize) -> bool:
         wider = size[0] - width
         taller = size[1] - height
         slack = SAME_SIZE * width
         return (abs(wider) <= slack < taller) or (abs(taller) <= slack < wider)
 
-    return [desktop for desktop in found if not grew(desktop.size)]
+    return [desktop for desktop in all_desktops if not grew_along_one_side(desktop.size)]
 
 
 def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
-    """Of screens that `base` may have changed to, the most likely first."""
+    """Yields the sizes of screens that `base` may change to, the most likely first."""
     width, height = base.event_size
     yield from RESOLUTIONS
-    yield from ((width * factor, height * factor) for s in SCALES for factor in (1 / s, s))
+    for scale in SCALES:
+        yield width * (1 / scale), height * (1 / scale)
+        yield width * scale, height * scale
 
 
-def candidates(known: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
-    """The `known` canvases of a video, and those that screens of these sizes may have in it.
+def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
+    """Returns the canvases of a video, then the ones that screens of these sizes may have in it.
 
     The video keeps its size, so a screen of another shape either has bars or is stretched.
     """
-    video_size = (known[0].video_width, known[0].video_height)
-    kept: dict[tuple[float, ...], Canvas] = {}
-    for canvas in chain(known, *(_fitted(video_size, size) for size in sizes)):
+    video_size = (canvases[0].video_width, canvases[0].video_height)
+    by_key: dict[tuple[float, ...], Canvas] = {}
+    for canvas in chain(canvases, *(_fitted(video_size, size) for size in sizes)):
         key = (canvas.event_scale, canvas.stretch, canvas.left, canvas.top)
-        kept.setdefault(tuple(round(value, 3) for value in key), canvas)
-    return list(kept.values())
+        by_key.setdefault(tuple(round(value, 3) for value in key), canvas)
+    return list(by_key.values())
 
 
 def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
+    """Yields the canvases of a screen that fills the video, or has bars in it, or is stretched."""
     width, height = screen
     across = video_size[0] / width
     down = video_size[1] / height
@@ -120,20 +130,22 @@ def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]
     yield fit_canvas(video_size, down, stretch=across / down)
 
 
-SWITCH = 3.5  # moves that must speak for a change; fewer may be chance
-UNKNOWN_COST = 0.6  # of a move that no candidate explains, when the scale is taken as unknown
-WHOLE_SHARE = 0.25  # of all cells; more than most windows, and no menu
-COMPARABLE = 0.5  # of the largest redraw; one as large may be the change of resolution as well
-AGREEING_SHARE = 0.6  # of the moves; right scales explained 0.65 to 0.94, one 4 % off half of them
-AMBIGUOUS = 1.0  # moves; a candidate that explains but so many fewer is as likely
-LARGEST_ERROR_PX = 10.0  # canvas pixels by which two candidates may differ and count as one
-UNLIKELIER = 1e-3  # cost of each candidate above the one before it: among equals, the most usual
+SWITCH = 3.5  # moves that must support a change; fewer may be chance
+UNKNOWN_COST = 0.6  # cost of a move under "the scale is unknown"; an unexplained move costs 1
+WHOLE_SHARE = 0.25  # of all cells; most windows and all menus redraw less
+COMPARABLE = 0.5  # of the largest redraw; one as large may be the change of resolution, too
+# Share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the moves, a
+# scale that was 4 % off explained half of them.
+AGREEING_SHARE = 0.6
+AMBIGUOUS = 1.0  # moves; a candidate that explains this many moves less is still as likely
+LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count as the same
+UNLIKELIER = 1e-3  # extra cost of each candidate; among equals the most usual resolution wins
 REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
-REACTION_MS = 200  # nobody acts sooner on a new screen: a press right after a frame was on its one
-QUIET_SHARE = 0.05  # of all cells; with more of them, a change proves nothing about the pointer
-SURE_MOVES = 5  # in a row that the picture shows where the log has the pointer, or does not
-FEW_MOVES = 32  # two to four movements towards a target
-MOST_MOVES = 4096  # kept, 3 MB; a film that hides its pointer may have 100,000 in two hours
+REACTION_MS = 200  # milliseconds; nobody acts sooner on a new screen
+QUIET_SHARE = 0.05  # of all cells; if more of them change, the change proves nothing
+SURE_MOVES = 5  # successive moves that agree with the canvas, or contradict it, are proof
+FEW_MOVES = 32  # moves in two to four movements towards a target
+MOST_MOVES = 4096  # moves in memory (3 MB); a long video without a pointer has 100,000
 
 
 def find_parts_by_scans(
@@ -142,41 +154,44 @@ def find_parts_by_scans(
     path: PointerPath,
     desktops: Sequence[DesktopSize],
 ) -> None:
-    """Add the parts of a recording whose scans show desktops of several sizes to its screen.
+    """Adds parts to the calibration's screen where successive scans show desktops of other sizes.
 
-    Decodes what is between two scans that differ, and some seconds more in which the pointer moves.
+    Decodes the video between two scans that differ, and some seconds more.
     """
     clock = calibration.clock
     base = calibration.canvas
     screen = calibration.screen
-    pairs = [
-        (one, other)
-        for one, other in pairwise(screen_sizes(desktops, base))
-        if not is_same_size(one.size, other.size)
+    size_changes = [
+        (before, after)
+        for before, after in pairwise(screen_sizes(desktops, base))
+        if not is_same_size(before.size, after.size)
     ]
     pointer = VideoPointer(path, clock, screen, video.frame_s)
     expected = base
     detector = deepcopy(calibration.detector)
-    nexts = [*(one.time_ms for one, _ in pairs[1:]), inf]
-    for (one, other), until_ms in zip(pairs, nexts, strict=False):
-        is_back = is_same_size(other.size, base.event_size)
-        told = [base] if is_back else _fitted((base.video_width, base.video_height), other.size)
-        found = _CanvasEvidence([expected, *told], one.time_ms)
-        end = min(clock.video_time(other.time_ms) + STRETCH_S, clock.video_time(until_ms))
-        span = Span(clock.video_time(one.time_ms), end)
-        for before, frame in pairwise(video.frames(merge_spans([span], video.frame_s))):
-            diff = FrameDiff(before, frame, video.times, detector, pointer)
-            found.see(diff, _quiet_move(diff, expected))
-        if (change := found.change(other.time_ms)) is not None:
+    next_times = [*(before.time_ms for before, _ in size_changes[1:]), inf]
+    for (scan, next_scan), until_ms in zip(size_changes, next_times, strict=False):
+        if is_same_size(next_scan.size, base.event_size):
+            new_canvases = [base]
+        else:
+            new_canvases = list(_fitted((base.video_width, base.video_height), next_scan.size))
+        evidence = _CanvasEvidence([expected, *new_canvases], scan.time_ms)
+        end = min(clock.video_time(next_scan.time_ms) + STRETCH_S, clock.video_time(until_ms))
+        span = Span(clock.video_time(scan.time_ms), end)
+        for before_frame, frame in pairwise(video.frames(merge_spans([span], video.frame_s))):
+            diff = FrameDiff(before_frame, frame, video.times, detector, pointer)
+            evidence.see(diff, _quiet_move(diff, expected))
+        change = evidence.change(next_scan.time_ms)
+        if change is not None:
             screen.add(change.parts)
             expected = change.parts[-1].canvas or expected
 
 
 class _Move(NamedTuple):
-    """A move of the pointer in a picture that hardly changes.
+    """A move of the pointer while the screen hardly changes.
 
     Attributes:
-        places: in two successive frames and in those around them, event space.
+        places: of the pointer in two successive frames and in the frames around them, event space.
         changed: (rows, columns) of cells that changed, and their neighbours.
     """
 
@@ -185,14 +200,14 @@ class _Move(NamedTuple):
 
 
 class ScreenWatch:
-    """Observer that tells from the pointer whether and where the screen was given another size.
+    """Observer that detects changes of the screen's size by the pointer, after the last scan.
 
-    Scans tell up to the last of them. A film that did not show the pointer when it was calibrated
-    proves nothing by its absence.
+    It works only if the video showed the pointer during the calibration; otherwise a missing
+    pointer proves nothing.
 
     Args:
         calibration: of the recording; its screen takes parts as soon as they are beyond doubt.
-        desktops: those of the scans.
+        desktops: the desktops of the scans.
     """
 
     spans: Sequence[Span] = ()
@@ -200,9 +215,11 @@ class ScreenWatch:
     def __init__(self, calibration: Calibration, desktops: Sequence[DesktopSize]) -> None:
         base = calibration.canvas
         clock = calibration.clock
-        known = [clock.video_time(d.time_ms) for d in screen_sizes(desktops, base)]
         is_watched = base.scale_method == "pixels" and len(calibration.screen) == 1
-        self._from_s = max(known, default=ALWAYS) if is_watched else inf
+        self._from_s = inf
+        if is_watched:
+            scanned = [clock.video_time(d.time_ms) for d in screen_sizes(desktops, base)]
+            self._from_s = max(scanned, default=ALWAYS)
         self._screen = calibration.screen
         self._calibrated = base
         self._begin(base, ALWAYS)
@@ -214,10 +231,10 @@ class ScreenWatch:
         self._missed = 0
         self._is_suspicious = False
         usual = candidates((canvas, self._calibrated), _usual_sizes(self._calibrated))
-        self._found = _CanvasEvidence(usual, time_ms)
+        self._evidence = _CanvasEvidence(usual, time_ms)
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame, and the one decoded before it."""
+        """Take the next frame, and the frame decoded before it."""
         if diff.before is None or diff.before.time < self._from_s:
             return
         time_ms = diff.pointer.clock.event_time(diff.frame.time)
@@ -227,43 +244,51 @@ class ScreenWatch:
         if _changed_share(diff) >= REDRAWN_SHARE:
             self._agreed = 0
         if move is not None and self._agreed >= SURE_MOVES and not self._is_suspicious:
-            self._found.begin(time_ms)
+            self._evidence.begin(time_ms)
             return
-        self._found.see(diff, move)
-        if move is not None and self._is_suspicious and self._found.is_due:
-            change = self._found.change()
-            canvas = change and change.gain >= SWITCH and change.parts[-1].canvas
-            if change and canvas:
+        self._evidence.see(diff, move)
+        if move is not None and self._is_suspicious and self._evidence.is_due:
+            change = self._evidence.change()
+            if change is None or change.gain < SWITCH:
+                return
+            canvas = change.parts[-1].canvas
+            if canvas is not None:
                 self._screen.add(change.parts)
                 self._begin(canvas, time_ms)
 
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
-        """Test the expected canvas on a move, which may have been at any of the places."""
-        if self._found.agrees(move, places):
-            self._agreed = self._agreed + 1
+        """Test the expected canvas on a move; the pointer may have been at any of the places."""
+        if self._evidence.agrees(move, places):
+            self._agreed += 1
             self._missed = 0
         else:
             self._missed += all(self._canvas.on_screen(*point) for point in places)
             self._agreed = 0
-        self._is_suspicious |= self._missed >= SURE_MOVES
+        if self._missed >= SURE_MOVES:
+            self._is_suspicious = True
 
     def finish(self) -> None:
-        """Find the part that is left, after the whole film."""
-        if self._is_suspicious and (change := self._found.change()) is not None:
+        """Add the last part, if there is one; call it after the last frame."""
+        if not self._is_suspicious:
+            return
+        change = self._evidence.change()
+        if change is not None:
             self._screen.add(change.parts)
 
 
 def _changed_share(diff: FrameDiff) -> float:
-    """The share of all cells that changed since the frame decoded before; 0 without one."""
+    """Returns the share of all cells that changed since the frame decoded before; 0 without it."""
     difference = diff.difference
-    return difference.count / max(1, difference.cells.size) if difference else 0.0
+    if difference is None:
+        return 0.0
+    return difference.count / max(1, difference.cells.size)
 
 
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
-    """The move from one frame to the next; None: no move, or one that proves nothing.
+    """Returns the move from a frame to the next; None without a move, or if it proves nothing.
 
-    A move proves nothing where nothing changed, because grabbers stall and then write the same
-    picture again, and where the expected canvas has the pointer at a border.
+    A move proves nothing if no cell changed, because grabbers that stall repeat a frame. It also
+    proves nothing if the expected canvas has the pointer at a border, where it may be invisible.
     """
     before = diff.before
     frame = diff.frame
@@ -281,16 +306,16 @@ def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
 
 
 def _hits(changed: Cells, scales: Floats, bars: Floats, points: Sequence[Point]) -> Cells:
-    """(points, canvases): whether a cell changed under each of the points, by each canvas.
+    """(points, canvases): whether a cell changed under each point, as each canvas places it.
 
-    `scales`, `bars`: (canvases, 2), across and down.
+    `scales`, `bars`: (canvases, 2), horizontal and vertical.
     """
     places = np.array(points)[:, None] * scales + bars
     column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
     rows, columns = changed.shape
     inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-    found = inside & changed[row.clip(0, rows - 1), column.clip(0, columns - 1)]
-    return np.asarray(found, np.bool_)
+    hits = inside & changed[row.clip(0, rows - 1), column.clip(0, columns - 1)]
+    return np.asarray(hits, np.bool_)
 
 
 class _Redraw(NamedTuple):
@@ -302,48 +327,58 @@ class _Redraw(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """The parts that follow a change, and by how many moves more than needed it is shown."""
+    """A change of the screen's size.
+
+    Attributes:
+        parts: of the recording from the change on.
+        gain: moves that support the change, beyond those that are needed.
+    """
 
     parts: Sequence[ScreenPart]
     gain: float
 
 
 class _CanvasEvidence:
-    """What the film says about each candidate after a time at which the first one held.
+    """Collects which candidate canvases explain the pointer's moves, from a time on.
 
-    The state after the last candidate is `unknown`.
+    The first candidate held at that time. Each move costs a candidate 1 if the candidate does not
+    explain it, and costs the state "the scale is unknown" `UNKNOWN_COST`. The number of this state
+    follows that of the last candidate.
     """
 
     def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
-        self._canvases, self._unknown = canvases, len(canvases)
-        across = [(one.event_scale * one.stretch, one.event_scale) for one in canvases]
-        self._scales, self._bars = np.array(across), np.array([(c.left, c.top) for c in canvases])
+        self._canvases = canvases
+        self._unknown = len(canvases)
+        self._scales = np.array(
+            [(canvas.event_scale * canvas.stretch, canvas.event_scale) for canvas in canvases]
+        )
+        self._bars = np.array([(canvas.left, canvas.top) for canvas in canvases])
         self.begin(time_ms)
 
     def begin(self, time_ms: float) -> None:
-        """Begin anew at a time at which the first candidate held."""
+        """Drop the evidence so far: the first candidate held at this time."""
         self._since_ms = time_ms
         self._redraws: list[_Redraw] = []
         self._times: list[float] = []
         self._costs: list[Floats] = []
 
     def agrees(self, move: _Move, places: Sequence[Point]) -> bool:
-        """Whether a move that was at one of the places agrees with the first candidate."""
+        """Whether the first candidate explains a move at any of the places."""
         return bool(_hits(move.changed, self._scales[:1], self._bars[:1], places).any())
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
-        """Note a redraw, or which candidates a move agrees with, as `_quiet_move` has it."""
+        """Note a redraw, and which candidates explain a move; `move`: by `_quiet_move`."""
         before = diff.before
         clock = diff.pointer.clock
         share = _changed_share(diff)
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
+            # With frames left out in between, a press right after `before` was on its screen.
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
             self._redraws.append(_Redraw(start, time_ms + clock.uncertainty_ms, share))
         if move is not None:
-            found = _hits(move.changed, self._scales, self._bars, move.places)
-            earlier, first, last, later = found
+            earlier, first, last, later = _hits(move.changed, self._scales, self._bars, move.places)
             hits = (earlier | first) & (last | later)
             self._times.append(time_ms)
             self._costs.append(np.append(~hits, UNKNOWN_COST))
@@ -352,58 +387,76 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is worth asking again: as moves are few, or twice as many as before."""
+        """Whether `change` is worth a call: while moves are few, and when their number doubled."""
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
-    def change(self, told_ms: float = inf) -> _Change | None:
-        """The change that explains the moves best; None: they are explained without one.
+    def change(self, scan_ms: float = inf) -> _Change | None:
+        """Returns the change that explains the moves best; None if they need no change.
 
-        `told_ms`: when it was over, where a scan tells that there was one.
+        `scan_ms`: time of a scan by which the screen certainly had another size, epoch ms.
         """
-        costs = np.reshape(self._costs, (-1, self._unknown + 1))
-        spent = np.cumsum(np.vstack([np.zeros(self._unknown + 1), costs]), axis=0)
-        total = spent[:, :1] + spent[-1] - spent + UNLIKELIER * np.arange(self._unknown + 1)
-        total[:, [0, -1] if told_ms < inf else [0]] = inf
-        first, state = divmod(int(np.argmin(total)), self._unknown + 1)
-        gain = float(spent[-1, 0] - total[first, state]) - SWITCH
-        redraw = self._redraw(costs[:, 0] - costs[:, state], first, told_ms)
-        is_seen = redraw.share >= WHOLE_SHARE or state < self._unknown
-        if told_ms == inf and (gain <= 0 or not is_seen):
+        is_certain = scan_ms < inf
+        states = self._unknown + 1
+        costs = np.reshape(self._costs, (-1, states))
+        # total[m, s]: cost of "the first candidate up to move m, state s from then on".
+        spent = np.cumsum(np.vstack([np.zeros(states), costs]), axis=0)
+        total = spent[:, :1] + spent[-1] - spent + UNLIKELIER * np.arange(states)
+        total[:, 0] = inf
+        if is_certain:
+            total[:, -1] = inf
+        first_move, state = divmod(int(np.argmin(total)), states)
+        gain = float(spent[-1, 0] - total[first_move, state]) - SWITCH
+        redraw = self._redraw(costs[:, 0] - costs[:, state], first_move, scan_ms)
+        is_plausible = redraw.share >= WHOLE_SHARE or state < self._unknown
+        if not is_certain and (gain <= 0 or not is_plausible):
             return None
-        is_first = redraw.start_ms == ALWAYS
-        canvas = self._canvas(costs[first:], state, is_told=told_ms < inf)
-        last = ScreenPart(redraw.end_ms, canvas if redraw.share else None)
-        parts = (ScreenPart(redraw.start_ms, None), last)
-        return _Change((ScreenPart(ALWAYS, canvas),) if is_first else parts, gain)
+        canvas = self._canvas(costs[first_move:], state, is_certain=is_certain)
+        if redraw.start_ms == ALWAYS:
+            return _Change((ScreenPart(ALWAYS, canvas),), gain)
+        redrawn = ScreenPart(redraw.start_ms, None)
+        new_part = ScreenPart(redraw.end_ms, canvas if redraw.share else None)
+        return _Change((redrawn, new_part), gain)
 
-    def _redraw(self, favours: Floats, first: int, told_ms: float) -> _Redraw:
-        """The largest redraws between what speaks against a change before a move, and for it.
+    def _redraw(self, gains: Floats, first_move: int, scan_ms: float) -> _Redraw:
+        """Returns the largest redraws between the last old move and the first new one, as a whole.
 
-        Without a redraw, its share is 0.
+        Without such a redraw, the share is 0.
+
+        Args:
+            gains: (moves,) positive where the new state explains a move better than the old one.
+            first_move: number of the first move under the new state.
+            scan_ms: as in `change`.
         """
-        old = [time for time, cost in zip(self._times[:first], favours, strict=False) if cost < 0]
-        later = zip(self._times[first:], favours[first:], strict=True)
-        start = max(old, default=self._since_ms)
-        end = min([told_ms, *(time for time, cost in later if cost > 0)])
-        found = [one for one in self._redraws if one.end_ms > start and one.start_ms < end]
-        share = max((one.share for one in found), default=0.0)
-        largest = [one for one in found if one.share >= COMPARABLE * share]
+        old_times = [
+            time for time, gain in zip(self._times[:first_move], gains, strict=False) if gain < 0
+        ]
+        new_moves = zip(self._times[first_move:], gains[first_move:], strict=True)
+        new_times = [time for time, gain in new_moves if gain > 0]
+        start = max(old_times, default=self._since_ms)
+        end = min([scan_ms, *new_times])
+        between = [
+            redraw for redraw in self._redraws if redraw.end_ms > start and redraw.start_ms < end
+        ]
+        share = max((redraw.share for redraw in between), default=0.0)
+        largest = [redraw for redraw in between if redraw.share >= COMPARABLE * share]
         if not largest:
             return _Redraw(start, end, 0.0)
         return _Redraw(largest[0].start_ms, largest[-1].end_ms, share)
 
-    def _canvas(self, costs: Floats, state: int, *, is_told: bool) -> Canvas | None:
-        """The canvas of a state, by the costs of the moves after a change; None: it is in doubt.
+    def _canvas(self, costs: Floats, state: int, *, is_certain: bool) -> Canvas | None:
+        """Returns the canvas of a state, by the costs of the moves after a change.
 
-        As where a candidate that is nearly as good lays the last corner of the screen elsewhere.
+        None if it is in doubt: because it explains too few moves, or because another candidate is
+        nearly as good and puts the last corner of the screen elsewhere. `is_certain`: a scan shows
+        that the screen has another size.
         """
         agreeing = np.count_nonzero(costs[:, state] < UNKNOWN_COST)
-        if state == self._unknown or (not is_told and agreeing < AGREEING_SHARE * len(costs)):
+        if state == self._unknown or (not is_certain and agreeing < AGREEING_SHARE * len(costs)):
             return None
         spent = costs.sum(axis=0)[: self._unknown]
         canvas = self._canvases[state]
         rivals = np.flatnonzero(spent[1:] <= spent[state] + AMBIGUOUS).tolist()
-        corners = [self._canvases[one + 1].to_canvas(*canvas.event_size) for one in rivals]
+        corners = [self._canvases[rival + 1].to_canvas(*canvas.event_size) for rival in rivals]
         if float(np.ptp(np.array(corners), axis=0).max()) > LARGEST_ERROR_PX:
             return None
         return replace(canvas, scale_method="pixels") if agreeing >= SWITCH else canvas

@@ -104,7 +104,7 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
             with reporting.package_log(context.log.log):
                 result = graph.build(DatasetOutput(graph, stage), force=force)
         except TransientError as error:
-            raise reporting.retried(context, error) from None
+            raise reporting.retried(context, error, roots.vain_waits) from None
         except UnusableInputError as error:
             message = "; ".join(problem.message for problem in error.problems)
             raise dg.Failure(message, allow_retries=False) from None

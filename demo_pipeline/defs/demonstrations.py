@@ -58,7 +58,7 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
                 graph = Graph(roots.workspace)
                 result = graph.build(demonstration_output(graph, stage, key), force=force)
         except TransientError as error:
-            raise reporting.retried(context, error) from None
+            raise reporting.retried(context, error, roots.vain_waits) from None
         except RefusedError as error:
             message = reporting.first_sentence(error.problems)
             yield dg.AssetObservation(stage.name, partition=key, description=message)

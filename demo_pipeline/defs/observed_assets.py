@@ -34,7 +34,7 @@ def _observe_tasks(context: dg.AssetExecutionContext, roots: Roots) -> Any:
             graph = Graph(workspace)
             result = graph.build(DatasetOutput(graph, TASKS_STAGE), force=force)
     except TransientError as error:
-        raise reporting.retried(context, error) from None
+        raise reporting.retried(context, error, roots.vain_waits) from None
     except RefusedError as error:
         yield from (reporting.check_result(outcome) for outcome in error.checks)
         raise reporting.failure(error.problems, REFUSED, reporting.KEPT_VERSION) from None

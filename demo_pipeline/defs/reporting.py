@@ -21,6 +21,7 @@ from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.runs.failures import RETRY_SECONDS, TransientError, UploadChangedError
 from demo_pipeline.runs.results import TRANSIENT, BuildResult
+from demo_pipeline.runs.vain_waits import VainWaits
 from demo_pipeline.stage import Check, Stage
 from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
@@ -190,17 +191,25 @@ def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg
     return dg.Failure(message, metadata=metadata, allow_retries=False)
 
 
-def retried(context: dg.AssetExecutionContext, error: TransientError) -> Exception:
+def retried(
+    context: dg.AssetExecutionContext, error: TransientError, vain_waits: VainWaits
+) -> Exception:
     """The exception to raise after a transient error: three retries, then a failure.
 
-    An upload that changed is not retried, because the sensor requests another run for it.
+    An upload that changed is not retried, because the sensor requests another run for it. Nor is a
+    step retried for a trouble that the run has waited for in vain.
     """
     attempts = context.retry_number
-    if attempts < len(RETRY_SECONDS) and not isinstance(error, UploadChangedError):
+    message = plain_line(error.reason)
+    if isinstance(error, UploadChangedError):
+        pass
+    elif error.trouble in vain_waits:
+        message += "; this run has waited for it already, in vain"
+    elif attempts < len(RETRY_SECONDS):
         context.log.warning("%s; the step is retried", error.reason)
         return dg.RetryRequested(len(RETRY_SECONDS), seconds_to_wait=RETRY_SECONDS[attempts])
-    message = plain_line(error.reason)
-    if attempts:
+    else:
+        vain_waits.add(error.trouble)
         message += f"; tried {attempts + 1} times"
     return dg.Failure(message, metadata={WHY: TRANSIENT}, allow_retries=False)
 

@@ -14,15 +14,22 @@ import dagster as dg
 
 from demo_pipeline.defs.partitions import PARTITION_TAG
 from demo_pipeline.runs.run_locks import held, lock_folder
+from demo_pipeline.runs.vain_waits import VainWaits
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
 
 @dataclass(frozen=True)
 class OpenRoots:
-    """The roots and all thresholds of the settings."""
+    """The roots and all thresholds of the settings.
+
+    Attributes:
+        settings: of the environment.
+        vain_waits: the troubles that the run has waited for in vain.
+    """
 
     settings: Settings
+    vain_waits: VainWaits
 
     @property
     def workspace(self) -> Workspace:
@@ -34,8 +41,13 @@ Roots = dg.ResourceParam[OpenRoots]
 """What an asset, op or sensor declares its argument `roots` as."""
 
 
-def roots_resource(settings: Settings) -> dg.ResourceDefinition:
-    """The resource `roots` with these settings; it has no config that a run could set."""
+def roots_resource(
+    settings: Settings, vain_waits: VainWaits | None = None
+) -> dg.ResourceDefinition:
+    """The resource `roots` with these settings; it has no config that a run could set.
+
+    `vain_waits`: shared by the runs of one command. Without it, every run has its own.
+    """
 
     @dg.resource(
         config_schema={},
@@ -44,7 +56,7 @@ def roots_resource(settings: Settings) -> dg.ResourceDefinition:
     )
     def roots(context: dg.InitResourceContext) -> Iterator[OpenRoots]:
         with _run_lock(context):
-            yield OpenRoots(settings)
+            yield OpenRoots(settings, vain_waits or VainWaits())
 
     return roots
 

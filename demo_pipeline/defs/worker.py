@@ -25,6 +25,7 @@ from demo_pipeline.runs.failures import DefectError, redacted_errors
 from demo_pipeline.runs.local_runs import Failure, WorkerAnswer, WorkerTask
 from demo_pipeline.runs.results import DEFECT
 from demo_pipeline.runs.run_locks import held, lock_folder
+from demo_pipeline.runs.vain_waits import VainWaits
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DEMONSTRATION_JOB
 
@@ -38,7 +39,7 @@ _TAGS = {
 
 
 def begin(
-    settings: Settings, home: Path, command: str, level: int
+    settings: Settings, home: Path, command: str, level: int, vain_waits: VainWaits
 ) -> Callable[[WorkerTask], WorkerAnswer]:
     """Prepares a worker process: makes the definitions and opens the instance, once.
 
@@ -47,7 +48,7 @@ def begin(
     """
     save_memory()
     show_log(level)
-    definitions = _definitions(settings)
+    definitions = _definitions(settings, vain_waits)
     opened = ExitStack()
     instance = opened.enter_context(opened_instance(home))
 
@@ -67,12 +68,12 @@ def begin(
     return work
 
 
-def _definitions(settings: Settings) -> dg.Definitions:
+def _definitions(settings: Settings, vain_waits: VainWaits) -> dg.Definitions:
     """Only what the jobs that run here need."""
     return dg.Definitions(
         assets=[*DEMONSTRATION_ASSETS, *build_dataset_assets(settings), observed_tasks],
         jobs=[process_demonstration, datasets_job(settings), tasks_job],
-        resources={"roots": roots_resource(settings)},
+        resources={"roots": roots_resource(settings, vain_waits)},
         executor=dg.in_process_executor,
     )
 

@@ -36,15 +36,17 @@ class TransientError(Exception):
     """Something outside a demonstration stopped its run; a later attempt may succeed.
 
     Attributes:
-        reason: in plain words, e.g. `No space left on device`.
+        reason: in plain words, e.g. `video.mp4: could not be written: No space left on device`.
+        trouble: the reason without the name of a file, so that it is equal for all demonstrations.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, trouble: str = "") -> None:
         self.reason = reason
+        self.trouble = trouble or reason
         super().__init__(reason)
 
     def __reduce__(self) -> tuple[type["TransientError"], tuple[Any, ...]]:
-        return (type(self), (self.reason,))
+        return (type(self), (self.reason, self.trouble))
 
 
 class InstanceError(Exception):
@@ -103,6 +105,15 @@ def transient_reason(error: BaseException) -> str | None:
     return reason
 
 
+def _transient_trouble(error: BaseException) -> str:
+    """The cause of a transient error without the name of a file; empty if it is not known."""
+    if isinstance(error, TransientError | StorageError):
+        return error.trouble
+    if system_trouble(error) is None and error.__cause__ is not None:
+        return _transient_trouble(error.__cause__)
+    return ""
+
+
 def error_words(error: BaseException) -> str:
     """What an error says without a word that may be typed text: our own words, or its type."""
     return transient_reason(error) or type(error).__name__
@@ -137,7 +148,7 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - it is raised again, without its message
         reason = transient_reason(error)
         if reason is not None:
-            raise TransientError(reason) from None
+            raise TransientError(reason, _transient_trouble(error)) from None
         named = type(type(error).__name__, (DefectError,), {"__module__": __name__})
         subject = f"{stage} of {demonstration}" if demonstration else stage
         message = f"a defect of the pipeline stopped {subject}{place_of(error)}; please report it"

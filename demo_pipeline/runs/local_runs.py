@@ -21,6 +21,7 @@ from demo_pipeline.runs.quarantine import read_quarantine, record_crash
 from demo_pipeline.runs.results import DEFECT, REFUSED, DatasetOutcome, DemonstrationResult, Status
 from demo_pipeline.runs.run_locks import KILLED, dead_runs, lock_folder
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.vain_waits import VainWaits
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.trajectories.provenance import recorded_outcome
@@ -86,7 +87,7 @@ class LocalRuns:
 
     def __init__(self, workspace: Workspace, home: Path, workers: int, command: str) -> None:
         begin = "demo_pipeline.defs.worker:begin"
-        arguments = (workspace.settings, home, command, shown_level())
+        arguments = (workspace.settings, home, command, shown_level(), VainWaits())
         self._workspace, self._locks = workspace, lock_folder(home)
         self._pool = Pool[WorkerTask, WorkerAnswer](begin, arguments, workers)
 

@@ -87,7 +87,7 @@ class S3CallError(StorageError):
     """
 
     def __init__(self, place: str, code: str, status: int) -> None:
-        super().__init__(place, code, status)
+        super().__init__(place, code, status, trouble=f"S3 {code}")
         self.place = place
         self.code = code
         self.status = status

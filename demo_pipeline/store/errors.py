@@ -6,7 +6,16 @@ is wrong with a demonstration itself is a `DemonstrationError`.
 
 
 class StorageError(Exception):
-    """A root, a name or a staged directory that the store cannot work with."""
+    """A root, a name or a staged directory that the store cannot work with.
+
+    Attributes:
+        trouble: the cause without the name of a file, so that it is equal for every file, e.g.
+            `No space left on device`; empty if no other file can have the same trouble.
+    """
+
+    def __init__(self, *values: object, trouble: str = "") -> None:
+        super().__init__(*values)
+        self.trouble = trouble
 
 
 class ObjectChangedError(StorageError):

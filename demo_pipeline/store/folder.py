@@ -5,6 +5,7 @@ names, and links that lead outside the folder, are ignored; a listing follows no
 since links between neighbours would have a path for each way through them.
 """
 
+import errno
 import fcntl
 import os
 import secrets
@@ -133,7 +134,7 @@ class Folder:
         try:
             status = (self.root / key).stat()
         except PermissionError:
-            raise StorageError(_forbidden(key)) from None
+            raise _forbidden(key) from None
         except (OSError, ValueError):  # missing, a loop of links, or no name that a file may have
             return None
         if not stat.S_ISREG(status.st_mode) or not self.holds(key):
@@ -182,7 +183,8 @@ class Folder:
             raise
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else type(error).__name__
-            raise StorageError(f"{path.name}: could not be written: {reason}") from None
+            message = f"{path.name}: could not be written: {reason}"
+            raise StorageError(message, trouble=reason) from None
 
     def delete(self, key: str) -> None:
         """Remove a file, if it exists, and the folders that are empty then."""
@@ -209,7 +211,7 @@ class Folder:
         try:
             file = (self.root / key).open("rb")
         except PermissionError:
-            raise StorageError(_forbidden(key)) from None
+            raise _forbidden(key) from None
         with file:
             yield file
 
@@ -238,9 +240,8 @@ class Folder:
         except OSError as error:
             place = ascii(folder) if folder else "the root"
             reason = os.strerror(error.errno or 0)
-            raise StorageError(
-                f"{place}: cannot be listed ({reason}); check its permissions"
-            ) from None
+            message = f"{place}: cannot be listed ({reason}); check its permissions"
+            raise StorageError(message, trouble=reason) from None
 
     def _existing(self) -> Path:
         """The root. Raises `StorageError` when there is none."""
@@ -541,8 +542,9 @@ def _foreign(path: Path) -> str:
     return f"{path} in the store was not written by the store; move it away"
 
 
-def _forbidden(key: str) -> str:
-    return f"{key!r}: cannot be read; check its permissions"
+def _forbidden(key: str) -> StorageError:
+    message = f"{key!r}: cannot be read; check its permissions"
+    return StorageError(message, trouble=os.strerror(errno.EACCES))
 
 
 def _unlisted(error: OSError) -> None:

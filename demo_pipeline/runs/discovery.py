@@ -162,8 +162,8 @@ class Settled:
     """Answers whether the store has every output, or a quarantine record, of an upload as it is.
 
     By whatever code: new code is no reason to process every upload again. One lives as long as the
-    process that looks: what was answered yes is asked again only when the upload, or its quarantine
-    record, changed.
+    process that looks: what was answered yes is asked again only when the upload or its quarantine
+    record changed, or when a dataset left the demonstration out because of a damaged output.
     """
 
     def __init__(self) -> None:
@@ -174,6 +174,7 @@ class Settled:
         """Begin a look."""
         self._workspace = workspace
         self._graph = Graph(workspace, trusts_times=True)
+        self.forget(self._graph.suspects)
         self._until = time.monotonic() + _SECONDS_PER_LOOK
         self._records = {}
         for key in workspace.store.list_documents(QUARANTINE_FOLDER):

@@ -42,7 +42,7 @@ from demo_pipeline.reports.shown_steps import (
     trajectory_html,
 )
 from demo_pipeline.review.decisions import judge
-from demo_pipeline.review.material import Material
+from demo_pipeline.review.review_data import ReviewData
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import STEP_SIGNALS
 from demo_pipeline.review.triage import (
@@ -442,7 +442,7 @@ class NotebookStore:
                 result=found.result,
                 provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
                 _final_screenshot=found.final_screenshot,
-                _film=partial(Material(self._store, uploads).film, demonstration),
+                _film=partial(ReviewData(self._store, uploads).video_file, demonstration),
             )
 
     def sql(self, query: str) -> pd.DataFrame:

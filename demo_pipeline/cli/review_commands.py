@@ -40,7 +40,7 @@ def review(
     import uvicorn
 
     from demo_pipeline.files.web_requests import kept_token
-    from demo_pipeline.review.material import Material
+    from demo_pipeline.review.review_data import ReviewData
     from demo_pipeline.review.server import TOKEN_FILE, build_app
 
     workspace = open_workspace()
@@ -49,10 +49,10 @@ def review(
         connection = socket.create_server(("127.0.0.1", port))
     except OSError:
         refuse(f"port {port} is taken; end what uses it, or give --port")
-    material = Material(workspace.store, workspace.uploads)
+    data = ReviewData(workspace.store, workspace.uploads)
     place = f"#{demonstration}" if demonstration else ""
     print_line(f"http://127.0.0.1:{port}/{token}/{place}")
-    app = build_app(material, author or getpass.getuser(), token, port)
+    app = build_app(data, author or getpass.getuser(), token, port)
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     uvicorn.Server(config).run(sockets=[connection])
 

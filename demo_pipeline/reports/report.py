@@ -21,7 +21,7 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.reports.shown_steps import STEP_FACTS, step_picture
-from demo_pipeline.review.material import Material
+from demo_pipeline.review.review_data import ReviewData
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
 from demo_pipeline.runs.damage import storage_message
@@ -65,7 +65,7 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
     """
     shows = workspace.settings.execution.screens_in_reports
     store = workspace.store
-    queue = {row["id"]: row for row in Material(store, workspace.uploads).queue()["rows"]}
+    queue = {row["id"]: row for row in ReviewData(store, workspace.uploads).queue()["rows"]}
     with folder_draft(dest) as out:
         out.mkdir()
         demonstrations: list[dict[str, Any]] = []

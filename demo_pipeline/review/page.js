@@ -6,10 +6,10 @@
 const base = location.pathname;
 const $ = (id) => document.getElementById(id);
 const state = {
-  queue: null, rows: [], demo: null, step: 0, film: false, picking: "", hover: null, loads: 0,
-  frames: null, filmTime: null, zoom: null, pointer: null,
+  queue: null, rows: [], demo: null, step: 0, video: false, picking: "", hover: null, loads: 0,
+  frames: null, videoTime: null, zoom: null, pointer: null,
 };
-const canvas = $("canvas"), film = $("film"), timeline = $("timeline");
+const canvas = $("canvas"), video = $("video"), timeline = $("timeline");
 const images = new Map(), trees = new Map();
 const CANVAS = { width: 1920, height: 1080 };
 
@@ -244,9 +244,9 @@ async function open(id, step = 0) {
   Object.assign(state, { demo, picking: "", hover: null });
   predict();
   if (isOther) {
-    Object.assign(state, { film: false, frames: null, filmTime: null });
-    film.removeAttribute("src");
-    film.load();
+    Object.assign(state, { video: false, frames: null, videoTime: null });
+    video.removeAttribute("src");
+    video.load();
     images.clear();
     trees.clear();
   }
@@ -402,9 +402,9 @@ function isCut(step) {
 function goTo(place) {
   const { demo } = state;
   if (!demo || place < 0 || place >= demo.steps.length) return;
-  Object.assign(state, { step: place, film: false, hover: null, filmTime: null });
+  Object.assign(state, { step: place, video: false, hover: null, videoTime: null });
   stopPicking();
-  film.pause();
+  video.pause();
   history.replaceState(null, "", `#${encodeURIComponent(demo.id)}/${demo.steps[place].index}`);
   [...$("steps").children].forEach((item, at) => item.classList.toggle("chosen", at === place));
   $("steps").children[place]?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -427,10 +427,10 @@ function showStep() {
     element("span", { text: target ? named(target) : "none" }),
     button("Pick", "t", () => pick("target")), button("None", "T", () => correct({ target_element: null })));
   facts("evidence", [
-    ["picture", `${plain(step.reason_code)}, ${round(step.lead_ms, 0) ?? "?"} ms before${step.leak ? ", leak" : ""}`],
+    ["screenshot", screenshotFacts(step)],
+    ["clock", `${plain(step.clock_method)}, ±${round(step.clock_uncertainty_ms, 0)} ms${step.unproven_clock ? ", unproven" : ""}`],
     ["tree", `${step.freshness}, ${step.tree_agreement}${step.tree_age_ms === null ? "" : `, ${round(step.tree_age_ms / 1000)} s old`}`],
-    ["text", step.text_evidence && `${step.text_evidence} by the scans, ${step.text_source === "field"
-      ? "taken from the field" : `read by the layout ${step.keyboard_layout}`}${step.doubtful_text ? ", in doubt" : ""}`],
+    ["text", textFacts(step)],
     ["idle", step.triage.idle_s === null || step.triage.idle_s === undefined ? null : `${round(step.triage.idle_s)} s before`],
     ["changed", step.triage.changed_share === undefined ? null : `${round(step.triage.changed_share * 100, 2)} % of the screen after`],
   ]);
@@ -451,6 +451,21 @@ function showStep() {
       className: holds.bad_steps.includes(one.index) ? "bad-step" : "" })));
   showTree(step);
   draw();
+}
+
+// Why this frame was chosen, how long before the press it is, and whether it may show the answer.
+function screenshotFacts(step) {
+  const lead = step.lead_ms === null ? "" : `, ${round(step.lead_ms, 0)} ms before the press`;
+  const leak = step.leak ? `, leak${step.unavoidable ? " that no earlier frame avoids" : ""}` : "";
+  return `${plain(step.reason_code)}${lead}${leak}`;
+}
+
+// Whether the scans confirm the typed text, and how the text was read.
+function textFacts(step) {
+  if (!step.text_evidence) return null;
+  const scan = step.text_scan_event === null || step.text_evidence === "unseen" ? "by the scans" : `by the scan in line ${step.text_scan_event}`;
+  const read = step.text_source === "field" ? "taken from the field" : `read by the layout ${step.keyboard_layout}`;
+  return `${step.text_evidence} ${scan}, ${read}${step.doubtful_text ? ", in doubt" : ""}`;
 }
 
 const CHOICES = { direction: ["up", "down", "left", "right"], button: ["left", "right", "middle"] };
@@ -509,7 +524,7 @@ function trim(end) {
   if (wanted[0] !== first || wanted[1] !== last) decide("trim", { first: wanted[0], last: wanted[1] });
 }
 
-// --- picture, film and tree
+// --- picture, video and tree
 
 function fileOf(step, kind) {
   return `${base}files/${state.demo.id}/${state.demo.version}/${step.index}/${kind}`;
@@ -581,19 +596,19 @@ function draw() {
   pen.fillStyle = "#000";
   pen.fillRect(0, 0, CANVAS.width, CANVAS.height);
   const image = picture(step);
-  if (state.film && film.videoWidth) {
-    const { videoWidth: width, videoHeight: height } = film;
+  if (state.video && video.videoWidth) {
+    const { videoWidth: width, videoHeight: height } = video;
     const scale = Math.min(CANVAS.width / width, CANVAS.height / height);
-    pen.drawImage(film, (CANVAS.width - width * scale) / 2, (CANVAS.height - height * scale) / 2, width * scale, height * scale);
+    pen.drawImage(video, (CANVAS.width - width * scale) / 2, (CANVAS.height - height * scale) / 2, width * scale, height * scale);
   } else if (image.complete && image.naturalWidth) pen.drawImage(image, 0, 0);
-  if (!state.film) overlay(pen, step);
+  if (!state.video) overlay(pen, step);
   if (state.hover) outline(pen, state.hover.bounds, "#1e90ff", named(state.hover));
   const mode = state.picking ? `Pick the ${state.picking}: click it, Esc ends`
-    : state.film ? "Film" : `Screenshot of step ${step.index}${isCut(step) ? " (trimmed off)" : ""}`;
+    : state.video ? "Video" : `Screenshot of step ${step.index}${isCut(step) ? " (trimmed off)" : ""}`;
   $("mode").textContent = mode;
-  const shown = state.filmTime ?? step.pts;
+  const shown = state.videoTime ?? step.pts;
   $("time").textContent = `${round(shown, 3) ?? "?"} s`;
-  canvas.dataset.shown = image.complete && !state.film ? `${state.demo.id}/${step.index}` : "";
+  canvas.dataset.shown = image.complete && !state.video ? `${state.demo.id}/${step.index}` : "";
   drawTimeline();
 }
 
@@ -646,7 +661,7 @@ function outline(pen, box, colour, label) {
 // --- the time line
 
 function span() {
-  const { film: known, timeline: line } = state.demo;
+  const { video: known, timeline: line } = state.demo;
   return known ? [known.first, Math.max(known.last, known.first + 0.001)] : line ? [0, 1] : null;
 }
 
@@ -666,53 +681,69 @@ function drawTimeline() {
     pen.fillRect(at(from), top, Math.max(3, at(to) - at(from)), height);
   };
   for (const scan of demo.timeline.scans) bar(scan.from, scan.to, 44, 5, "scan");
-  const bySteps = new Map(demo.steps.map((step, place) => [step.index, [step, place]]));
-  for (const one of demo.timeline.actions) {
-    const [step, place] = bySteps.get(one.step) ?? [];
-    if (step) bar(one.from, one.to, 8, 26, step.action.action_type === "wait" ? "wait" : "act");
-    else if (one.type !== "pause") {
+  const places = new Map(demo.steps.map((step, place) => [step.index, place]));
+  for (const action of demo.timeline.actions) {
+    if (action.hidden !== null) {
       pen.strokeStyle = colour("bad");
       pen.lineWidth = 2;
-      pen.strokeRect(at(one.from), 10, 5, 22);
+      pen.strokeRect(at(action.from), 10, 5, 22);
+      continue;
     }
-    if (step?.leak) bar(one.from, one.from, 36, 5, "bad");
+    const place = places.get(action.step), step = demo.steps[place];
+    if (!step) continue;
+    bar(action.from, action.to, 8, 26, step.action.action_type === "wait" ? "wait" : "act");
+    if (step.leak) bar(action.from, action.from, 36, 5, "bad");
     if (place === state.step) {
       pen.strokeStyle = colour("accent");
       pen.lineWidth = 2;
-      pen.strokeRect(at(one.from) - 3, 4, Math.max(3, at(one.to) - at(one.from)) + 6, 34);
+      pen.strokeRect(at(action.from) - 3, 4, Math.max(3, at(action.to) - at(action.from)) + 6, 34);
     }
   }
-  const shown = state.filmTime ?? current().pts;
+  const shown = state.videoTime ?? current().pts;
   if (shown !== null) {
     pen.fillStyle = colour("text");
     pen.fillRect(at(shown) - 0.5, 0, 1, 56);
   }
 }
 
-timeline.onclick = (event) => {
+// The bar at a point of the timeline, at most six pixels away, and the point's time.
+function barAt(event) {
   const range = span();
-  if (!range || !state.demo.timeline) return;
-  const time = range[0] + (event.offsetX - 4) / (timeline.clientWidth - 8) * (range[1] - range[0]);
-  const near = state.demo.timeline.actions.filter((one) => one.step !== null)
-    .map((one) => [Math.max(one.from - time, time - one.to, 0), one.step]).sort((a, b) => a[0] - b[0])[0];
-  const pixel = (range[1] - range[0]) / timeline.clientWidth;
-  if (near && near[0] < 6 * pixel) goTo(state.demo.steps.findIndex((step) => step.index === near[1]));
-  else showFilm(time);
+  if (!range || !state.demo?.timeline) return { bar: null, time: null };
+  const pixel = (range[1] - range[0]) / (timeline.clientWidth - 8);
+  const time = range[0] + (event.offsetX - 4) * pixel;
+  const distance = (action) => Math.max(action.from - time, time - action.to, 0);
+  const [nearest] = [...state.demo.timeline.actions].sort((a, b) => distance(a) - distance(b));
+  return { bar: nearest && distance(nearest) < 6 * pixel ? nearest : null, time };
+}
+
+timeline.onclick = (event) => {
+  const { bar, time } = barAt(event);
+  if (bar && bar.step !== null) goTo(state.demo.steps.findIndex((step) => step.index === bar.step));
+  else if (time !== null) showVideo(time);
 };
 
-// --- the film
+timeline.onmousemove = (event) => {
+  const { bar } = barAt(event);
+  const step = bar && state.demo.steps.find(({ index }) => index === bar.step);
+  if (!bar) timeline.title = "";
+  else if (bar.hidden !== null) timeline.title = `hidden action: ${plain(bar.hidden)}`;
+  else timeline.title = step ? `step ${step.index}: ${effective(step).reasoning}` : "";
+};
 
-async function showFilm(time) {
+// --- the video
+
+async function showVideo(time) {
   const { demo } = state;
-  if (demo.redacted) return toast("The film is not shown: it has what is redacted here.");
-  if (!demo.film) return toast("The film is not in the store.");
-  if (!film.src) {
-    film.src = `${base}api/demonstrations/${demo.id}/film`;
-    film.onerror = () => toast("The film cannot be played; it was removed, or replaced.");
+  if (demo.redacted) return toast("The video is not shown: it has what is redacted here.");
+  if (!demo.video) return toast("The video is not in the store.");
+  if (!video.src) {
+    video.src = `${base}api/demonstrations/${demo.id}/video`;
+    video.onerror = () => toast("The video cannot be played; it was removed, or replaced.");
   }
   state.frames ??= await read(`api/demonstrations/${demo.id}/frames`).catch(() => null);
   if (state.demo !== demo || !state.frames) return undefined;
-  state.film = true;
+  state.video = true;
   const place = state.frames.findLastIndex((pts) => pts <= time + 0.0005);
   return seek(Math.max(0, place));
 }
@@ -727,13 +758,13 @@ function seek(place) {
   // The middle of a frame's time, so that rounding leads to no neighbour. On a busy machine a seek may
   // end without its frame: it is asked for again.
   const go = (tries) => {
-    if (sought !== mine || !state.film) return;
-    if (tries === TRIES || !film.seeking) film.currentTime = (pts + next) / 2;
+    if (sought !== mine || !state.video) return;
+    if (tries === TRIES || !video.seeking) video.currentTime = (pts + next) / 2;
     if (tries) setTimeout(go, 1000, tries - 1);
   };
-  if (film.readyState) go(TRIES);
-  else film.addEventListener("loadedmetadata", () => go(TRIES), { once: true });  // before, it may get lost
-  state.filmTime = pts;
+  if (video.readyState) go(TRIES);
+  else video.addEventListener("loadedmetadata", () => go(TRIES), { once: true });  // before, it may get lost
+  state.videoTime = pts;
   draw();
 }
 
@@ -743,37 +774,37 @@ function onFrame(_now, { mediaTime }) {
   presented = mediaTime;
   if (sought && mediaTime > sought.pts - 0.001 && mediaTime < sought.next) sought = null;
   showFrame();
-  film.requestVideoFrameCallback(onFrame);
+  video.requestVideoFrameCallback(onFrame);
 }
 
 function showFrame() {
-  if (!state.film || film.seeking || presented === null) return;
-  state.filmTime = presented;
+  if (!state.video || video.seeking || presented === null) return;
+  state.videoTime = presented;
   canvas.dataset.pts = presented.toFixed(2);
   draw();
 }
-film.onseeked = showFrame;
-film.requestVideoFrameCallback(onFrame);
+video.onseeked = showFrame;
+video.requestVideoFrameCallback(onFrame);
 
-function toggleFilm() {
-  if (!state.film) return showFilm(current().pts ?? state.demo.film?.first ?? 0);
-  film.pause();
-  Object.assign(state, { film: false, filmTime: null });
+function toggleVideo() {
+  if (!state.video) return showVideo(current().pts ?? state.demo.video?.first ?? 0);
+  video.pause();
+  Object.assign(state, { video: false, videoTime: null });
   return draw();
 }
 
 async function play() {
-  if (!state.film) await toggleFilm();
+  if (!state.video) await toggleVideo();
   sought = null;
-  if (film.paused) film.play().catch(() => {}); else film.pause();
+  if (video.paused) video.play().catch(() => {}); else video.pause();
 }
-film.onplay = film.onpause = () => { $("play").textContent = film.paused ? "▶" : "❚❚"; };
+video.onplay = video.onpause = () => { $("play").textContent = video.paused ? "▶" : "❚❚"; };
 $("play").onclick = () => { play(); $("play").blur(); };
 
 async function frameBy(by) {
-  if (!state.film) await toggleFilm();
-  film.pause();
-  if (state.frames) seek(state.frames.findLastIndex((pts) => pts <= (state.filmTime ?? 0) + 0.0005) + by);
+  if (!state.video) await toggleVideo();
+  video.pause();
+  if (state.frames) seek(state.frames.findLastIndex((pts) => pts <= (state.videoTime ?? 0) + 0.0005) + by);
 }
 
 // --- 100 % around the pointer, and panning
@@ -835,24 +866,70 @@ async function toggleGrid() {
       element("option", { value: "", text: `any ${name}` }), ...values.map((text) => element("option", { value: text, text })));
     select.value = values.includes(before) ? before : "";
     return select;
-  }), element("span", { id: "tile-count", className: "faint" }), button("Close", "g", toggleGrid));
+  }), orderChoice(), element("span", { id: "tile-count", className: "faint" }), button("Close", "g", toggleGrid));
   showTiles();
+}
+
+function orderChoice() {
+  const select = element("select", { id: "by-order", onchange: showTiles, ariaLabel: "order" },
+    element("option", { value: "doubt", text: "most doubtful first" }),
+    element("option", { value: "recorded", text: "in recorded order" }));
+  select.value = $("by-order")?.value ?? "doubt";
+  return select;
 }
 
 function showTiles() {
   const fits = allSteps.filter((step) => FILTERS.every(([name, of]) => !$(`by-${name}`).value || of(step).includes($(`by-${name}`).value)));
+  if ($("by-order").value === "doubt") fits.sort((a, b) => b.doubt - a.doubt); // stable: equal ones stay in recorded order
   $("tile-count").textContent = counted(fits.length, "step") + (fits.length > SHOWN ? `, the first ${SHOWN} shown` : "");
-  fill("tiles", ...fits.slice(0, SHOWN).map((step) => element("li", { title: `${step.demo} step ${step.index}`,
-    onclick: async () => { await toggleGrid(); await open(step.demo, step.place); } },
-    element("img", { loading: "lazy", alt: "", src: `${base}files/${step.demo}/${step.version}/${step.index}/screenshot` }),
-    element("div", { text: `${step.demo} · ${step.index} ${plain(step.action)}` }),
-    element("div", { className: "faint", text: [step.says, step.leak && "leak", step.bad && "bad step", step.doubt >= 1 && "doubtful"].filter(Boolean).join(" · ") }))));
+  fill("tiles", ...fits.slice(0, SHOWN).map(tile));
+}
+
+function tile(step) {
+  const image = element("img", { loading: "lazy", alt: "", src: `${base}files/${step.demo}/${step.version}/${step.index}/screenshot` });
+  const target = step.target_role ? named({ role: step.target_role, name: step.target_name }) : "";
+  const remarks = [step.bad ? "bad step" : "", ...step.signals.map(plain)].filter(Boolean);
+  const item = element("li", { onclick: async () => { await toggleGrid(); await open(step.demo, step.place); } },
+    element("div", { className: "shot" }, image, actionMark(step)),
+    element("div", { className: "does" }, element("b", { text: `${step.index}` }), ` ${actionWords(step)}`),
+    ...(target ? [element("div", { className: "faint", text: target })] : []),
+    element("div", { className: "line" }, element("span", { className: "id faint", text: step.demo }),
+      element("span", { className: step.doubt >= 1 ? "score high" : "score", text: step.doubt.toFixed(1), title: "doubt: sum of the signals' points" })),
+    ...(remarks.length ? [element("div", { className: "why", text: remarks.join(", ") })] : []));
+  item.classList.toggle("bad-step", step.bad);
+  return item;
+}
+
+// The action in words, with everything that was typed.
+function actionWords(step) {
+  const detail = { type: step.text === null ? "" : `“${step.text}”`, hotkey: (step.keys ?? []).join("+"), scroll: `${step.direction} ${step.amount}` };
+  return `${plain(step.action)} ${detail[step.action] ?? ""}`.trim();
+}
+
+// The target's box, and the points of the action with the line of a drag, in canvas pixels.
+function actionMark(step) {
+  const shape = (name, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+  const mark = shape("svg", { viewBox: `0 0 ${CANVAS.width} ${CANVAS.height}`, class: "action-mark" });
+  if (step.box) {
+    const [x, y, width, height] = step.box;
+    mark.append(shape("rect", { x, y, width, height, class: "target-box" }));
+  }
+  for (const [cx, cy] of step.points) mark.append(shape("circle", { cx, cy, r: 36 }));
+  if (step.points.length === 2) {
+    const [[x1, y1], [x2, y2]] = step.points;
+    mark.append(shape("line", { x1, y1, x2, y2 }));
+  }
+  return mark;
 }
 
 // --- picking a target or a point in the picture
 
 function pick(what) {
-  state.film = false;
+  state.video = false;
   Object.assign(state, { picking: what, corner: null });
   document.body.classList.add("picking");
   draw();
@@ -999,10 +1076,10 @@ const KEYS = [
   [["z"], "z", "picture at 100 % around the pointer, drag moves it; again: whole", toggleZoom],
   [["l"], "l", "list of demonstrations, or not", toggleList],
   [["g"], "g", "all steps in a grid, with filters", toggleGrid],
-  [["f"], "f", "film at this step, or screenshot", toggleFilm],
-  [[" "], "Space", "play or pause the film", play],
-  [[","], ",", "film: one frame back", () => frameBy(-1)],
-  [["."], ".", "film: one frame on", () => frameBy(1)],
+  [["f"], "f", "video at this step, or screenshot", toggleVideo],
+  [[" "], "Space", "play or pause the video", play],
+  [[","], ",", "video: one frame back", () => frameBy(-1)],
+  [["."], ".", "video: one frame on", () => frameBy(1)],
   [["/"], "/", "search the tree", () => $("tree-filter").focus()],
   [["?"], "?", "these keys", () => $("help").showModal()],
 ];

@@ -1,8 +1,8 @@
-"""The server of the review page: this machine only, behind a random token.
+"""The server of the review page: it answers this machine only, behind a random token.
 
-Belongs here: who may ask, and the routes. Another site's page can neither read
-nor write: the token is part of every address, the Host has to be this machine's, and an Origin has
-to be the page's own. What is read is in `material`, the page itself is `page.html`, `.js`, `.css`.
+Checks who may ask, and routes the requests. Another site's page can neither read nor write, because
+the token is part of every address, the Host must be this machine's, and an Origin must be the
+page's own. `review_data` reads what is sent; the page itself is `page.html`, `page.js`, `page.css`.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.web_requests import OTHER_ADDRESS, is_token, own_hosts, page_refusal
 from demo_pipeline.review.decisions import REJECT_REASONS, DecisionError, DecisionId, faults
-from demo_pipeline.review.material import Material
+from demo_pipeline.review.review_data import ReviewData
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
@@ -44,12 +44,12 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 
 
 class Guard:
-    """Answers only requests of the page itself, and adds the headers that keep it to itself.
+    """Answers only requests of the review page, with headers that shut other sites out.
 
     Args:
         app: gets the request.
         token: the first part of every path.
-        hosts: values of `Host` that are this server.
+        hosts: values of `Host` that name this server.
     """
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
@@ -58,9 +58,9 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Answer a request, as ASGI defines it."""
         if scope["type"] != "http":
-            return  # which closes a websocket
+            return  # a websocket is closed by this
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -85,7 +85,7 @@ class Guard:
         return ""
 
 
-class Sent(Document):
+class SentDecision(Document):
     """A decision as the page sends it; the same id again is the same decision."""
 
     id: DecisionId
@@ -94,40 +94,44 @@ class Sent(Document):
     value: dict[str, Any]
 
 
-def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp:
+def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
     """The server's application.
 
     Args:
-        material: what it shows.
+        data: reads what the page shows.
         author: of the decisions made here.
         token: the first part of every path.
         port: it listens on.
     """
     signals = (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS)
-    known = {
+    fixed = {
         "author": author,
         "reasons": REJECT_REASONS,
         "signals": {signal.name: [signal.points, signal.definition] for signal in signals},
     }
     api = "/api/demonstrations/{name}"
-    page = Path(__file__).with_name
     routes = [
-        Route("/", lambda _: _sent(page("page.html"))),
-        Route("/page.js", lambda _: _sent(page("page.js"))),
-        Route("/page.css", lambda _: _sent(page("page.css"))),
-        Route("/api/queue", lambda _: _json({**material.queue(), **known})),
-        Route("/api/steps", lambda _: _json({"steps": material.steps()})),
-        Route(api, lambda asked: _json(material.demonstration(_name(asked)))),
-        Route(f"{api}/frames", lambda asked: _json(material.frames(_name(asked)))),
-        Route(f"{api}/film", lambda asked: _sent(material.film(_name(asked)))),
-        Route(f"{api}/decisions", partial(_decide, material, author), methods=["POST"]),
-        Route("/files/{name}/{version}/{step:int}/{kind}", partial(_file, material)),
+        Route("/", partial(_page_file, "page.html")),
+        Route("/page.js", partial(_page_file, "page.js")),
+        Route("/page.css", partial(_page_file, "page.css")),
+        Route("/api/queue", lambda _: _json({**data.queue(), **fixed})),
+        Route("/api/steps", lambda _: _json({"steps": data.steps()})),
+        Route(api, lambda request: _json(data.demonstration(_name(request)))),
+        Route(f"{api}/frames", lambda request: _json(data.frame_times(_name(request)))),
+        Route(f"{api}/video", lambda request: _sent(data.video_file(_name(request)))),
+        Route(f"{api}/decisions", partial(_decide, data, author), methods=["POST"]),
+        Route("/files/{name}/{version}/{step:int}/{kind}", partial(_file, data)),
     ]
     return Guard(Starlette(routes=[Mount(f"/{token}", routes=routes)]), token, own_hosts(port))
 
 
+def _page_file(name: str, request: Request) -> Response:  # noqa: ARG001 - a route passes it
+    """A file of the page itself."""
+    return _sent(Path(__file__).with_name(name))
+
+
 def _name(request: Request) -> str:
-    """The demonstration in the path; it is not found when no store can hold it."""
+    """The demonstration id in the path; status 404 if no store can hold such an id."""
     name = str(request.path_params["name"])
     if not is_safe_id(name):
         raise HTTPException(404)
@@ -136,48 +140,54 @@ def _name(request: Request) -> str:
 
 def _json(value: Any, status: int = 200) -> Response:
     if value is None:
-        raise HTTPException(404, "there is no such demonstration")
+        raise HTTPException(404, "this demonstration does not exist")
     return Response(json_bytes(value, compact=True), status, media_type="application/json")
 
 
 def _sent(path: Path | None) -> Response:
     if path is None or not path.is_file():
-        raise HTTPException(404, "this is not here any more")
+        raise HTTPException(404, "this file does not exist any more")
     return FileResponse(path)
 
 
-def _file(material: Material, request: Request) -> Response:
-    """A screenshot or a tree of a version that was shown; the path is made here."""
+def _file(data: ReviewData, request: Request) -> Response:
+    """A screenshot or a UI tree of a version that the page has shown.
+
+    The path is built from checked parts; nothing of the address becomes part of it.
+    """
     version, step, kind = (request.path_params[key] for key in ("version", "step", "kind"))
-    opened = material.opened(_name(request), version)
-    if opened is None or step not in opened[1].steps or kind not in _FILES:
+    reviewed = data.opened(_name(request), version)
+    if reviewed is None or step not in reviewed.subject.steps or kind not in _FILES:
         raise HTTPException(404)
-    return _sent(opened[0] / "steps" / f"{step:03d}" / _FILES[kind])
+    return _sent(reviewed.folder / "steps" / f"{step:03d}" / _FILES[kind])
 
 
-async def _decide(material: Material, author: str, request: Request) -> Response:
-    """Write a decision, or say why it cannot be one."""
+async def _decide(data: ReviewData, author: str, request: Request) -> Response:
+    """Write a decision, or answer why it is not valid."""
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > _LARGEST_DECISION:
             raise HTTPException(413, f"a decision has at most {_LARGEST_DECISION} bytes")
     try:
-        sent = Sent.model_validate_json(bytes(body))
+        sent = SentDecision.model_validate_json(bytes(body))
     except ValidationError as error:
         return _json({"faults": faults(error)}, 400)
-    return await run_in_threadpool(_decided, material, author, _name(request), sent)
+    return await run_in_threadpool(_decided, data, author, _name(request), sent)
 
 
-def _decided(material: Material, author: str, name: str, sent: Sent) -> Response:
-    opened = material.opened(name, sent.version)
+def _decided(data: ReviewData, author: str, name: str, sent: SentDecision) -> Response:
+    reviewed = data.opened(name, sent.version)
     try:
-        if opened:
-            value = (author, sent.kind, sent.value, sent.id)
-            material.reviews.make(opened[1], opened[0], *value)
-        elif material.reviews.written(name, sent.id) is None:
+        if reviewed:
+            data.reviews.make(
+                reviewed.subject, reviewed.folder, author, sent.kind, sent.value, sent.id
+            )
+        elif data.reviews.written(name, sent.id) is None:
             return _json({"faults": ["this version was replaced; look at the new one first"]}, 409)
     except DecisionError as error:
         return _json({"faults": error.args}, 422)
-    current = material.opened(name) or opened
-    return _json({"decision": sent.id, **(material.judged(current[1]) if current else {})}, 201)
+    answer: dict[str, Any] = {"decision": sent.id}
+    if current := data.opened(name) or reviewed:
+        answer |= data.judged(current.subject)
+    return _json(answer, 201)

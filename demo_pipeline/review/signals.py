@@ -1,14 +1,14 @@
-"""Figures of doubt without a model: what may be wrong with a step or a demonstration.
+"""Signals of doubt: what may be wrong with a step or a demonstration, found without a model.
 
-Belongs here: the definition of every signal with its points, and the pure functions that find them.
-None is a filter: they order the queue of the review page and are shown. What pictures tell alone is
-in `pictures`, reading the inputs in `triage`.
+Defines every signal with its points, and the pure functions that find them. A signal filters
+nothing: it orders the queue of the review page and is shown there. `screenshot_comparison` compares
+screenshots; `triage` reads the inputs.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import dist, inf
 from operator import attrgetter
@@ -19,88 +19,99 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.desktopd.models import ActionType, Role, StepAction, points
 from demo_pipeline.observation.frames.screenshot_files import ScreenshotFacts
 from demo_pipeline.observation.trees.recorder_control import name_pattern
-from demo_pipeline.review.pictures import different_cells, torn
+from demo_pipeline.review.screenshot_comparison import different_cells, torn
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One figure of doubt: its points in the score, and its definition."""
+    """A reason to doubt: its points in the score, and its definition."""
 
     name: str
     points: float
     definition: str
 
 
-IDLE_S = 10.0  # seconds; who reads for longer has thought about it (waits.READING_S)
-STRAIGHT = 0.4  # of the path; people's direct movements have 0.8 to 1
+IDLE_S = 10.0  # seconds; a person who reads for longer has thought (waits.READING_S)
+STRAIGHT = 0.4  # distance ÷ path; people's direct movements have 0.8 to 1
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target
-CORRECTED_SHARE, MOST_CORRECTIONS = 20.0, 3  # a hundred characters; and at least as many
-PACE, PACED_CHARACTERS = (0.7, 25.0), 10  # characters a second; world-class typing is 18
-AGAIN_S, AGAIN_PX = 2.0, 8.0  # seconds and canvas pixels between a click and its repetition
-ALONE_S = 3.0  # seconds after an action in which the screen still answers it
-NEAR_PAUSE_S = 2.5  # seconds; `actions.pause_ms` is 2 s by default
-FROZEN_STEPS, MOVED_PX = 3, 50.0  # pointing steps in a row, and the distance between them
-UNUSED_SHARE = 0.5
-UNUSED_S = 15.0
-DURATION_S, DURATION_SHARE = 3.0, 0.1  # between meta.json and the film; recorders round to seconds
-CLOCK_SCORE = 1 / 3  # of the moves fit; right clocks of real films: 0.34 to 0.91
-CLOCK_MS = 500.0  # of uncertainty; a screen answers a click within that
-FLAGGED = 1.0  # points; what is above is worth a look
-MOST_COUNTED = 3  # steps with one signal; more of them say the same
+CORRECTED_SHARE = 20.0  # deletions per hundred characters
+MOST_CORRECTIONS = 3  # deletions; fewer are never a signal
+PACE = (0.7, 25.0)  # characters a second; world-class typing is 18
+PACED_CHARACTERS = 10  # shorter texts have no pace
+AGAIN_S = 2.0  # seconds between a click and its repetition, at most
+AGAIN_PX = 8.0  # canvas pixels between them, at most
+ALONE_S = 3.0  # seconds after an action in which the screen may still respond to it
+NEAR_PAUSE_S = 2.5  # seconds; the default of `actions.pause_ms` is 2 s
+FROZEN_STEPS = 3  # successive pointing steps, at least
+MOVED_PX = 50.0  # canvas pixels between them, more than
+UNUSED_SHARE = 0.5  # of the video
+UNUSED_S = 15.0  # seconds
+DURATION_S = 3.0  # seconds between meta.json and the video; recorders round to seconds
+DURATION_SHARE = 0.1  # of the video
+CLOCK_SCORE = 1 / 3  # share of the moves that fit; correct clocks of real videos: 0.34 to 0.91
+CLOCK_MS = 500.0  # of uncertainty; a screen responds to a click within that time
+FLAGGED = 1.0  # points from which a demonstration is worth a look
+MOST_COUNTED = 3  # steps with the same signal; more of them say nothing new
 
 STEP_SIGNALS = (
-    Signal("no_effect", 0.5, "nothing but the pointer changed from this screenshot to the next"),
-    Signal("undone", 1.5, "the next step takes it back: undo, back, Escape, or the same click"),
-    Signal("discontinuity", 1.5, "the screen before it is not what the step before led to"),
-    Signal("hesitation", 0.5, f"more than {IDLE_S:g} s without input before it, no wait"),
+    Signal("no_effect", 0.5, "only the pointer changed from this screenshot to the next"),
+    Signal("undone", 1.5, "the next step takes it back: undo, back, Escape or the same click"),
+    Signal("discontinuity", 1.5, "the screen before it is not where the previous step led"),
+    Signal("hesitation", 0.5, f"more than {IDLE_S:g} s without input before it, and no wait"),
     Signal("wandering", 0.25, f"the pointer's path is over {1 / STRAIGHT:g} times the distance"),
-    Signal("corrections", 1.0, f"over {CORRECTED_SHARE:g} deletions a hundred characters typed"),
-    Signal("pace", 0.5, f"under {PACE[0]:g} or over {PACE[1]:g} characters a second"),
-    Signal("off_task", 1.5, "of the last steps, in windows nothing before or in the task names"),
+    Signal("corrections", 1.0, f"over {CORRECTED_SHARE:g} deletions per 100 typed characters"),
+    Signal("pace", 0.5, f"typed at under {PACE[0]:g} or over {PACE[1]:g} characters a second"),
+    Signal(
+        "off_task",
+        1.5,
+        "one of the last steps, in a window that neither the task nor an earlier window names",
+    ),
     Signal("leak", 0.25, "the screenshot may already show the pointer at the target"),
     Signal("no_target", 0.1, "a pointing action without a target"),
-    Signal("no_tree", 0.5, "no tree, or one that cannot be read or is nearly empty"),
-    Signal("stale_tree", 0.05, "the tree is older than what the screenshot shows"),
+    Signal("no_tree", 0.5, "the UI tree is missing, unreadable or nearly empty"),
+    Signal("stale_tree", 0.05, "the UI tree is older than what the screenshot shows"),
     Signal("short_wait", 0.25, f"a wait of less than {NEAR_PAUSE_S:g} s, near the threshold"),
     Signal("black", 3.0, "the screenshot is black"),
-    Signal(
-        "torn",
-        2.0,
-        "one part shows the screen before, the other the screen after, across its width",
-    ),
-    Signal("frozen", 2.0, f"one of {FROZEN_STEPS} pointing steps or more with the same screenshot"),
-    Signal("doubtful_text", 1.0, "typed text that is not known; it is in no training record"),
+    Signal("torn", 2.0, "the upper and the lower part of the screenshot show different screens"),
+    Signal("frozen", 2.0, f"one of {FROZEN_STEPS} or more pointing steps with the same screenshot"),
+    Signal("doubtful_text", 1.0, "the typed text is uncertain; no training record uses it"),
     Signal("recorder_window", 2.0, "it acts on the recorder's own window"),
     Signal("erased_text", 1.0, "the screenshot may show erased text that no step typed"),
 )
 DEMONSTRATION_SIGNALS = (
-    Signal("unused_time", 1.0, f"over {UNUSED_SHARE:.0%} of the film, and {UNUSED_S:g} s, unused"),
-    Signal("duration", 2.0, f"meta.json and the film differ by over {DURATION_S:g} s and a tenth"),
+    Signal(
+        "unused_time",
+        1.0,
+        f"over {UNUSED_SHARE:.0%} of the video, and {UNUSED_S:g} s, before the first or after the "
+        "last action",
+    ),
+    Signal("duration", 2.0, f"meta.json and the video differ by over {DURATION_S:g} s and a tenth"),
     Signal(
         "clock",
         2.0,
-        f"by meta.timestamp alone, uncertain by over {CLOCK_MS:g} ms, or few moves fit the film",
+        f"it rests on meta.timestamp alone, is uncertain by over {CLOCK_MS:g} ms, or fits few "
+        "moves of the pointer",
     ),
 )
 
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What is known about a step.
+    """What the signals of a step are found in.
 
     Attributes:
         written: its action.json.
         row: its row of provenance.parquet.
         action: the recorded action that it came from.
-        picture: its screenshot.
-        window: name of the top-level window of its target; empty: not known.
+        screenshot: its screenshot.
+        window: name of the top-level window that holds its target; empty: unknown.
         pointers: canvas points where the pointer was in its screenshot.
     """
 
     written: StepAction
     row: Mapping[str, Any]
     action: Action
-    picture: ScreenshotFacts
+    screenshot: ScreenshotFacts
     window: str = ""
     pointers: tuple[tuple[float, float], ...] = ()
 
@@ -111,7 +122,7 @@ class StepFacts:
 
     @property
     def keys(self) -> set[str]:
-        """The keys that it presses together; none of other actions."""
+        """The keys that it presses together; empty for other actions."""
         return set(getattr(self.written.parameters, "keys", ()))
 
     @property
@@ -120,15 +131,15 @@ class StepFacts:
         return points(self.written)
 
     def distance(self, other: "StepFacts") -> float:
-        """Canvas pixels between their first points; infinite when one has none."""
-        return min(
-            (dist(self.places[0], at) for at in other.places[:1] if self.places), default=inf
-        )
+        """Canvas pixels between the first points of two steps; infinite if one has no point."""
+        if not self.places or not other.places:
+            return inf
+        return dist(self.places[0], other.places[0])
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about a demonstration.
+    """What the signals of a demonstration are found in.
 
     Attributes:
         steps: in order.
@@ -137,8 +148,9 @@ class Facts:
         changes_ms: epoch milliseconds of large changes of the screen.
         words: all texts of the task.
         recorder_windows: words of the recorder's windows that the task does not mention.
-        meta_s, film: duration by meta.json; epoch milliseconds of the film's first and last frame.
-        clock_score: share of the pointer's moves that fit the film; None: the film does not tell.
+        meta_s: duration by meta.json.
+        video_ms: epoch milliseconds of the video's first and last frame.
+        clock_score: share of the pointer's moves that fit the video; None: the video has none.
     """
 
     steps: Sequence[StepFacts]
@@ -148,12 +160,12 @@ class Facts:
     words: str = ""
     recorder_windows: Sequence[str] = ()
     meta_s: float = 0.0
-    film: tuple[float, float] = (0.0, 0.0)
+    video_ms: tuple[float, float] = (0.0, 0.0)
     clock_score: float | None = None
 
-    def picture(self, place: int) -> ScreenshotFacts:
-        """The screenshot of a step; of the place after the last one, the final one."""
-        return self.steps[place].picture if place < len(self.steps) else self.final
+    def screenshot(self, place: int) -> ScreenshotFacts:
+        """The screenshot of a step; for the place after the last step, the final screenshot."""
+        return self.steps[place].screenshot if place < len(self.steps) else self.final
 
 
 _TIME = attrgetter("time")
@@ -162,41 +174,46 @@ _TAKING_BACK = {
     "back": ({"alt", "left"}, {"command", "["}),
 }
 
-Found = tuple[set[str], dict[str, Any]]
-"""The signals of a step, and what they were measured from, by column of the table of steps."""
+
+@dataclass
+class SignalsFound:
+    """Names of signals, and the measurements behind them by column of the triage table."""
+
+    signals: set[str] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
 
 
-def step_signals(facts: Facts) -> list[Found]:
+def step_signals(facts: Facts) -> list[SignalsFound]:
     """The signals of every step, in order."""
-    found: list[Found] = []
+    results: list[SignalsFound] = []
     for place, step in enumerate(facts.steps):
         values: dict[str, Any] = {}
         signals = {*_effect(facts, place, values), *_timing(facts, place, values)}
-        signals |= {*_path(facts, step, values), *_typing(facts, step, values), *_seen(facts, step)}
+        signals |= {*_path(facts, step, values), *_typing(facts, step, values)}
+        signals |= {*_provenance_signals(facts, step)}
         if how := _undone_by(facts, place, values, "no_effect" in signals):
             values["undone_by"] = how
             signals.add("undone")
-        found.append((signals, values))
-    pictures = [facts.picture(place) for place in range(len(found) + 1)]
-    marked = {
-        "torn": [n for n in range(1, len(found)) if torn(*pictures[n - 1 : n + 2])],
-        "frozen": _frozen(facts.steps),
-        "off_task": _tail(facts),
-    }
-    for name, places in marked.items():
-        for place in places:
-            found[place][0].add(name)
-    return found
+        results.append(SignalsFound(signals, values))
+    screenshots = [facts.screenshot(place) for place in range(len(results) + 1)]
+    for place in range(1, len(results)):
+        if torn(*screenshots[place - 1 : place + 2]):
+            results[place].signals.add("torn")
+    for place in _frozen(facts.steps):
+        results[place].signals.add("frozen")
+    for place in _off_task_tail(facts):
+        results[place].signals.add("off_task")
+    return results
 
 
 def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     step = facts.steps[place]
-    after = facts.picture(place + 1)
-    following = facts.steps[place + 1 : place + 2]
-    pointers = (*step.pointers, *(at for one in following for at in one.pointers), *step.places)
-    changed = different_cells(step.picture, after, pointers)
-    values["changed_share"] = changed / step.picture.cells.size
-    if changed or step.kind is ActionType.WAIT or step.picture.missing or after.missing:
+    after = facts.screenshot(place + 1)
+    following = facts.steps[place + 1] if place + 1 < len(facts.steps) else None
+    pointers = (*step.pointers, *(following.pointers if following else ()), *step.places)
+    changed = different_cells(step.screenshot, after, pointers)
+    values["changed_share"] = changed / step.screenshot.cells.size
+    if changed or step.kind is ActionType.WAIT or step.screenshot.missing or after.missing:
         return
     if {"c", "s"} & step.keys:  # copying and saving may show nothing
         return
@@ -204,7 +221,7 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     hidden_effect = {Role.CHECKBOX, Role.RADIOBUTTON, Role.TEXTFIELD, Role.TEXTAREA, Role.COMBOBOX}
     if target and target.role in hidden_effect and step.kind is not ActionType.TYPE:
         return  # a tick is under the pointer, and a caret blinks
-    focused = any(one.kind in {ActionType.TYPE, ActionType.HOTKEY} for one in following)
+    focused = following is not None and following.kind in {ActionType.TYPE, ActionType.HOTKEY}
     if target or not focused:
         yield "no_effect"
 
@@ -212,32 +229,32 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
     """How the next step takes this one back: undo, back, escape or again; None: it does not."""
     step = facts.steps[place]
-    after = facts.picture(min(place + 2, len(facts.steps)))
     if step.kind is ActionType.WAIT or place + 1 == len(facts.steps):
         return None
     following = facts.steps[place + 1]
-    keys = following.keys
     target = following.written.target_element
-    named = target.name.strip().casefold() if target and target.role is Role.BUTTON else ""
+    button = target.name.strip().casefold() if target and target.role is Role.BUTTON else ""
     for how, shortcuts in _TAKING_BACK.items():
-        if keys in shortcuts or named == how:
+        if following.keys in shortcuts or button == how:
             return how
     same = step.kind is following.kind and step.distance(following) <= AGAIN_PX
     if no_effect:
         gap_s = (following.action.press_ms - step.action.end_ms) / 1000
         return "again" if same and gap_s <= AGAIN_S else None
+    after = facts.screenshot(place + 2)
+    changed = bool(values["changed_share"]) and not after.missing
     pointers = (*step.pointers, *following.pointers, *step.places, *following.places)
-    returned = values["changed_share"] and not after.missing
-    if not returned or different_cells(step.picture, after, pointers):
+    if not changed or different_cells(step.screenshot, after, pointers):
         return None
-    again = "again" if same and step.kind in POINTER_TYPES else None
-    return "escape" if keys == {"esc"} else again
+    if following.keys == {"esc"}:
+        return "escape"
+    return "again" if same and step.kind in POINTER_TYPES else None
 
 
 def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     step = facts.steps[place]
-    waits = facts.steps[place].kind is ActionType.WAIT
-    if waits and step.written.parameters.seconds < NEAR_PAUSE_S:  # type: ignore[attr-defined]
+    is_wait = step.kind is ActionType.WAIT
+    if is_wait and step.written.parameters.seconds < NEAR_PAUSE_S:  # type: ignore[attr-defined]
         yield "short_wait"
     if place == 0:
         return
@@ -245,32 +262,33 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     hidden = step.row["hidden_before"] > 0
     if hidden:
         yield "discontinuity"
-    if waits or before.kind is ActionType.WAIT:
+    if is_wait or before.kind is ActionType.WAIT:
         return
     idle_s = (step.action.press_ms - before.action.end_ms) / 1000
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    shown = step.action.press_ms - (step.row["lead_ms"] or 0.0)
-    if any(before.action.end_ms + ALONE_S * 1000 < ms <= shown for ms in facts.changes_ms):
+    frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
+    answered_ms = before.action.end_ms + ALONE_S * 1000
+    if any(answered_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
         yield "discontinuity"
 
 
 def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
-    start = step.action.pre_move_ms
-    end = (step.action.x, step.action.y)
-    if start is None or end[0] is None or end[1] is None:
+    start_ms = step.action.pre_move_ms
+    x, y = step.action.x, step.action.y
+    if start_ms is None or x is None or y is None:
         return
-    first = max(bisect_right(facts.inputs, start, key=_TIME) - 2, 0)  # where it had rested
+    first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)  # where it had rested
     moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
-    path = [(item.x, item.y) for item in moves if item.x is not None and item.y is not None]
-    path.append((end[0], end[1]))
-    travelled = sum(dist(a, b) for a, b in pairwise(path))
+    path = [(move.x, move.y) for move in moves if move.x is not None and move.y is not None]
+    path.append((x, y))
+    travelled = sum(dist(start, end) for start, end in pairwise(path))
     if travelled <= SHORT_PATH:
         return
-    straight = dist(path[0], path[-1]) / travelled
-    values["path_efficiency"] = min(1.0, straight)
-    if straight < STRAIGHT:
+    efficiency = dist(path[0], path[-1]) / travelled
+    values["path_efficiency"] = min(1.0, efficiency)
+    if efficiency < STRAIGHT:
         yield "wandering"
 
 
@@ -279,8 +297,8 @@ def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[s
         return
     lines = set(step.action.events)
     deletions = sum(
-        item.kind == "keydown" and item.index in lines and item.name in {"Backspace", "Delete"}
-        for item in facts.inputs
+        event.kind == "keydown" and event.index in lines and event.name in {"Backspace", "Delete"}
+        for event in facts.inputs
     )
     characters = len(step.action.text or "")
     seconds = (step.action.end_ms - step.action.press_ms) / 1000
@@ -293,84 +311,103 @@ def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[s
             yield "pace"
 
 
-def _seen(facts: Facts, step: StepFacts) -> Iterator[str]:
+def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
+    """Yield the signals that the step's provenance, target and screenshot show by themselves."""
     row = step.row
     stale = row["freshness"] in {"stale", "changed"} or row["tree_agreement"] == "differs"
-    names = [name for name in facts.recorder_windows if name.strip()]
-    marks = {
+    recorder_windows = [name for name in facts.recorder_windows if name.strip()]
+    present = {
         "leak": row["leak"],
         "no_target": step.kind in POINTER_TYPES and step.written.target_element is None,
         "no_tree": row["freshness"] in {"none", "sparse", "unreadable"},
         "stale_tree": stale,
-        "black": step.picture.black,
+        "black": step.screenshot.black,
         "doubtful_text": row["doubtful_text"] is True,
         "erased_text": bool(row.get("erased_text")),
-        "recorder_window": any(name_pattern(name).search(step.window) for name in names),
+        "recorder_window": any(name_pattern(name).search(step.window) for name in recorder_windows),
     }
-    yield from (name for name, is_set in marks.items() if is_set)
+    yield from (name for name, is_present in present.items() if is_present)
 
 
 def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
-    """Yield the places of pointing steps in a row that show the same, though the pointer moved."""
+    """Yield the places of successive pointing steps whose screenshot stays the same.
+
+    The pointer moved between them, so their screenshots should differ.
+    """
     runs: list[list[int]] = []
-    for place in (place for place, step in enumerate(steps) if step.places):
+    for place, step in enumerate(steps):
+        if not step.places:
+            continue
         before = steps[runs[-1][-1]] if runs else None
-        moved = before is not None and before.distance(steps[place]) > MOVED_PX
-        if before and moved and not different_cells(before.picture, steps[place].picture, ()):
+        moved = before is not None and before.distance(step) > MOVED_PX
+        if before and moved and not different_cells(before.screenshot, step.screenshot, ()):
             runs[-1].append(place)
         else:
             runs.append([place])
-    yield from (place for run in runs if len(run) >= FROZEN_STEPS for place in run)
+    for run in runs:
+        if len(run) >= FROZEN_STEPS:
+            yield from run
 
 
-def _tail(facts: Facts) -> range:
-    """The last two steps or more, at most half of all, in windows that nothing before names."""
+def _off_task_tail(facts: Facts) -> range:
+    """The last steps in windows that neither the task nor an earlier window names.
+
+    At least two steps, and at most half of all.
+    """
     steps = facts.steps
-    last = len(facts.steps)
-    start = last
-    for first in range(last - 2, (last - 1) // 2, -1):
-        known = _words(" ".join([facts.words, *(step.window for step in steps[:first])]))
-        foreign = not any(_words(step.window) & known for step in steps[first:])
-        if steps[first].window and foreign and any(step.window for step in steps[:first]):
+    start = len(steps)
+    for first in range(len(steps) - 2, (len(steps) - 1) // 2, -1):
+        earlier_windows = [step.window for step in steps[:first]]
+        familiar = _words(" ".join([facts.words, *earlier_windows]))
+        foreign = not any(_words(step.window) & familiar for step in steps[first:])
+        if steps[first].window and foreign and any(earlier_windows):
             start = first
-    return range(start, last)
+    return range(start, len(steps))
 
 
 def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 2}
 
 
-def demonstration_signals(facts: Facts) -> Found:
+def demonstration_signals(facts: Facts) -> SignalsFound:
     """The signals of the demonstration as a whole."""
     signals = set[str]()
     unused_s = 0.0
-    film_s = (facts.film[1] - facts.film[0]) / 1000
+    first_ms, last_ms = facts.video_ms
+    video_s = (last_ms - first_ms) / 1000
     acted = [step.action for step in facts.steps if step.kind is not ActionType.WAIT]
-    if acted and film_s > 0:
-        ends = (acted[0].press_ms - facts.film[0], facts.film[1] - acted[-1].end_ms)
-        unused_s = min(film_s, sum(max(0.0, one) / 1000 for one in ends))
-        if unused_s > UNUSED_S and unused_s > UNUSED_SHARE * film_s:
+    if acted and video_s > 0:
+        before_s = max(0.0, acted[0].press_ms - first_ms) / 1000
+        after_s = max(0.0, last_ms - acted[-1].end_ms) / 1000
+        unused_s = min(video_s, before_s + after_s)
+        if unused_s > UNUSED_S and unused_s > UNUSED_SHARE * video_s:
             signals.add("unused_time")
-    differs_s = abs(facts.meta_s - film_s)
-    if differs_s > DURATION_S and differs_s > DURATION_SHARE * film_s and facts.meta_s:
+    difference_s = abs(facts.meta_s - video_s)
+    if difference_s > DURATION_S and difference_s > DURATION_SHARE * video_s and facts.meta_s:
         signals.add("duration")
     row = facts.steps[0].row if facts.steps else {}
-    unsure = row and row["clock_uncertainty_ms"] > CLOCK_MS
+    uncertain = row and row["clock_uncertainty_ms"] > CLOCK_MS
     unfit = facts.clock_score is not None and facts.clock_score < CLOCK_SCORE
-    if unsure or unfit or (row and row["clock_method"] == "meta_timestamp"):
+    if uncertain or unfit or (row and row["clock_method"] == "meta_timestamp"):
         signals.add("clock")
-    return signals, {"unused_s": unused_s, "film_s": film_s, "meta_s": facts.meta_s}
+    values = {"unused_s": unused_s, "film_s": video_s, "meta_s": facts.meta_s}
+    return SignalsFound(signals, values)
 
 
 def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
-    """The doubt about a demonstration, or about a step: the sum of points.
+    """The doubt about a demonstration, or about a step: a sum of points.
 
-    Of each signal of the whole once, of each signal of steps as often as there are such steps, at
-    most three times.
+    A signal of the whole demonstration counts once. A signal of steps counts once for each such
+    step, at most three times.
 
     Args:
         counts: signal → number of steps that have it.
         signals: of the demonstration as a whole.
     """
-    of_steps = (s.points * min(counts.get(s.name, 0), MOST_COUNTED) for s in STEP_SIGNALS)
-    return sum(of_steps) + sum(s.points for s in DEMONSTRATION_SIGNALS if s.name in signals)
+    points_of_steps = sum(
+        signal.points * min(counts.get(signal.name, 0), MOST_COUNTED) for signal in STEP_SIGNALS
+    )
+    present = set(signals)
+    return points_of_steps + sum(
+        signal.points for signal in DEMONSTRATION_SIGNALS if signal.name in present
+    )

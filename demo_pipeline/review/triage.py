@@ -1,6 +1,6 @@
-"""The `triage` stage: figures of doubt of every step and of the demonstration, as Parquet.
+"""The `triage` stage: the signals of doubt of every step and of the demonstration, as Parquet.
 
-Belongs here: its two tables, reading the facts from the earlier stages' outputs, and the stage.
+Declares its two tables and the stage, and reads the facts from the outputs of earlier stages.
 """
 
 from bisect import bisect_right
@@ -49,7 +49,7 @@ from demo_pipeline.review.signals import (
     FLAGGED,
     STEP_SIGNALS,
     Facts,
-    Found,
+    SignalsFound,
     StepFacts,
     demonstration_signals,
     doubt,
@@ -71,19 +71,24 @@ TRIAGE_STEPS_SCHEMA = described_schema(
         ("trajectory_id", pa.string(), False, "demonstration id"),
         ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
         (_TYPE, pa.string(), False, "OSWorld-Desktopd action type"),
-        ("doubt", pa.float64(), False, "the sum of the points of its signals"),
+        ("doubt", pa.float64(), False, "sum of the points of its signals"),
         *(
             (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
             for signal in STEP_SIGNALS
         ),
         ("undone_by", pa.string(), True, "how the next step takes it back"),
         ("changed_share", pa.float64(), False, "of the screen until the next screenshot, 0 to 1"),
-        ("idle_s", pa.float64(), True, "seconds without an action before it; null: a wait, first"),
+        (
+            "idle_s",
+            pa.float64(),
+            True,
+            "seconds without an action before it; null: wait, first",
+        ),
         ("path_efficiency", pa.float64(), True, "distance ÷ pointer's path; null: no long path"),
         ("characters", pa.int32(), True, "typed"),
         ("deletions", pa.int32(), True, "presses of Backspace and Delete while typing"),
         ("characters_per_second", pa.float64(), True, "null: fewer than 10 characters"),
-        ("picture_hash", pa.string(), False, "64 bits; alike pictures differ in few of them"),
+        ("picture_hash", pa.string(), False, "64 bits; similar screenshots differ in few of them"),
     ),
     {
         "trajectory_id": TEXT,
@@ -101,7 +106,7 @@ TRIAGE_STEPS_SCHEMA = described_schema(
 TRIAGE_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("task_group", pa.string(), False, "near-duplicates are looked for in it"),
+        ("task_group", pa.string(), False, "near-duplicates are searched within it"),
         ("application", pa.string(), False, "of task.json"),
         ("instruction", pa.string(), False, "of task.json"),
         ("success", pa.bool_(), False, "as recorded"),
@@ -110,7 +115,7 @@ TRIAGE_SCHEMA = described_schema(
             "doubt",
             pa.float64(),
             False,
-            "sum of points: signals of the whole once, of steps once a step, at most 3 times",
+            "sum of points; a signal of steps counts once a step, at most 3 times",
         ),
         ("flagged", pa.bool_(), False, f"doubt of {FLAGGED:g} or more"),
         *(
@@ -121,8 +126,13 @@ TRIAGE_SCHEMA = described_schema(
             (f"{signal.name}_steps", pa.int32(), False, f"steps: {signal.definition}")
             for signal in STEP_SIGNALS
         ),
-        ("unused_s", pa.float64(), False, "seconds of film before the first and after the last"),
-        ("film_s", pa.float64(), False, "length of the film, seconds"),
+        (
+            "unused_s",
+            pa.float64(),
+            False,
+            "seconds of video before the first, after the last action",
+        ),
+        ("film_s", pa.float64(), False, "length of the video, seconds"),
         ("meta_s", pa.float64(), False, "length by meta.json, seconds"),
         ("action_types", pa.list_(pa.string()), False, "of its steps"),
         ("picture_hashes", pa.list_(pa.string()), False, "of its steps"),
@@ -142,16 +152,19 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
 
     Args:
         inputs: the recording, the outputs of the stages before, and the settings.
-        out: where the tables are written.
+        out: the folder for the tables.
     """
     manifest = inputs.recording
     trajectory, facts = read_facts(inputs)
-    found = step_signals(facts)
-    (whole, measured) = demonstration_signals(facts)
+    found_in_steps = step_signals(facts)
+    whole = demonstration_signals(facts)
     rows = [
-        _step_row(manifest.id, step, here) for step, here in zip(facts.steps, found, strict=True)
+        _step_row(manifest.id, step, found)
+        for step, found in zip(facts.steps, found_in_steps, strict=True)
     ]
-    counts = Counter(name for signals, _ in found for name in signals)
+    counts = Counter[str]()
+    for found in found_in_steps:
+        counts.update(found.signals)
     row = {
         "trajectory_id": manifest.id,
         "task_group": facts.steps[0].row["split_group"],
@@ -159,75 +172,79 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
         "instruction": trajectory.task.instruction,
         "success": trajectory.result.success,
         "steps": len(rows),
-        "doubt": round(doubt(counts, whole), 6),
-        **{signal.name: signal.name in whole for signal in DEMONSTRATION_SIGNALS},
+        "doubt": round(doubt(counts, whole.signals), 6),
+        **{signal.name: signal.name in whole.signals for signal in DEMONSTRATION_SIGNALS},
         **{f"{signal.name}_steps": counts[signal.name] for signal in STEP_SIGNALS},
-        **measured,
-        "action_types": [one["action_type"] for one in rows],
-        "picture_hashes": [one["picture_hash"] for one in rows],
+        **whole.values,
+        "action_types": [step_row["action_type"] for step_row in rows],
+        "picture_hashes": [step_row["picture_hash"] for step_row in rows],
     }
     row["flagged"] = row["doubt"] >= FLAGGED
     write_rows(out / TRIAGE_STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
     write_rows(out / DEMONSTRATION_FILE, [row], TRIAGE_SCHEMA)
     dump_json(out / QUEUE_FILE, row, compact=True)
-    signals = {**dict.fromkeys(sorted(whole), 1), **dict(sorted(counts.items()))}
+    signals = {**dict.fromkeys(sorted(whole.signals), 1), **dict(sorted(counts.items()))}
     return {"steps": len(rows), "doubt": row["doubt"], "signals": signals}
 
 
-def _step_row(demonstration: str, step: StepFacts, found: Found) -> dict[str, Any]:
-    signals, values = found
-    return {
+def _step_row(demonstration: str, step: StepFacts, found: SignalsFound) -> dict[str, Any]:
+    row = {
         "trajectory_id": demonstration,
         "step_index": step.written.step_index,
         "action_type": str(step.kind),
-        "doubt": round(doubt(dict.fromkeys(signals, 1), ()), 6),
-        **{signal.name: signal.name in signals for signal in STEP_SIGNALS},
-        **{
-            name: round(value, 6) if isinstance(value, float) else value
-            for name, value in values.items()
-        },
-        "picture_hash": f"{step.picture.hash:016x}",
+        "doubt": round(doubt(dict.fromkeys(found.signals, 1), ()), 6),
+        **{signal.name: signal.name in found.signals for signal in STEP_SIGNALS},
     }
+    for name, value in found.values.items():
+        row[name] = round(value, 6) if isinstance(value, float) else value
+    return {**row, "picture_hash": f"{step.screenshot.hash:016x}"}
 
 
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
-    """The trajectory, and what the signals are found in.
+    """The trajectory, and the facts that its signals are found in.
 
-    Of the pictures that is kept in a table; one that is not in it is read.
+    The facts about screenshots come from a table; a screenshot that is missing there is read.
     """
     folders = inputs.folders
     manifest = inputs.recording
-    kept = read_screenshot_facts(folders["screenshots"])  # first: reading takes twice their memory
+    # Read first, because reading takes twice the memory of the facts.
+    screenshot_facts = read_screenshot_facts(folders["screenshots"])
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
-    rows = {row["step_index"]: row for row in provenance}
+    row_of_step = {row["step_index"]: row for row in provenance}
     hidden = read_hidden_actions(folders["trajectories"]).actions
-    shown = {row["action_index"] for row in provenance} | {one.action_index for one in hidden}
-    actions = {one.action_index: one for one in _whole(read_actions(folders["actions"]), shown)}
+    listed = {row["action_index"] for row in provenance}
+    listed |= {action.action_index for action in hidden}
+    actions = {
+        action.action_index: action
+        for action in whole_actions(read_actions(folders["actions"]), listed)
+    }
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
     clock = evidence.clock
-    meta = manifest.parsed_meta()
     video = manifest.video
-    places = [item for item in events if item.x is not None and item.y is not None]
-    steps = [
-        StepFacts(
-            step.action,
-            rows[step.index],
-            actions[rows[step.index]["action_index"]],
-            kept.get(f"{rows[step.index]['action_index']:03d}.png")
-            or read_screenshot(step.screenshot),
-            target_window(step),
-            _pointer(places, rows[step.index], evidence),
+    meta = manifest.parsed_meta()
+    pointer_events = [event for event in events if event.x is not None and event.y is not None]
+    steps = []
+    for step in trajectory.steps:
+        row = row_of_step[step.index]
+        screenshot = screenshot_facts.get(f"{row['action_index']:03d}.png")
+        steps.append(
+            StepFacts(
+                step.action,
+                row,
+                actions[row["action_index"]],
+                screenshot or read_screenshot(step.screenshot),
+                target_window(step),
+                _pointer(pointer_events, row, evidence),
+            )
         )
-        for step in trajectory.steps
-    ]
     quest = meta.quest
     words = [trajectory.task.instruction, trajectory.task.application, meta.title, meta.description]
     words += [quest.title, quest.app, *quest.objectives] if quest else []
     return trajectory, Facts(
         steps,
-        kept.get(FINAL_FILE) or read_screenshot(trajectory.final_screenshot),
+        screenshot_facts.get(FINAL_FILE) or read_screenshot(trajectory.final_screenshot),
         events,
         sorted(clock.event_time(time_s) for time_s in evidence.screen_changes_s),
         " ".join(words),
@@ -238,46 +255,48 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     )
 
 
-def _whole(actions: Sequence[Action], shown: Collection[int]) -> Iterator[Action]:
-    """Yield the actions; typing that went on after a rest is part of what it goes on from.
+def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterator[Action]:
+    """Yield the actions, with typing that went on after a rest joined to its beginning.
 
-    `shown`: the indexes of actions that are a step, or hidden, by themselves.
+    Args:
+        actions: as recorded.
+        listed: indexes of the actions that are a step or a hidden action of their own.
     """
-    parts = [CONTINUED in one.flags and one.action_index not in shown for one in actions]
-    rows = [{"reason_code": CONTINUED if part else ""} for part in parts]
+    rows = []
+    for action in actions:
+        goes_on = CONTINUED in action.flags and action.action_index not in listed
+        rows.append({"reason_code": CONTINUED if goes_on else ""})
     for action, *_ in joined_typing(zip(actions, rows, rows, strict=True)):
         yield action
 
 
 def _pointer(
-    places: Sequence[Input], row: Mapping[str, Any], evidence: Evidence
+    pointer_events: Sequence[Input], row: Mapping[str, Any], evidence: Evidence
 ) -> tuple[tuple[float, float], ...]:
-    """Where the pointer was in a screenshot, on the canvas; nowhere when it is not known."""
+    """Where the pointer was in a screenshot, on the canvas; empty if that is unknown."""
     if row["pts"] is None:
         return ()
-    shown = evidence.clock.event_time(row["pts"])
-    number = bisect_right(places, shown, key=attrgetter("time"))
-    scale = row["scale"]
-    pad_x = row["pad_x"]
-    pad_y = row["pad_y"]
-    return tuple(
-        (one.x * scale + pad_x, one.y * scale + pad_y)
-        for one in places[max(0, number - 1) : number]
-        if one.x is not None and one.y is not None
-    )
+    frame_ms = evidence.clock.event_time(row["pts"])
+    number = bisect_right(pointer_events, frame_ms, key=attrgetter("time"))
+    if number == 0:
+        return ()
+    event = pointer_events[number - 1]
+    if event.x is None or event.y is None:
+        return ()
+    return ((event.x * row["scale"] + row["pad_x"], event.y * row["scale"] + row["pad_y"]),)
 
 
 def target_window(step: StepFiles) -> str:
-    """Name of the top-level window that holds a step's target; empty: not known."""
+    """Name of the top-level window that holds a step's target; empty: unknown."""
     if step.action.target_element is None:
         return ""
     tree = parse_json(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
-    wanted = step.action.target_element.id
+    target_id = step.action.target_element.id
     for window in tree["root"].get("children", ()):
         pending = [window]
         while pending:
             node = pending.pop()
-            if node["id"] == wanted:
+            if node["id"] == target_id:
                 return str(window["name"])
             pending += node.get("children", ())
     return ""
@@ -303,7 +322,7 @@ def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
         return problems
     steps = [f"{row['step_index']:03d}" for row in read_steps(out)]
     if steps != sorted(path.name for path in (inputs.folders["trajectories"] / "steps").iterdir()):
-        problems.append(_problem(TRIAGE_STEPS_FILE, "has not one row for each step"))
+        problems.append(_problem(TRIAGE_STEPS_FILE, "does not have one row for each step"))
     rows = read_rows(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     try:
         if rows != [load_json(out / QUEUE_FILE)]:
@@ -320,11 +339,11 @@ def _problem(file: str, message: str) -> Problem:
 TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     name="triage",
     folder="triage",
-    description="Figures of doubt, for the order of the review queue; none is a filter. A row a "
-    "step and one of the demonstration: no effect, undone, hesitation, discontinuity, off-task "
-    "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
+    description="Signals of doubt, which order the review queue and filter nothing: no effect, "
+    "undone, hesitation, discontinuity, off-task tail, clock, leaks, trees, black, torn and frozen "
+    "screenshots. One row for each step and one for the demonstration, with a score of doubt.",
     kinds=frozenset({"parquet", "opencv"}),
-    code_version="5",
+    code_version="6",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories", REDACTIONS),
     section=lambda settings: settings.observation,
     build=build_triage,

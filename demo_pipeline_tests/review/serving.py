@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from demo_pipeline.review.material import Material
+from demo_pipeline.review.review_data import ReviewData
 from demo_pipeline.review.server import build_app
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.sample_workspace import variables_of
@@ -83,7 +83,7 @@ def served(workspace: Workspace, author: str = "ann", port: int = 0) -> Iterator
     """A server in a thread of this process; on a free port, or on this one."""
     connection = socket.create_server(("127.0.0.1", port))
     port = connection.getsockname()[1]
-    app = build_app(Material(workspace.store, workspace.uploads), author, TOKEN, port)
+    app = build_app(ReviewData(workspace.store, workspace.uploads), author, TOKEN, port)
     config = uvicorn.Config(app, log_level="warning", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([connection],), daemon=True)

@@ -40,7 +40,7 @@ def test_the_queue_and_a_demonstration_are_sent_whole(server):
     assert queue["author"] == "ann"
     shown = server.ask("api/demonstrations/first").json
     assert shown["task"]["instruction"] == "Please do the first task."
-    assert shown["film"]["last"] > shown["film"]["first"]
+    assert shown["video"]["last"] > shown["video"]["first"]
     assert shown["clock"]["uncertainty_ms"] >= 0
     assert {one["step"] for one in shown["timeline"]["actions"]} >= {0, 1, 2}
     step = f"files/first/{shown['version']}/0"
@@ -50,12 +50,12 @@ def test_the_queue_and_a_demonstration_are_sent_whole(server):
 
 def test_the_film_is_sent_in_ranges_and_its_frames_by_time(server, made):
     film = (made / "uploads/first/recording.mp4").read_bytes()
-    whole = server.ask("api/demonstrations/first/film")
+    whole = server.ask("api/demonstrations/first/video")
     assert (whole.status, whole.body) == (200, film)
-    part = server.ask("api/demonstrations/first/film", range="bytes=100-299")
+    part = server.ask("api/demonstrations/first/video", range="bytes=100-299")
     assert (part.status, part.body) == (206, film[100:300])
     assert part.headers["content-range"] == f"bytes 100-299/{len(film)}"
-    assert server.ask("api/demonstrations/first/film", range="bytes=99999999-").status == 416
+    assert server.ask("api/demonstrations/first/video", range="bytes=99999999-").status == 416
     frames = server.ask("api/demonstrations/first/frames").json
     assert frames == sorted(frames)
     assert len(frames) > 20
@@ -65,7 +65,7 @@ def test_another_film_than_the_processed_one_is_not_shown(made, tmp_path):
     root = copy_of(made, tmp_path / "root")
     (root / "uploads/first/recording.mp4").write_bytes(b"another")
     with served(open_workspace(root)) as running:
-        assert running.ask("api/demonstrations/first/film").status == 404
+        assert running.ask("api/demonstrations/first/video").status == 404
         assert running.ask("api/demonstrations/first").status == 200
 
 
@@ -124,8 +124,8 @@ def test_nothing_is_sent_without_the_token(server, path):
         "files/first/{version}/99/screenshot",
         "files/first/{version}/-1/screenshot",
         "api/demonstrations/..%2ffirst",
-        "api/demonstrations/%2e%2e/film",
-        "api/demonstrations/.versions/film",
+        "api/demonstrations/%2e%2e/video",
+        "api/demonstrations/.versions/video",
         "api/demonstrations/nobody",
         "../page.html",
         "server.py",
@@ -140,7 +140,7 @@ def test_no_path_leads_out_of_what_is_shown(server, path):
 
 
 def test_every_answer_keeps_itself_to_the_page(server):
-    for path in ("", "page.js", "api/queue", "api/demonstrations/first/film", "nothing"):
+    for path in ("", "page.js", "api/queue", "api/demonstrations/first/video", "nothing"):
         headers = server.ask(path).headers
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]

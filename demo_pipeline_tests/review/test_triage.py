@@ -12,7 +12,7 @@ from demo_pipeline.actions.action_tables import ACTIONS_FILE, CONTINUED, read_ac
 from demo_pipeline.files.parquet import read_rows, schema_problems
 from demo_pipeline.observation.frames.screenshot_files import read_screenshot
 from demo_pipeline.review import triage
-from demo_pipeline.review.pictures import groups, torn
+from demo_pipeline.review.screenshot_comparison import near_duplicates, torn
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
 from demo_pipeline.review.triage import (
     TRIAGE_SCHEMA,
@@ -169,13 +169,13 @@ class TestNearDuplicates:
     def test_those_near_each_other_are_one_group_through_any_member(self):
         step = 0b111
         chain = [self.one(name, (step << (3 * n), 0)) for n, name in enumerate("abc")]
-        assert groups(chain) == [frozenset("abc")]
+        assert near_duplicates(chain) == [frozenset("abc")]
 
     def test_another_task_other_actions_or_other_screens_are_others(self):
         far = (2**64 - 1, 2)
-        assert groups([self.one("a"), self.one("b", task="u")]) == []
-        assert groups([self.one("a"), self.one("b", kind="click")]) == []
-        assert groups([self.one("a"), self.one("b", far)]) == []
+        assert near_duplicates([self.one("a"), self.one("b", task="u")]) == []
+        assert near_duplicates([self.one("a"), self.one("b", kind="click")]) == []
+        assert near_duplicates([self.one("a"), self.one("b", far)]) == []
 
     @pytest.mark.usefixtures("quick_pictures")
     def test_a_copy_of_a_demonstration_is_found(self, tmp_path):
@@ -186,4 +186,4 @@ class TestNearDuplicates:
             demo.task = "Same task"
             write_triage(demo, tmp_path, tmp_path / "triage" / name)
             rows.append(read_demonstration(tmp_path / "triage" / name))
-        assert groups(rows) == [frozenset({"one", "two"})]
+        assert near_duplicates(rows) == [frozenset({"one", "two"})]

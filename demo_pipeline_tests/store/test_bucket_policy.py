@@ -18,7 +18,7 @@ from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.review.material import Material
+from demo_pipeline.review.review_data import ReviewData
 from demo_pipeline.runs.dataset_outputs import DatasetOutput, failed_before
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
@@ -109,12 +109,12 @@ def test_every_dataset_is_built_with_it(workspace, tmp_path):
 def test_people_judge_and_correct_with_it(workspace, tmp_path):
     made = make_trajectory(tmp_path, "one", [CLICK] * 2)
     commit_trajectories(workspace, [made])
-    material = Material(workspace.store, workspace.uploads)
-    opened = material.opened("one")
-    assert opened is not None
+    data = ReviewData(workspace.store, workspace.uploads)
+    reviewed = data.opened("one")
+    assert reviewed is not None
     for kind, value in (("reject", {"reason": "other"}), ("bad_step", {"step": 1})):
-        material.reviews.make(opened[1], opened[0], "ann", kind, value)
-    assert len(material.judged(opened[1])["decisions"]) == 2
+        data.reviews.make(reviewed.subject, reviewed.folder, "ann", kind, value)
+    assert len(data.judged(reviewed.subject)["decisions"]) == 2
     assert build_stage(workspace, RECORDS_STAGE, "one").status == "made"
     assert workspace.store.delete_documents("reviews/one") == 2
 

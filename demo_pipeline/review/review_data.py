@@ -1,0 +1,409 @@
+"""The data of the review page as JSON: the queue, one demonstration, all steps, the video.
+
+`ReviewData` reads them from the store. Versions never change, so it caches the ones it has read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.desktopd.models import points
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.files.recording_files import VIDEO_FILE
+from demo_pipeline.observation.frames.evidence import read_evidence
+from demo_pipeline.privacy.redaction_stage import (
+    REDACTIONS,
+    REDACTIONS_FILE,
+    is_shown_redacted,
+    open_shown,
+)
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.events import read_scans
+from demo_pipeline.recording.manifest import read_manifest
+from demo_pipeline.recording.video_probe import read_packets
+from demo_pipeline.review.decisions import NO_CORRECTIONS, Decision, Judgement, Subject, judge
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.review.screenshot_comparison import near_duplicates
+from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
+from demo_pipeline.review.triage import (
+    TRIAGE_STAGE,
+    TRIAGE_STEPS_FILE,
+    read_demonstration,
+    whole_actions,
+)
+from demo_pipeline.store.documents import DamagedDocument
+from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.split_memory import KnownDemonstration, read_split_memory
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.uploads import Uploads
+from demo_pipeline.trajectories.provenance import (
+    HiddenAction,
+    ProvenanceRow,
+    read_hidden_actions,
+    read_provenance,
+)
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+_MOST_CACHED = 5000  # opened versions, of a few kB each
+# Columns of the provenance that the page shows of a step, and of the whole demonstration.
+_STEP_COLUMNS = (
+    *("pts", "lead_ms", "reason_code", "leak", "unavoidable"),
+    *("freshness", "tree_agreement", "tree_age_ms"),
+    *("clock_method", "clock_uncertainty_ms", "unproven_clock"),
+    *("text_evidence", "text_scan_event", "text_source", "keyboard_layout", "doubtful_text"),
+)
+_DEMONSTRATION_COLUMNS = ("platform", "recorded_at", "status", "reason")
+_TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedVersion:
+    """A version of a trajectory: its folder, and what decisions about it refer to."""
+
+    folder: Path
+    subject: Subject
+
+
+class ReviewData:
+    """Reads a store for the review page. Threads may share it.
+
+    Args:
+        store: of the pipeline.
+        uploads: where the videos are.
+    """
+
+    def __init__(self, store: Store, uploads: Uploads) -> None:
+        self._store = store
+        self._uploads = uploads
+        self.reviews = Reviews(store)
+        self._versions: dict[tuple[str, str], ReviewedVersion] = {}
+        self._triage_rows: dict[str, tuple[str, Json]] = {}
+        self._step_rows: dict[str, tuple[str, list[Json]]] = {}
+
+    def opened(self, demonstration: str, version: str = "") -> ReviewedVersion | None:
+        """A version of a trajectory; the published one for an empty `version`.
+
+        None: this version is not published, and was not since this process started.
+        """
+        if cached := self._versions.get((demonstration, version)):
+            return cached
+        try:
+            folder, current = open_shown(self._store, demonstration)
+            reviewed = ReviewedVersion(folder, subject_of(current, demonstration))
+        except MissingOutput:
+            return None
+        self._versions[demonstration, current.id] = reviewed
+        if len(self._versions) > _MOST_CACHED:
+            self._versions.pop(next(iter(list(self._versions))), None)
+        return reviewed if version in {"", current.id} else None
+
+    def queue(self) -> Json:
+        """Every demonstration that has a trajectory, the most doubtful first."""
+        self.reviews.refresh()
+        decisions = self.reviews.by_demonstration()
+        triage_rows = []
+        for name in self._trajectory_ids():
+            row = self._triage_row(name)
+            if row is not None:
+                triage_rows.append(row)
+        near: dict[str, list[str]] = {}
+        for group in near_duplicates(triage_rows):
+            near |= {name: sorted(group - {name}) for name in group}
+        remembered: Mapping[str, KnownDemonstration] = {}
+        with suppress(DamagedDocument):  # the page needs it for a hint only
+            remembered = read_split_memory(self._store).demonstrations
+        rows = []
+        for triage_row in triage_rows:
+            name = triage_row["trajectory_id"]
+            row = self._queue_row(triage_row, decisions.get(name, ()), near.get(name, ()))
+            if name in remembered and remembered[name].duplicate_of:
+                row["signals"].append([f"same upload as {remembered[name].duplicate_of}", 1])
+            rows.append(row)
+        rows.sort(key=lambda row: (-row["doubt"], row["id"]))
+        return {"rows": rows}
+
+    def _trajectory_ids(self) -> list[str]:
+        outputs = self._store.outputs(TRAJECTORIES_STAGE.folder)
+        return [output.partition("/")[2] for output in outputs]
+
+    def _queue_row(
+        self, triage_row: Json, decisions: Sequence[Decision], near: Sequence[str]
+    ) -> Json:
+        name = triage_row["trajectory_id"]
+        judgement = Judgement()
+        if decisions and (reviewed := self.opened(name)):
+            judgement = judge(decisions, reviewed.subject)
+        signals = _signal_counts(triage_row)
+        annotated = self._store.published(f"annotated/{name}")
+        if annotated and (disagreements := annotated.manifest.summary.get("disagreements")):
+            signals.append(["disagreements", disagreements])
+        return {
+            "id": name,
+            "application": triage_row["application"],
+            "instruction": triage_row["instruction"],
+            "doubt": triage_row["doubt"],
+            "flagged": triage_row["flagged"],
+            "signals": signals,
+            "near": list(near),
+            "review": judgement.status,
+            "stale": len(judgement.stale),
+            "corrected": judgement.corrections != NO_CORRECTIONS,
+        }
+
+    def steps(self) -> list[Json]:
+        """Every step of every demonstration, for the grid, in recorded order."""
+        self.reviews.refresh()
+        decisions = self.reviews.by_demonstration()
+        rows: list[Json] = []
+        for name in sorted(self._trajectory_ids()):
+            reviewed = self.opened(name)
+            if reviewed is None:
+                continue
+            judgement = judge(decisions.get(name, ()), reviewed.subject)
+            corrections = judgement.corrections
+            marks = {action.step_index: points(action) for action in corrections.actions}
+            for recorded in self._cached_steps(name, reviewed):
+                index = recorded["index"]
+                is_bad = index in corrections.bad_steps
+                row = {**recorded, "review": judgement.status, "bad": is_bad}
+                if index in marks:  # the box of a corrected target would need its tree
+                    row |= {"points": marks[index], "box": None}
+                rows.append(row)
+        return rows
+
+    def _cached_steps(self, name: str, reviewed: ReviewedVersion) -> list[Json]:
+        """The steps of a version as recorded; each version is read once."""
+        version = reviewed.subject.version
+        cached_version, cached_rows = self._step_rows.get(name, ("", []))
+        if cached_version == version:
+            return cached_rows
+        application = (self._triage_row(name) or {}).get("application", "")
+        triage = self._triage_of_steps(name)
+        rows = []
+        for place, row in enumerate(read_provenance(reviewed.folder / "provenance.parquet")):
+            triage_row = triage.get(row["step_index"], {})
+            rows.append(
+                {
+                    "demo": name,
+                    "version": version,
+                    "place": place,
+                    "index": row["step_index"],
+                    "application": application,
+                    "leak": row["leak"],
+                    "doubt": triage_row.get("doubt", 0.0),
+                    "signals": _step_signals(triage_row),
+                    **_pictured_action(row),
+                }
+            )
+        self._step_rows[name] = (version, rows)
+        return rows
+
+    def _triage_of_steps(self, name: str) -> dict[int, Json]:
+        rows = self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
+        return {row["step_index"]: row for row in rows}
+
+    def _triage_row(self, demonstration: str) -> Json | None:
+        """The triage of a demonstration, or its task alone if it has none; None: it is gone."""
+        output = TRIAGE_STAGE.output(demonstration)
+        version = self._store.published(output)
+        cached = self._triage_rows.get(demonstration)
+        if cached and version and cached[0] == version.id:
+            return cached[1]
+        if version is not None:
+            folder, current = self._store.open(output)
+            row = read_demonstration(folder)
+            self._triage_rows[demonstration] = (current.id, row)
+            return row
+        reviewed = self.opened(demonstration)
+        if reviewed is None:
+            return None
+        trajectory = read_trajectory(reviewed.folder)
+        return {
+            "trajectory_id": demonstration,
+            "application": trajectory.task.application,
+            "instruction": trajectory.task.instruction,
+            "doubt": 0.0,
+            "flagged": False,
+        }
+
+    def demonstration(self, name: str) -> Json | None:
+        """All that the page shows of a demonstration; None: it has no trajectory."""
+        reviewed = self.opened(name)
+        if reviewed is None:
+            return None
+        trajectory = read_trajectory(reviewed.folder)
+        provenance = read_provenance(reviewed.folder / "provenance.parquet")
+        hidden = read_hidden_actions(reviewed.folder).actions
+        row_of_step = {row["step_index"]: row for row in provenance}
+        triage = self._triage_of_steps(name)
+        steps = []
+        for step in trajectory.steps:
+            row = row_of_step[step.index]
+            triage_row = triage.get(step.index, {})
+            measured = ("doubt", "idle_s", "changed_share")
+            steps.append(
+                {
+                    "index": step.index,
+                    "action": step.action.model_dump(mode="json"),
+                    **{column: row[column] for column in _STEP_COLUMNS},
+                    "triage": {
+                        **{
+                            column: triage_row[column]
+                            for column in measured
+                            if column in triage_row
+                        },
+                        "signals": _step_signals(triage_row),
+                    },
+                }
+            )
+        first_row = row_of_step[trajectory.steps[0].index]
+        return {
+            "id": name,
+            "version": reviewed.subject.version,
+            "task": trajectory.task.model_dump(mode="json"),
+            "result": trajectory.result.model_dump(mode="json"),
+            "steps": steps,
+            "hidden": len(hidden),
+            "about": {column: first_row[column] for column in _DEMONSTRATION_COLUMNS},
+            "signals": _signal_counts(self._triage_row(name) or {}),
+            "private": self._private_boxes(name),
+            "annotations": self._table(f"annotated/{name}", "annotations.parquet"),
+            **self._timeline(name, provenance, hidden),
+            "redacted": is_shown_redacted(self._store, name),
+            **self.judged(reviewed.subject),
+        }
+
+    def _private_boxes(self, name: str) -> list[Json]:
+        """The boxes that the detectors found in screenshots, with step and kind."""
+        rows = self._table(f"{REDACTIONS}/{name}", REDACTIONS_FILE)
+        columns = ("step", "kind", "x", "y", "width", "height")
+        boxes = [row for row in rows if row["x"] is not None]
+        return [{column: row[column] for column in columns} for row in boxes]
+
+    def _table(self, output: str, file: str) -> list[Json]:
+        """The rows of a table of an output; empty if the output is missing."""
+        try:
+            folder = self._store.open(output)[0]
+            return read_rows(folder / file)
+        except MissingOutput:
+            return []
+
+    def _timeline(
+        self, name: str, provenance: Iterable[ProvenanceRow], hidden: Iterable[HiddenAction]
+    ) -> Json:
+        """Steps, hidden actions and scans by the seconds of the video, and the clock's evidence.
+
+        Pauses, and what the person did to the recorder, are neither a step nor hidden: they are not
+        in it. Typing that went on after a rest belongs to the step that it continues.
+        """
+        try:
+            raw = self._store.open(f"recordings/{name}", "manifest.json")[0]
+            events = self._store.open(f"events/{name}")[0]
+            actions = self._store.open(f"actions/{name}")[0]
+            shots = self._store.open(f"screenshots/{name}", "evidence.json")[0]
+            video = read_manifest(raw).video
+            evidence = read_evidence(shots)
+            scans = read_scans(events)
+            recorded = read_actions(actions)
+        except MissingOutput:  # imported, or damaged: the page shows the steps alone
+            return {"video": None, "timeline": None, "clock": None}
+        seconds = evidence.clock.video_time
+        step_of = {row["action_index"]: row["step_index"] for row in provenance}
+        reason_of = {action.action_index: str(action.reason) for action in hidden}
+        action_bars = []
+        for action in whole_actions(recorded, step_of.keys() | reason_of.keys()):
+            step = step_of.get(action.action_index)
+            reason = reason_of.get(action.action_index)
+            if step is None and reason is None:
+                continue
+            bar = {"from": seconds(action.press_ms), "to": seconds(action.end_ms)}
+            action_bars.append({**bar, "step": step, "hidden": reason})
+        scan_bars = []
+        for scan in scans:
+            end_ms = scan["time_ms"] + scan["duration_ms"]
+            scan_bars.append({"from": seconds(scan["time_ms"]), "to": seconds(end_ms)})
+        return {
+            "video": {"first": video.first_pts_s, "last": video.last_pts_s},
+            "timeline": {"actions": action_bars, "scans": scan_bars},
+            "clock": evidence.to_json()["clock"],
+        }
+
+    def judged(self, subject: Subject) -> Json:
+        """The decisions about a demonstration, each with whether it is stale or undone.
+
+        Reads the decisions that were written in the meantime.
+        """
+        self.reviews.refresh(subject.id)
+        decisions = self.reviews.of(subject.id)
+        judgement = judge(decisions, subject)
+        stale_ids = {decision.id for decision in judgement.stale}
+        undone_ids = {decision.id for decision in judgement.undone}
+        rows = []
+        for decision in decisions:
+            row = decision.model_dump(mode="json", exclude={"judged"})
+            row |= {"stale": decision.id in stale_ids, "undone": decision.id in undone_ids}
+            rows.append(row)
+        return {"decisions": rows}
+
+    def video_file(self, name: str) -> Path | None:
+        """The video of a demonstration; None if it was removed or replaced.
+
+        None also where anything is redacted, because the video shows it.
+        """
+        if is_shown_redacted(self._store, name):
+            return None
+        try:
+            folder = self._store.open(f"recordings/{name}")[0]
+            sizes = {file.name: file.size for file in read_manifest(folder).files}
+            path = folder / VIDEO_FILE
+            if not path.is_file():
+                with self._uploads.open(name) as upload:
+                    path = upload / VIDEO_FILE
+        except (MissingOutput, DemonstrationError):
+            return None
+        is_processed_video = path.is_file() and path.stat().st_size == sizes[VIDEO_FILE]
+        return path if is_processed_video else None
+
+    def frame_times(self, name: str) -> list[float] | None:
+        """Presentation time of every frame, seconds; None without a video."""
+        path = self.video_file(name)
+        if path is None:
+            return None
+        return [round(float(time), 6) for time in read_packets(path).times]
+
+
+def _pictured_action(row: ProvenanceRow) -> Json:
+    """A step's action for its tile in the grid: the words, the points and the target's box."""
+    marks = []
+    for x, y in (("x", "y"), ("end_x", "end_y")):
+        if row[x] is not None and row[y] is not None:
+            marks.append((row[x], row[y]))
+    box = None
+    if row["target_x"] is not None:
+        box = [row[column] for column in _TARGET_BOX]
+    values = ("text", "keys", "direction", "amount", "target_role", "target_name")
+    return {
+        "action": row["action_type"],
+        **{column: row[column] for column in values},
+        "points": marks,
+        "box": box,
+    }
+
+
+def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
+    return [signal.name for signal in STEP_SIGNALS if triage_row.get(signal.name)]
+
+
+def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
+    """Each signal of a demonstration with its number of steps, those with most points first."""
+    counts = [(signal, triage_row.get(f"{signal.name}_steps", 0)) for signal in STEP_SIGNALS]
+    counts += [
+        (signal, int(triage_row.get(signal.name, False))) for signal in DEMONSTRATION_SIGNALS
+    ]
+    by_points = [(-signal.points * count, signal.name, count) for signal, count in counts if count]
+    return [[name, count] for _, name, count in sorted(by_points)]

@@ -43,7 +43,7 @@ AGAIN_PX = 8.0  # canvas pixels between them, at most
 ALONE_S = 3.0  # seconds after an action in which the screen may still respond to it
 NEAR_PAUSE_S = 2.5  # seconds; the default of `actions.pause_ms` is 2 s
 FROZEN_STEPS = 3  # successive pointing steps, at least
-MOVED_PX = 50.0  # canvas pixels between them, more than
+FROZEN_MOVE_PX = 50.0  # canvas pixels between them, more than
 UNUSED_SHARE = 0.5  # of the video
 UNUSED_S = 15.0  # seconds
 DURATION_S = 3.0  # seconds between meta.json and the video; recorders round to seconds
@@ -339,7 +339,7 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
         if not step.places:
             continue
         before = steps[runs[-1][-1]] if runs else None
-        moved = before is not None and before.distance(step) > MOVED_PX
+        moved = before is not None and before.distance(step) > FROZEN_MOVE_PX
         if before and moved and not different_cells(before.screenshot, step.screenshot, ()):
             runs[-1].append(place)
         else:

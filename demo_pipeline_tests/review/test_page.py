@@ -197,28 +197,23 @@ def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_clo
     page.close()
 
 
-def test_the_grid_sorts_by_doubt_and_draws_each_action_beside_its_whole_text(tmp_path, page):
-    workspace = open_workspace(tmp_path)
+def test_the_grid_sorts_by_doubt_and_draws_each_action_beside_its_whole_text(root, page):
     text = "a sentence that is far too long for a single line of a tile, " * 4
-    actions = (CLICK, ("type", {"text": text}), CLICK)
-    commit_trajectory(workspace, make_trajectory(tmp_path, actions=actions))
-    with served(workspace) as running:
-        show(page, running, "demo/0")
+    with served(open_workspace(root)) as running:
+        show(page, running, "first/0")
         press(page, "g")
-        expect(page.locator("#tiles > li")).to_have_count(3)
-        # The provenance of a made trajectory has no texts, and its triage is missing.
-        page.evaluate("(text) => { allSteps[1].text = text; showTiles(); }", text)
-        words = page.locator("#tiles .does").nth(1)
+        page.select_option("#by-order", "recorded")
+        expect(page.locator("#tiles > li").first.locator("circle")).to_have_count(1)
+        expect(page.locator("#tiles > li").first.locator("rect")).to_have_count(1)
+        page.evaluate("(text) => { allSteps[2].text = text; showTiles(); }", text)
+        words = page.locator("#tiles .does").nth(2)
         expect(words).to_contain_text(text.strip())
         sizes = words.evaluate("(element) => [element.scrollWidth, element.clientWidth]")
         assert sizes[0] <= sizes[1]  # wrapped, not cut off
-        assert page.locator("#tiles > li").first.locator("circle").count() == 1
-        first_step = page.locator("#tiles .does b").first
-        expect(first_step).to_have_text("0")
-        page.evaluate("() => { allSteps[2].doubt = 3; showTiles(); }")
-        expect(first_step).to_have_text("2")
-        page.select_option("#by-order", "recorded")
-        expect(first_step).to_have_text("0")
+        page.evaluate("() => { allSteps[2].doubt = 9; showTiles(); }")
+        expect(words).to_contain_text(text.strip())
+        page.select_option("#by-order", "doubt")
+        expect(page.locator("#tiles .does").first).to_contain_text(text.strip())
 
 
 def test_fifteen_steps_are_in_sight_without_scrolling(real_root, browser):

@@ -13,10 +13,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -83,7 +86,7 @@ def _both(name: str) -> str:
     return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"
 
 
-ExportName = Literal[
+BUILT_IN_EXPORTS = (
     "sft",
     "messages",
     "cudag",
@@ -95,7 +98,56 @@ ExportName = Literal[
     "step_labels",
     "cua_folder",
     "agentnetbench",
-]
+)
+EXPORTS_GROUP = "demo_pipeline.exports"
+"""The entry points of other packages: name of an export → its `Form`, as `module:FORM`."""
+EXPORT_NAME = r"[a-z][a-z0-9_]*"
+
+
+class OwnExportError(ValueError):
+    """An export of another installed package cannot be used; the message says why."""
+
+
+def package_of(export: EntryPoint) -> str:
+    """Name of the installed package that brings an export."""
+    return export.dist.name if export.dist else "of unknown name"
+
+
+@cache
+def own_exports() -> Mapping[str, EntryPoint]:
+    """Name → entry point of each export that another installed package brings.
+
+    Raises:
+        OwnExportError: a name is malformed, or another export has it.
+    """
+    exports: dict[str, EntryPoint] = {}
+    for export in sorted(entry_points(group=EXPORTS_GROUP), key=lambda export: export.name):
+        place = f"the export {export.name!a} of the package {package_of(export)}"
+        if not re.fullmatch(EXPORT_NAME, export.name):
+            raise OwnExportError(f"{place}: a name consists of a-z, 0-9 and _; rename it")
+        if export.name in BUILT_IN_EXPORTS or export.name in exports:
+            other = exports.get(export.name)
+            owner = f"the package {package_of(other)}" if other else "demo_pipeline"
+            raise OwnExportError(f"{place}: {owner} has an export of this name; rename it")
+        exports[export.name] = export
+    return exports
+
+
+def export_names() -> tuple[str, ...]:
+    """Names that `datasets.exports` may have: built-in ones, then those of other packages."""
+    return (*BUILT_IN_EXPORTS, *own_exports())
+
+
+def _existing_export(name: str) -> str:
+    if name not in BUILT_IN_EXPORTS and name not in own_exports():
+        names = ", ".join(map(repr, export_names()))
+        raise ValueError(
+            f"each name should be one of {names}, or of an export that an installed package brings"
+        )
+    return name
+
+
+ExportName = Annotated[str, AfterValidator(_existing_export)]
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
 
@@ -123,7 +175,10 @@ class DatasetSettings(Section):
     jpeg_quality: ClassVar[int] = 90  # OpenCV's scale, 100 is best
 
     exports: tuple[ExportName, ...] = Field(
-        ("sft", "messages", "cudag"), description="the training exports that are built"
+        ("sft", "messages", "cudag"),
+        description="the training exports that are built: some of "
+        + ", ".join(f"`{name}`" for name in BUILT_IN_EXPORTS)
+        + ", and those of [your own packages](../guides/own-export.md)",
     )
     name_prefix: str = Field(
         "demonstrations", pattern=NAME_PART, description="`<prefix>--<user>--<timestamp>` (CUDAG)"

@@ -21,7 +21,14 @@ from pydantic_settings import SettingsError
 
 from demo_pipeline.cli.console import print_error
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.settings import PREFIX, Section, Settings, dagster_home, is_project
+from demo_pipeline.settings import (
+    PREFIX,
+    OwnExportError,
+    Section,
+    Settings,
+    dagster_home,
+    is_project,
+)
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -210,6 +217,8 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 def failure_sentence(error: Exception) -> str:
     """A sentence that says why a command failed, and what to do."""
+    if isinstance(error, OwnExportError):  # the imports below would raise it again
+        return str(error)
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
     from demo_pipeline.store.errors import StorageError

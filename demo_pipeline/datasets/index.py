@@ -29,13 +29,14 @@ from demo_pipeline.files.parquet import (
     TEXT,
     TableWriter,
     described_schema,
+    fitting,
     one_of,
     rows_table,
     whole_table,
 )
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.settings import DatasetSettings, ExportName, TrajectorySettings
+from demo_pipeline.settings import EXPORT_NAME, DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
@@ -75,7 +76,7 @@ EXPORTS_SCHEMA = described_schema(
     {
         "trajectory_id split_group left_out": TEXT,
         "split": one_of(*Split),
-        "export": one_of(*get_args(ExportName)),
+        "export": fitting(EXPORT_NAME),
         "status": one_of(*get_args(ExportStatus)),
         "version": TEXT.where("output"),
         "bytes": COUNT.where("output"),

@@ -36,7 +36,7 @@ from demo_pipeline.files.atomic_write import FileDigest, file_digest
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import Corrected
-from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline.settings import DatasetSettings, OwnExportError, own_exports, package_of
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
@@ -254,7 +254,7 @@ class Form:
             a dataset takes of a row, when reviews say more than the row; a bad step gives no row.
     """
 
-    name: ExportName
+    name: str
     asset: str
     folder: str
     description: str
@@ -332,12 +332,38 @@ class _Declared:
 def form_of(name: str) -> Form:
     """The form of a name, from its module, which is loaded when it is first needed.
 
-    The module is `exports/<name>.py`, or `dataset.py` in the folder of that name.
+    The module of a built-in form is `exports/<name>.py`, or `dataset.py` in the folder of that
+    name; another installed package names its module in its entry point.
+
+    Raises:
+        OwnExportError: the form of another package cannot be loaded.
     """
+    if name in own_exports():
+        return _own_form(name)
     module = import_module(f"{__package__}.{name}")
     if not hasattr(module, "FORM"):
         module = import_module(f"{module.__name__}.dataset")
     form: Form = module.FORM
+    return form
+
+
+def _own_form(name: str) -> Form:
+    """The form that another installed package brings."""
+    export = own_exports()[name]
+    place = f"the export {name} of the package {package_of(export)}"
+    try:
+        form = export.load()
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise OwnExportError(
+            f"{place} cannot be loaded from {export.value}: {cause}; correct or uninstall it"
+        ) from error
+    if not isinstance(form, Form):
+        raise OwnExportError(f"{place}: {export.value} is not a Form; correct the entry point")
+    if form.name != name:
+        raise OwnExportError(f"{place}: its Form has the name {form.name}; write the same name")
+    if form.file == TRAJECTORY_FILE:
+        raise OwnExportError(f"{place}: {TRAJECTORY_FILE} is a file of every trajectory; rename it")
     return form
 
 

@@ -5,7 +5,7 @@ subject. Assets, jobs, `export`, `validate`, `stats`, pruning and error messages
 """
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
@@ -30,7 +30,7 @@ from demo_pipeline.recording.recording_stages import (
 )
 from demo_pipeline.review.triage import TRIAGE_STAGE
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
-from demo_pipeline.settings import ExportName, Settings
+from demo_pipeline.settings import OwnExportError, Settings, export_names, own_exports
 from demo_pipeline.stage import Need, Stage, TrainingExport
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
@@ -50,13 +50,29 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
 )
 STAGE_BY_NAME: Mapping[str, Stage[RecordingInputs]] = {stage.name: stage for stage in STAGES}
 
-# In the order of the settings, which is that of `export` and of the views.
 _OTHERS = {AGENTNETBENCH_EXPORT.name: AGENTNETBENCH_EXPORT}
-TRAINING_EXPORTS: Mapping[str, TrainingExport[DatasetInputs]] = {
-    export.stage.name: export
-    for name in get_args(ExportName)
-    for export in [_OTHERS.get(name) or export_of(form_of(name))]
-}
+
+
+def _training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
+    """Every export, in the order of the settings, which is that of `export` and of the views."""
+    exports: dict[str, TrainingExport[DatasetInputs]] = {}
+    others: tuple[Stage[Any], ...] = (*STAGES, QUESTS_STAGE, INDEX_STAGE, STATISTICS_STAGE)
+    taken = {name for stage in (*others, TASKS_STAGE) for name in (stage.name, stage.folder)}
+    for name in export_names():
+        export = _OTHERS.get(name) or export_of(form_of(name))
+        own_names = {export.stage.name, export.stage.folder}
+        if name in own_exports() and own_names & taken:
+            collision = ", ".join(sorted(own_names & taken))
+            raise OwnExportError(
+                f"the export {name}: another output has the asset or folder {collision}; "
+                "give its Form another one"
+            )
+        taken |= own_names
+        exports[export.stage.name] = export
+    return exports
+
+
+TRAINING_EXPORTS: Mapping[str, TrainingExport[DatasetInputs]] = _training_exports()
 """By the name of the stage."""
 
 # Built from the trajectories by the job `build_datasets`. An input comes before its readers.

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import import_lines
@@ -18,7 +18,7 @@ from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import ExportName
+from demo_pipeline.settings import BUILT_IN_EXPORTS
 from demo_pipeline.stage import Check, Stage
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.golden.outputs import RECORDINGS
@@ -71,7 +71,7 @@ def build_outputs(root: Path, known: Path) -> Mapping[str, Output]:
     """
     shutil.copytree(known, root, symlinks=True)
     _write_recordings(root / "uploads")
-    workspace = open_workspace(root, datasets={"exports": get_args(ExportName)})
+    workspace = open_workspace(root, datasets={"exports": BUILT_IN_EXPORTS})
     workspace = replace(workspace, tasks=_TASKS)
     run_dataset_stage(workspace, TASKS_STAGE)
     outputs: dict[str, Output] = {}

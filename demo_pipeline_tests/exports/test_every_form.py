@@ -1,7 +1,7 @@
 """What holds in the datasets of every form."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,12 +9,12 @@ import pytest
 from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import WITHOUT_FORM
-from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline.settings import BUILT_IN_EXPORTS, DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, SAME_PROMPT, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 
-FORMS = sorted({*get_args(ExportName)} - WITHOUT_FORM)
+FORMS = sorted({*BUILT_IN_EXPORTS} - WITHOUT_FORM)
 JUDGED = {"step_labels"}  # failed demonstrations take part in its rows, which are of whole ones
 WITHOUT_PROMPTS = {*JUDGED, "sft"}  # the instruction as it is, whose demonstrations are one group
 SAVE = element("button", "Save", (100, 200, 80, 31))

@@ -6,19 +6,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from demo_pipeline.exports.record_stages import WITHOUT_FORM
-from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline.settings import BUILT_IN_EXPORTS, DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.exports.changed_rows import change_row, drop_column
 from demo_pipeline_tests.exports.forms import build_described, validate_as
 
 OWN = {"sft", "cudag"}  # whose validators have tests of their own
-FORMS = sorted({*get_args(ExportName)} - OWN - WITHOUT_FORM)
+FORMS = sorted({*BUILT_IN_EXPORTS} - OWN - WITHOUT_FORM)
 FIRST = "trajectories/demo_0/steps/000/screenshot.png"
 TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
 Change = Callable[[Path], object]
@@ -152,5 +152,5 @@ def test_loading_one_form_loads_no_other():
     )
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[2] for name in done.stdout.split()}
-    assert loaded & {*get_args(ExportName)} <= {"transitions", "cudag"}  # a folder, for its ids
+    assert loaded & {*BUILT_IN_EXPORTS} <= {"transitions", "cudag"}  # a folder, for its ids
     assert "demo_pipeline.exports.cudag.dataset" not in done.stdout

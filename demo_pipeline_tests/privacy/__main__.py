@@ -35,7 +35,7 @@ from demo_pipeline.runs.imported_trajectories import import_trajectory
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import ExportName
+from demo_pipeline.settings import BUILT_IN_EXPORTS
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.privacy.canaries import (
     KINDS,
@@ -149,7 +149,7 @@ def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
     workspace = open_workspace(
         root,
         privacy={"policy": "redact", **lists},
-        datasets={"exports": ExportName.__args__},  # type: ignore[attr-defined]
+        datasets={"exports": BUILT_IN_EXPORTS},
     )
     run_dataset_stage(workspace, TASKS_STAGE)
     for _, found in find_recordings([trajectories]):

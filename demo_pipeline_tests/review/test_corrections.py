@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,13 +17,13 @@ from demo_pipeline.problems import errors
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline.settings import BUILT_IN_EXPORTS, DatasetSettings
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
 from demo_pipeline_tests.sample_workspace import open_workspace
 
-EXPORTS: Any = get_args(ExportName)
+EXPORTS: Any = BUILT_IN_EXPORTS
 ACTIONS = (CLICK, ("type", {"text": "abc"}), CLICK, ("hotkey", {"keys": ["enter"]}), CLICK)
 ONE = re.compile("(?<![A-Za-z])one(?![A-Za-z])")  # the corrected demonstration
 STEP_FORMS = ("sft", "messages", "cudag", "grounding", "transitions")

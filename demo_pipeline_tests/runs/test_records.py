@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -11,14 +11,14 @@ from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, WITHOUT_FORM
 from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline.settings import BUILT_IN_EXPORTS, DatasetSettings
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory, every_file
 from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace
 
-ALL = get_args(ExportName)
+ALL = BUILT_IN_EXPORTS
 TEST_ONLY = {"train_ratio": 0, "val_ratio": 0, "test_ratio": 1}
 
 

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import dagster as dg
 import typer
@@ -26,7 +26,7 @@ from demo_pipeline.observation.frames.screenshot_files import PICTURES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.osworld.task_files import CATALOG_SCHEMA, PROBLEMS_SCHEMA
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
-from demo_pipeline.settings import ExportName, Section, Settings, project_root
+from demo_pipeline.settings import BUILT_IN_EXPORTS, Section, Settings, project_root
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_SCHEMA, PROVENANCE_SCHEMA
 
 PACKAGE = Path(__file__).resolve().parents[2] / "demo_pipeline"
@@ -53,7 +53,7 @@ TABLES = {
     "eval score --out/scores.parquet": SCORES_SCHEMA,
     "eval score --out/steps.parquet": STEPS_SCHEMA,
 }
-EVERY_EXPORT: tuple[str, ...] = get_args(ExportName)
+EVERY_EXPORT: tuple[str, ...] = BUILT_IN_EXPORTS
 
 
 def visible_names(known: Iterable[str] = ()) -> dict[str, str]:

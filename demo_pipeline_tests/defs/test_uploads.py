@@ -10,6 +10,9 @@ import pytest
 
 from demo_pipeline.defs import upload_sensor
 from demo_pipeline.runs.quarantine import read_quarantine
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline_tests.building import run_dataset_stage
+from demo_pipeline_tests.damage import flip_byte
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 
 
@@ -76,6 +79,20 @@ def test_a_changed_upload_is_requested_again_under_another_key(made):
     ]
     assert launched(made, found.requests[0]).success
     assert look(made, found).cursor == "{}"
+
+
+def test_a_damaged_record_that_a_dataset_left_out_is_built_again(made):
+    assert look(made).keys == []
+    flip_byte(made.workspace, "records/first", "messages.jsonl")
+    sft_samples = DATASET_STAGE_BY_NAME["sft_samples"]
+    assert run_dataset_stage(made.workspace, sft_samples, force=True).summary["samples"]
+    found = look(made)
+    assert found.keys == ["first"]
+    assert launched(made, found.requests[0]).success
+    assert made.workspace.store.verify("records/first") == []
+    assert made.run("build_datasets").success
+    found = look(made, found)
+    assert (found.keys, found.cursor) == ([], "{}")
 
 
 def test_a_refused_upload_is_asked_for_once(made):

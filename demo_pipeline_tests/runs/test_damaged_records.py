@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.runs.graph import Graph
+from demo_pipeline_tests.damage import flip_byte
 from demo_pipeline_tests.sample_workspace import open_workspace, variables_of
 from demo_pipeline_tests.uploads import upload
 
@@ -29,16 +30,6 @@ def command(root: Path, *arguments: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
-
-
-def flip_byte(root: Path, output: str, file: str) -> None:
-    """Change one byte of a committed file; its size and its times stay."""
-    path = open_workspace(root).store.open(output)[0] / file
-    status = path.stat()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def card(root: Path, dataset: str) -> str:
@@ -69,7 +60,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Path:
         upload(recording, root / "uploads", name)
     code, output = command(root, "run")
     assert code == 0, output
-    flip_byte(root, "records/one", "messages.jsonl")
+    flip_byte(open_workspace(root), "records/one", "messages.jsonl")
     upload(recording, root / "uploads", "three")
     return root
 

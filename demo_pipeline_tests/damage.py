@@ -14,7 +14,24 @@ def flip_byte(workspace: Workspace, output: str, file: str) -> None:
 def flip_byte_of(path: Path) -> None:
     """Change one byte in the middle of a file; its size and its times stay."""
     status = path.stat()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    path.write_bytes(flipped(path.read_bytes()))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def flipped(data: bytes) -> bytes:
+    """The same bytes with another one in the middle."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def broken_counts(workspace: Workspace) -> dict[str, int]:
+    """Dataset → how many demonstrations it leaves out as broken."""
+    counts: dict[str, int] = {}
+    for output in workspace.store.outputs():
+        version = workspace.store.published(output)
+        assert version is not None
+        left_out = version.manifest.summary.get("left_out")
+        if isinstance(left_out, dict) and isinstance(count := left_out.get("broken"), int):
+            counts[output.partition("/")[0]] = count
+    assert counts.keys() >= {"sft", "messages", "datasets", "dataset", "osworld"}
+    return counts

@@ -363,11 +363,20 @@ class _Run:
 
 
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
-    """The answer to a question; no if roots or files cannot be read: the run reports the error."""
+    """The answer to a question about outputs; no if it cannot be answered.
+
+    Then the outputs are built, and their run reports roots and files that cannot be read. A defect
+    is reported here, because a run that only asks the question differently would hide it.
+    """
+    from demo_pipeline.runs.failures import is_defect, warning_words
+
     try:
         return question(*arguments)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run reports it
-        _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - the run goes on
+        if is_defect(error):
+            print_error(f"{question.__name__}: {warning_words(error)}")
+        else:
+            _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
         return False
 
 

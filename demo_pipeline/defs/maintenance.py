@@ -17,8 +17,10 @@ from demo_pipeline.defs.dead_runs import dead_run_ids
 from demo_pipeline.defs.partitions import PARTITION_TAG, PARTITIONS_NAME
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.defs.upload_sensor import process_ids
+from demo_pipeline.files.shown_text import counted, plain_line
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.demonstration_outputs import is_outdated
+from demo_pipeline.runs.failures import warning_words
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
@@ -148,14 +150,19 @@ def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
     workspace = roots.workspace
     graph = Graph(workspace)
     outdated = []
+    skipped: dict[str, str] = {}
     for upload in workspace.uploads.list_demonstrations():
         try:
             if is_outdated(graph, upload.id):
                 outdated.append(upload.id)
         except Exception as error:  # noqa: BLE001 - the others are processed all the same
-            reason = type(error).__name__
-            context.log.warning("%s skipped, it cannot be read now: %s", upload.id, reason)
+            skipped[upload.id] = warning_words(error)
+            context.log.warning("%s is skipped: %s", upload.id, skipped[upload.id])
     process_ids(context, workspace, outdated)
+    if skipped:
+        reasons = "; ".join(f"{key}: {reason}" for key, reason in skipped.items())
+        message = plain_line(f"{counted(len(skipped), 'demonstrations')} skipped: {reasons}")
+        raise dg.Failure(message, allow_retries=False)
 
 
 @dg.op(name="prune", description="Deletes old runs and old versions that nothing refers to.")

@@ -5,21 +5,8 @@ and their plain words.
 """
 
 import errno
-import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-
-@contextmanager
-def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
-    """Go on after an error of the block, which does `work`; its type alone is said in the log."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - that is its purpose
-        log.warning("%s: not now (%s)", work, type(error).__name__)
-
 
 # Why one file cannot be read while others can: its name, its kind or its permissions
 _OF_THE_FILE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}

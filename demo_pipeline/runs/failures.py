@@ -5,6 +5,7 @@ memory) from what is wrong with a demonstration, which alone is quarantined; the
 retries; leaving messages that may quote typed text out of logs and records.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -129,6 +130,32 @@ def _database_trouble(error: BaseException) -> str | None:
     silent = kind.__name__ in {"OperationalError", "InterfaceError"}
     wrapped = silent and kind.__module__.startswith("sqlalchemy.")
     return "the database does not answer" if wrapped else None
+
+
+def is_defect(error: BaseException) -> bool:
+    """Whether neither an input, nor the store, nor the machine explains an error."""
+    is_explained = isinstance(error, StorageError | DemonstrationError)
+    return not is_explained and transient_reason(error) is None
+
+
+def warning_words(error: BaseException) -> str:
+    """The reason that a warning gives for an error after which the work goes on.
+
+    A defect is named by its type and its place, because its message may quote typed text.
+    """
+    if is_defect(error):
+        kind = type(error).__name__
+        return f"a defect of the pipeline ({kind}{place_of(error)}); please report it"
+    return transient_reason(error) or str(error)
+
+
+@contextmanager
+def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
+    """Go on after an error in the block, with a warning that names the `work` and the reason."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - that is its purpose
+        log.warning("%s failed: %s", work, warning_words(error))
 
 
 @contextmanager

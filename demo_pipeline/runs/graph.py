@@ -21,7 +21,6 @@ from typing import Any, Generic
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.files.processes import reduced_python_gc
-from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.runs.committed_trajectories import committed_trajectories, damaged_records
 from demo_pipeline.runs.damage import RECORDS_AND_SOURCES, noted_demonstrations, unusable_output
@@ -30,6 +29,7 @@ from demo_pipeline.runs.failures import (
     RefusedError,
     TransientError,
     UnusableInputError,
+    best_effort,
     redacted_errors,
     transient_reason,
 )

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from demo_pipeline.files.logs import shown_level
-from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.failures import DefectError
+from demo_pipeline.runs.failures import DefectError, best_effort
 from demo_pipeline.runs.plan import dataset_outcome
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from demo_pipeline.files.system_errors import best_effort
+from demo_pipeline.runs.failures import best_effort
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Section, Settings
 from demo_pipeline.stage import Stage

@@ -15,11 +15,13 @@ from pathlib import Path
 from demo_pipeline_tests.faults import scenarios
 from demo_pipeline_tests.faults.commands import ROOT, preload
 from demo_pipeline_tests.faults.daemon import daemon_cases
+from demo_pipeline_tests.faults.damage import damage_cases
 from demo_pipeline_tests.faults.network import network_tallies
 from demo_pipeline_tests.faults.scenarios import Case, Scene, Tally
 
-CASES = {"kills": 100, "failing": 50, "commands": 4, "daemon": 2, "network": 50}
-"""Kind → how many cases: kills, calls that fail, other commands or the daemon, behind S3."""
+CASES = {"kills": 60, "failing": 30, "commands": 4, "daemon": 2, "damage": 10, "network": 20}
+"""Kind → how many cases: kills, calls that fail, other commands or the daemon, flipped bytes,
+behind S3."""
 AT_ONCE = 2
 
 
@@ -49,6 +51,7 @@ def _suite(folder: Path, times: Mapping[str, int]) -> int:
         "failing": scenarios.failing_cases(scene, times["failing"]),
         "commands": scenarios.company_cases(times["commands"]),
         "daemon": daemon_cases(times["daemon"]),
+        "damage": damage_cases(times["damage"]),
     }
     tallies = {name: _run_all(scene, folder, name, some) for name, some in cases.items()}
     if times["network"]:

@@ -121,7 +121,7 @@ def any_launched(instance: dg.DagsterInstance) -> bool:
 def main() -> int:
     """Do it; the exit code is 0 when nothing is wrong afterwards."""
     parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
-    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--times", type=int, default=4)
     times = parser.parse_args().times
     adopt_orphans()
     wrong = list[str]()

@@ -105,7 +105,7 @@ def problems_of(home: Path, uploads: int) -> Iterator[str]:
 def main() -> int:
     """Do it; the exit code is 0 when nothing is wrong afterwards."""
     parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
-    parser.add_argument("--uploads", type=int, default=200)
+    parser.add_argument("--uploads", type=int, default=100)
     parser.add_argument("--workers", type=int, default=10, help="kills of a worker")
     parser.add_argument("--commands", type=int, default=5, help="kills of the command")
     chosen = parser.parse_args()

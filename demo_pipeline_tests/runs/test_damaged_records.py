@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.runs.graph import Graph
-from demo_pipeline_tests.damage import flip_byte
+from demo_pipeline_tests.damage import broken_counts, flip_byte
 from demo_pipeline_tests.sample_workspace import open_workspace, variables_of
 from demo_pipeline_tests.uploads import upload
 
@@ -34,20 +34,6 @@ def command(root: Path, *arguments: str) -> tuple[int, str]:
 
 def card(root: Path, dataset: str) -> str:
     return (open_workspace(root).store.open(dataset)[0] / "README.md").read_text()
-
-
-def broken_counts(root: Path) -> dict[str, int]:
-    """Dataset → how many demonstrations it leaves out as broken."""
-    store = open_workspace(root).store
-    counts: dict[str, int] = {}
-    for output in store.outputs():
-        version = store.published(output)
-        assert version is not None
-        left_out = version.manifest.summary.get("left_out")
-        if isinstance(left_out, dict) and "broken" in left_out:
-            counts[output.partition("/")[0]] = left_out["broken"]
-    assert counts.keys() >= {"sft", "messages", "datasets", "dataset", "osworld"}
-    return counts
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +65,7 @@ def test_a_strict_run_names_the_damage_and_fails(noticed):
 
 def test_every_dataset_leaves_out_the_same(noticed):
     root, *_ = noticed
-    assert set(broken_counts(root).values()) == {1}
+    assert set(broken_counts(open_workspace(root)).values()) == {1}
     for dataset in ("sft", "messages", "dataset"):
         assert "| trajectories left out: damaged | 1 |" in card(root, dataset)
 
@@ -117,7 +103,7 @@ def test_the_next_run_repairs_it(noticed):
     assert "one: records (a file was damaged)" in output
     code, output = command(root, "run", "--strict")
     assert code == 0, output
-    assert set(broken_counts(root).values()) == {0}
+    assert set(broken_counts(open_workspace(root)).values()) == {0}
     assert "damaged" not in card(root, "sft")
     assert Graph(open_workspace(root)).suspects == set()
     code, output = command(root, "run", "--dry-run")

@@ -1,0 +1,225 @@
+"""Bytes that flip in a store, in a folder and in buckets of a real S3 server.
+
+In each case two demonstrations are built, a byte flips in an output or in a document that decides
+something, and a third demonstration is uploaded, so that the datasets have to be built. Datasets
+must all leave out the same demonstration, `run --strict` must name the file and the remedy, and the
+next `run`, or the daemon alone, must repair the store. A damaged document is named, and decides
+nothing until it is restored.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import dagster as dg
+
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.names import VERSIONS
+from demo_pipeline.store.split_memory import SPLIT_MEMORY
+from demo_pipeline.store.versions import CONTENT
+from demo_pipeline_tests.damage import broken_counts, flip_byte, flipped
+from demo_pipeline_tests.defs.daemon import LOG, dagster_process, open_runs, wait_for
+from demo_pipeline_tests.faults.commands import ROOT, Place, run_command
+from demo_pipeline_tests.faults.daemon import DAEMON, QUICK_DISCOVERY
+from demo_pipeline_tests.faults.scenarios import RUN, Case, Scene, Tally, require
+from demo_pipeline_tests.faults.states import blamed, shown_tracebacks, stuck_runs
+from demo_pipeline_tests.sample_workspace import open_workspace
+from demo_pipeline_tests.simulator.s3_server import seaweed_server
+
+STRICT = (*RUN, "--strict")
+OUTPUTS = ("records/a/messages.jsonl", "trajectories/a/trajectory.json", "trajectories/a/task.json")
+"""Files of a demonstration that datasets read."""
+_PATIENCE = 300.0  # seconds
+_QUIET = 6.0  # seconds without an open run: three ticks of the sensors
+
+
+def damage_cases(count: int) -> Iterator[Case]:
+    """The first `count` cases."""
+    cases: list[Case] = []
+    for is_bucket in (False, True):
+        cases += [partial(damaged_output, file=file, is_bucket=is_bucket) for file in OUTPUTS]
+        cases.append(partial(damaged_splits, is_bucket=is_bucket))
+    cases.insert(1, partial(repaired_by_daemon, file=OUTPUTS[0]))
+    cases.append(partial(repaired_by_daemon, file=OUTPUTS[1]))
+    yield from cases[:count]
+
+
+def damaged_output(scene: Scene, place: Place, *, file: str, is_bucket: bool) -> Tally:
+    """`run --strict` names the damage, and the next one repairs it."""
+    with ExitStack() as stack:
+        place = _built(scene, place, stack, is_bucket=is_bucket)
+        _flip(place, file)
+        _upload_third(scene, place)
+        met = run_command(place, *STRICT)
+        tally = Tally(cases=1, happened=1)
+        complaints = shown_tracebacks(met.output) + blamed(_workspace(place))
+        if met.code != 1:
+            complaints.append(f"a strict run that met the damage ended with {met.code}")
+        words = " ".join(met.output.split())
+        if file not in words or "`demo-pipeline run` builds it again" not in words:
+            complaints.append(f"{file} or its remedy is not named: {met.output[-1500:]}")
+        if set(broken_counts(_workspace(place)).values()) != {1}:
+            complaints.append(f"not 1 everywhere: {broken_counts(_workspace(place))}")
+        repaired = run_command(place, *STRICT)
+        if repaired.code != 0:
+            complaints.append(f"the repairing run: {repaired.code}: {repaired.output[-1500:]}")
+        complaints += _left_damage(place)
+        return _judged(tally, place, complaints)
+
+
+def damaged_splits(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
+    """Splits are not drawn again: `run` names the document, until it is restored."""
+    with ExitStack() as stack:
+        place = _built(scene, place, stack, is_bucket=is_bucket)
+        store = _workspace(place).store
+        before = store.get_document(SPLIT_MEMORY)
+        assert before is not None
+        store.put_document(SPLIT_MEMORY, flipped(before))
+        _upload_third(scene, place)
+        met = run_command(place, *RUN)
+        tally = Tally(cases=1, happened=1)
+        complaints = shown_tracebacks(met.output)
+        if met.code != 1 or f"{SPLIT_MEMORY} was damaged" not in " ".join(met.output.split()):
+            complaints.append(f"exit code {met.code}: {met.output[-1500:]}")
+        if store.get_document(SPLIT_MEMORY) != flipped(before):
+            complaints.append(f"{SPLIT_MEMORY} was written")
+        store.put_document(SPLIT_MEMORY, before)
+        restored = run_command(place, *STRICT)
+        if restored.code != 0:
+            complaints.append(f"the restored run: {restored.code}: {restored.output[-1500:]}")
+        complaints += _left_damage(place)
+        return _judged(tally, place, complaints)
+
+
+def repaired_by_daemon(scene: Scene, place: Place, *, file: str) -> Tally:
+    """The daemon has looked at the uploads before the damage, and nobody calls `run`."""
+    with ExitStack() as stack:
+        place = _built(scene, place, stack, is_bucket=False)
+        home = place.folder / "home"
+        environment = {**place.environment, **QUICK_DISCOVERY}
+        instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
+        tally = Tally(cases=1, happened=1)
+        with dagster_process(DAEMON, home, environment) as daemon:
+            wait_for(daemon, _Quiet(instance).is_over, "a quiet daemon", _PATIENCE)
+            _flip(place, file)
+            _upload_third(scene, place)
+            start = time.monotonic()
+            output = file.rpartition("/")[0]
+
+            def is_repaired() -> bool:
+                workspace = _workspace(place)
+                return (
+                    workspace.store.current("records/c") is not None
+                    and not workspace.store.verify(output)
+                    and not any(broken_counts(workspace).values())
+                )
+
+            wait_for(daemon, is_repaired, f"{output} is repaired", _PATIENCE, pause=1.0)
+            print(f"{place.folder.name}: repaired after {time.monotonic() - start:.0f} s")
+            wait_for(daemon, _Quiet(instance).is_over, "the end of all runs", _PATIENCE)
+            log = (home / LOG).read_text(encoding="utf-8", errors="replace")
+        return _judged(tally, place, shown_tracebacks(log) + _left_damage(place))
+
+
+class _Quiet:
+    """Whether an instance has had no open run for some seconds."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+        self.since = time.monotonic()
+
+    def is_over(self) -> bool:
+        if open_runs(self.instance):
+            self.since = time.monotonic()
+        return time.monotonic() - self.since > _QUIET
+
+
+def _built(scene: Scene, place: Place, stack: ExitStack, *, is_bucket: bool) -> Place:
+    """Both demonstrations are built, in a folder or in buckets of a server."""
+    if is_bucket:
+        server = stack.enter_context(seaweed_server(place.folder / "seaweed"))
+        stack.enter_context(server.connected())
+        shutil.rmtree(place.folder / "home")
+        (place.folder / "home").mkdir()
+        shutil.copyfile(ROOT / "dagster.yaml", place.folder / "home" / "dagster.yaml")
+        buckets = {
+            "DEMO_PIPELINE_UPLOADS": server.make_bucket(),
+            "DEMO_PIPELINE_STORE": server.make_bucket(),
+        }
+        place = Place(place.folder, {**buckets, **server.environment()})
+        _upload(place, _recordings(scene) / "new")
+    require(run_command(place, *RUN), "the run before the damage")
+    return place
+
+
+def _recordings(scene: Scene) -> Path:
+    return scene.start.parent / "recordings"
+
+
+def _upload_third(scene: Scene, place: Place) -> None:
+    recording = place.folder / "third"
+    shutil.copytree(_recordings(scene) / "old" / "a", recording / "c")
+    _upload(place, recording)
+
+
+def _upload(place: Place, recordings: Path) -> None:
+    objects = _workspace(place).uploads.objects
+    for path in sorted(recordings.rglob("*.*")):
+        objects.put(path.relative_to(recordings).as_posix(), path)
+
+
+def _flip(place: Place, file: str) -> None:
+    """Flip a byte of a committed file where the store keeps it; other machines' copies are gone."""
+    store = _workspace(place).store
+    output, _, name = file.rpartition("/")
+    version = store.published(output)
+    assert version is not None
+    if isinstance(store.objects, Bucket):
+        key = f"{VERSIONS}{version.at}/{CONTENT}/{name}"
+        data = store.objects.read(key)
+        assert data is not None
+        store.objects.put(key, flipped(data))
+    else:
+        flip_byte(_workspace(place), output, name)
+    shutil.rmtree(place.folder / "cache", ignore_errors=True)
+
+
+def _workspace(place: Place) -> Workspace:
+    roots = {
+        root: place.changes[variable]
+        for root in ("uploads", "store")
+        if (variable := f"DEMO_PIPELINE_{root.upper()}") in place.changes
+    }
+    cache = place.folder / f"cache-of-observer-{time.monotonic_ns()}"
+    return open_workspace(place.folder, cache=str(cache), **roots)
+
+
+def _left_damage(place: Place) -> list[str]:
+    """Everything that is still wrong after the repair."""
+    workspace = _workspace(place)
+    wrong = [
+        f"{output} does not fit its manifest"
+        for output in workspace.store.outputs()
+        if workspace.store.verify(output)
+    ]
+    if any(counts := broken_counts(workspace).values()):
+        wrong.append(f"still left out: {counts}")
+    wrong += [
+        f"{key} is not built"
+        for key in ("a", "b", "c")
+        if workspace.store.current(f"records/{key}") is None
+    ]
+    return wrong + blamed(workspace)
+
+
+def _judged(tally: Tally, place: Place, complaints: Sequence[str]) -> Tally:
+    case = place.folder.name
+    tally.torn += [f"{case}: {complaint}" for complaint in complaints]
+    tally.stuck += [f"{case}: {line}" for line in stuck_runs(place.folder / "home")]
+    if tally.is_clean:
+        shutil.rmtree(place.folder)
+    return tally

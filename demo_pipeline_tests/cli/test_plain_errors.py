@@ -1,19 +1,24 @@
 """What a person reads when a command cannot go on: a sentence, never a traceback."""
 
 import errno
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo_pipeline.cli.app import main
+from demo_pipeline.runs.failures import best_effort
 from demo_pipeline.store.bucket import Bucket, S3CallError
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.faults.states import stuck_runs
 from demo_pipeline_tests.sample_workspace import live_in
 from demo_pipeline_tests.uploads import upload
@@ -156,3 +161,42 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path):
     assert done.stderr == (
         "demo-pipeline: the working directory was removed; change to another one\n"
     )
+
+
+def test_a_defect_in_a_question_about_outputs_is_told_and_the_run_goes_on(
+    made_root, monkeypatch, capsys
+):
+    def fail(*_: Any) -> bool:
+        raise KeyError("typed text")
+
+    live_in(made_root, monkeypatch)
+    monkeypatch.setattr("demo_pipeline.runs.demonstration_outputs.is_up_to_date", fail)
+    monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run", "--dry-run"])
+    with suppress(SystemExit):
+        main()
+    shown = capsys.readouterr()
+    words = " ".join(shown.err.split())
+    assert re.search(r"a defect of the pipeline \(KeyError, at \S+:\d+\); please report it", words)
+    assert "typed text" not in shown.err
+    assert "are up to date" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (StorageError("a.json: could not be written"), "a.json: could not be written"),
+        (
+            ValueError("typed text"),
+            r"a defect of the pipeline \(ValueError, at .*; please report it",
+        ),
+    ],
+)
+def test_work_that_fails_beside_a_run_is_told_with_its_reason(caplog, error, reason):
+    def work() -> None:
+        raise error
+
+    with best_effort(logging.getLogger("demo_pipeline"), "noting a failure"):
+        work()
+    [record] = caplog.records
+    assert re.fullmatch(f"noting a failure failed: {reason}", record.getMessage())

@@ -1,0 +1,41 @@
+"""The job that processes outdated demonstrations again, when one of them cannot be read."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.defs import maintenance
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline_tests.defs.bench import Bench, bench
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    with bench(tmp_path, source=made_root) as opened:
+        yield opened
+
+
+def test_the_others_are_processed_and_the_run_fails_with_the_reason(made, monkeypatch):
+    processed: list[str] = []
+
+    def is_outdated(_: Any, demonstration: str) -> bool:
+        if demonstration == "first":
+            raise StorageError("first: the server does not answer")
+        return True
+
+    def process_ids(_context: Any, _workspace: Any, ids: Sequence[str]) -> None:
+        processed.extend(ids)
+
+    monkeypatch.setattr(maintenance, "is_outdated", is_outdated)
+    monkeypatch.setattr(maintenance, "process_ids", process_ids)
+    result = made.run("reprocess_changed")
+    assert processed == ["second"]
+    assert not result.success
+    [event] = result.get_step_failure_events()
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None
+    assert failure.description == (
+        "1 demonstration skipped: first: first: the server does not answer"
+    )

@@ -84,25 +84,39 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
     assert summary.details["task_counts"]["scroll"] == 4
 
 
-def test_a_test_expects_the_call_and_a_drag_is_not_tested(tmp_path):
+def test_a_test_expects_the_call_at_a_place(tmp_path):
+    """Typing, keys, waits and the end have no place: they are in records.jsonl only."""
     out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     tests = read_tests(out / "test" / "test.json")
-    assert len(tests) + 1 == summary.records["test"] == len(EXPECTED)
-    tested = [one for one in EXPECTED if one[0] != "drag"]
-    for test, (_, calls, place, tolerance) in zip(tests, tested, strict=True):
+    tested = [row for row in EXPECTED if "coordinate" in row[1][-1]]
+    assert (len(tests), summary.records["test"]) == (len(tested), len(EXPECTED)) == (10, 14)
+    for test, (kind, calls, place, tolerance) in zip(tests, tested, strict=True):
         assert test.expected_action.name == "computer_use"
         assert test.expected_action.arguments == calls[-1]
-        assert (test.metadata.real_coords, test.metadata.start_coords) == (place, (0, 0))
+        is_drag = kind == "drag"
+        assert test.metadata.real_coords == ((960, 540) if is_drag else place)
+        assert test.metadata.start_coords == (place if is_drag else (0, 0))
+        assert test.metadata.end_coords == (0, 0)
         assert test.tolerance == tolerance
         assert (out / "test" / test.screenshot).is_file()
         drawn = out / "test" / "annotated" / f"{test.test_id}_annotated.png"
-        assert drawn.is_file() == test.metadata.has_coordinate
+        assert drawn.is_file()
+    assert len(read_lines(out / "test" / "records.jsonl")) == len(EXPECTED)
     assert not any((out / "images").iterdir())
     assert "<image>" not in tests[0].prompt
     assert errors(validate_cudag(out)) == []
     table = read_lines(out / "test" / "test.jsonl")
     calls = [json.loads(row["expected_action"])["arguments"] for row in table]
     assert calls == [test.expected_action.arguments for test in tests]
+
+
+def test_a_demonstration_of_keys_alone_has_records_and_no_test(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [("hotkey", {"keys": ["enter"]})])
+    out, summary = build(tmp_path, [demo], TEST)
+    assert summary.records["test"] == 2
+    assert json.loads((out / "test" / "test.json").read_text()) == []
+    assert len(read_lines(out / "test" / "records.jsonl")) == 2
+    assert errors(validate_cudag(out)) == []
 
 
 def test_scripts_without_a_system_prompt_get_it_in_the_first_turn(tmp_path):
@@ -182,12 +196,14 @@ def test_a_button_is_tested_at_its_centre_and_keeps_the_place_of_the_person(tmp_
     rows = dict.fromkeys(range(4), BOX)
     demo = make_trajectory(tmp_path, "demo", [edge] * 4, rows=rows, targets=targets)
     out, _ = build(tmp_path, [demo], TEST)
-    *whole, field, table, _ = read_tests(out / "test" / "test.json")
+    *whole, field, table = read_tests(out / "test" / "test.json")
     for test in whole:
         assert test.expected_action.arguments["coordinate"] == [519, 488]
         assert (test.metadata.real_coords, test.metadata.person_coords) == ((996, 527), (900, 553))
         assert test.tolerance == test.metadata.tolerance == (50, 25)
+        assert test.metadata.target_bbox == (469, 463, 569, 513)
     for test in (field, table):
+        assert test.metadata.target_bbox == (0, 0, 0, 0)
         assert test.expected_action.arguments["coordinate"] == [469, 512]
         assert test.metadata.real_coords == test.metadata.person_coords == (900, 553)
     record = next(iter(read_records(out / "test" / "records.jsonl")))

@@ -260,7 +260,7 @@ def _configuration(
             "unit": "RU",
             "rule": "from the point to the target's nearer edge on each axis, within min and max; "
             "a test of a click on a button, a box or a menu item expects the target's centre, "
-            "with half the target's size as tolerance",
+            "with half the target's size as tolerance; a test of another action has no target_bbox",
             "min": settings.tolerance_min,
             "max": settings.tolerance_max,
             "without_target": settings.default_tolerance,
@@ -529,7 +529,7 @@ FORM = Form(
     folder="datasets",
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
-    code_version="23",
+    code_version="24",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),

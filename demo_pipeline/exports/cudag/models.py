@@ -26,7 +26,7 @@ REPORT_FILE = "splits.json"
 RECORD_FILES = {
     "train": "train.jsonl",
     "val": "val.jsonl",
-    "test": "test/records.jsonl",  # the entries of test.json as conversations
+    "test": "test/records.jsonl",  # as conversations, also actions that have no test
     "held_out": "held_out.jsonl",
 }
 HASHED = ("train", "val", "test")  # the splits that a hash puts groups into

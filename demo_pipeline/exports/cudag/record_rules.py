@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 from pydantic import BaseModel, Field, ValidationError
 
 from demo_pipeline.desktopd.models import Text
-from demo_pipeline.exports.cudag.models import ID_PATTERN, IMAGE_TOKEN, to_ru
+from demo_pipeline.exports.cudag.models import DRAG, ID_PATTERN, IMAGE_TOKEN, to_ru
 from demo_pipeline.exports.record_checks import NamedFiles, StrictDocument
 from demo_pipeline.exports.tool_calls import (
     RU_MAX,
@@ -119,7 +119,7 @@ class _OurMetadata(StrictDocument):
 
 
 class _OurTestMetadata(_OurMetadata):
-    start_coords: Annotated[list[Literal[0]], Field(min_length=2, max_length=2)]
+    start_coords: _Pair
     person_coords: _Pair
 
 
@@ -169,8 +169,10 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     action = member(expected, "arguments", "action")
     if isinstance(expected, dict) and isinstance(expected.get("arguments"), dict):
         yield from _coordinate_faults([expected], metadata)
-        if metadata.get("task_type") == "drag":
-            yield ours("drag", "a drag has two places, and a test has one: leave it out")
+        if metadata.get("has_coordinate") is False:
+            message = "a test compares a place, and this action has none"
+            yield ours("test_place", message, "leave it out of test.json")
+        yield from _start_faults(metadata)
     yield from _metadata_faults(metadata, _OurTestMetadata, Scope.OURS)
     presses = metadata.get("presses")
     if is_int(presses) and presses > 1 and action != "key":
@@ -178,6 +180,19 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
         yield ours("presses", message, "presses is 1 for other actions")
     if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
         yield ours("tolerance", "tolerance differs from metadata.tolerance")
+
+
+def _start_faults(metadata: Mapping[str, Any]) -> Iterator[CudagFault]:
+    """Yield a fault if the start of a drag is not a pixel, or another action has a start."""
+    start = metadata.get("start_coords")
+    size = metadata.get("image_size")
+    if not is_pair(start):
+        return
+    if metadata.get("task_type") != DRAG:
+        if any(start):
+            yield ours("start_coords", "metadata.start_coords must be [0, 0], except of a drag")
+    elif is_pair(size) and not _inside(start, size):
+        yield ours("start_coords", f"metadata.start_coords {start} is outside the image {size}")
 
 
 def picture_faults(

@@ -162,30 +162,38 @@ class RecordDraft(NamedTuple):
         return json.dumps(record, ensure_ascii=False)
 
     def tests(self) -> dict[str, str]:
-        """`test`: the record as an entry of `test.json`, and `test_row`: of `test.jsonl`.
+        """The record as a test: `test` is an entry of `test.json`, `test_row` one of `test.jsonl`.
 
-        `real_coords` is the place of what it expects.
+        Empty for an action without a place, such as typing: a test of CUDAG compares a place, and
+        with the tolerance [0, 0] it would compare nothing.
 
-        It expects the last call, of a repeated key one press. A drag, which has two places, is not
-        tested. `person_coords` is where the person pointed, also when the place is the centre of
-        the target; `start_coords` is always [0, 0].
+        A test expects the last call of the record, and its `real_coords` are the place of that
+        call: of a drag the end, whose start is `start_coords`. `person_coords` is where the person
+        pointed, also when the test expects the centre of the target. `target_bbox` is there if each
+        point of the target passes: in a text field the place matters, not the field.
         """
-        known = self.metadata
-        call = self.calls[-1].as_dict()
-        if known.task_type == DRAG:
+        if not self.metadata.has_coordinate:
             return {}
-        person = known.real_coords
+        metadata = self.metadata
+        start = (0, 0)
+        if metadata.task_type == DRAG:
+            start = metadata.real_coords
+            metadata = metadata._replace(real_coords=metadata.end_coords, end_coords=(0, 0))
+        person = metadata.real_coords
+        call = self.calls[-1].as_dict()
         if self.tested:
             point, tolerance = self.tested
-            known = known._replace(real_coords=point, tolerance=tolerance)
-            call["arguments"]["coordinate"] = to_ru(*point, known.image_size)
+            metadata = metadata._replace(real_coords=point, tolerance=tolerance)
+            call["arguments"]["coordinate"] = to_ru(*point, metadata.image_size)
+        else:
+            metadata = metadata._replace(target_bbox=(0, 0, 0, 0))
         entry: dict[str, Any] = {
             "test_id": self.id,
             "screenshot": f"images/{self.id}.png",
             "prompt": self.prompt,
             "expected_action": call,
-            "tolerance": known.tolerance,
-            "metadata": {**known._asdict(), "start_coords": (0, 0), "person_coords": person},
+            "tolerance": metadata.tolerance,
+            "metadata": {**metadata._asdict(), "start_coords": start, "person_coords": person},
         }
         texts = {name: json_text(entry[name]) for name in ("expected_action", "metadata")}
         return {"test": json_text(entry), "test_row": json_text({**entry, **texts})}

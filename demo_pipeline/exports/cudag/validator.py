@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from demo_pipeline.exports.cudag.models import (
     DIRECTORY_PATTERN,
-    DRAG,
     GENERATOR,
     HASHED,
     RECORD_FILES,
@@ -240,16 +239,17 @@ class _Validation:
         return (self.root / name).is_file()
 
     def _check_conversations(self, tests: Sequence[object]) -> None:
-        """Check `test/records.jsonl`: the entries of test.json, and drags, which have none."""
+        """Check `test/records.jsonl`: the entries of test.json, and actions without a place."""
         asked = iter(tests)
         tested = 0
         with (self.root / _TESTS).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                test = None if _is_drag(line) else next(asked, None)
-                tested += not _is_drag(line)
+                is_tested = _has_place(line)
+                test = next(asked, None) if is_tested else None
+                tested += is_tested
                 self._report(_TESTS, number, *_line_faults(line, test))
         if tested != len(tests):
-            message = f"has {tested} lines for {len(tests)} entries of test.json"
+            message = f"has {tested} lines with a place for {len(tests)} entries of test.json"
             self._report(_TESTS, None, ours("test_records", message, _REMEDY))
 
     def _repeated(
@@ -383,10 +383,10 @@ def _is_kind(path: Path, wanted: str) -> bool:
         return False
 
 
-def _is_drag(line: bytes) -> bool:
-    """Whether a line of `test/records.jsonl` is the record of a drag."""
+def _has_place(line: bytes) -> bool:
+    """Whether the action of a line of `test/records.jsonl` has a place, so that there is a test."""
     try:
-        return bool(member(parse_json(line, _TESTS), "metadata", "task_type") == DRAG)
+        return bool(member(parse_json(line, _TESTS), "metadata", "has_coordinate"))
     except JsonFileError:
         return False
 

@@ -163,7 +163,7 @@ def test_an_error_never_quotes_what_was_typed():
 
 
 def test_a_record_is_written_with_every_key():
-    metadata = CudagMetadata(task_type="left-click", real_coords=(3, 4))
+    metadata = CudagMetadata(task_type="left-click", real_coords=(3, 4), has_coordinate=True)
     call = ToolCall("left_click", {"coordinate": [342, 567]})
     draft = RecordDraft("a", Path("shot.png"), "Go", 0, (call,), metadata)
     value = json.loads(draft.line(".jpg"))

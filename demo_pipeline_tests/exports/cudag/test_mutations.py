@@ -213,7 +213,9 @@ TESTS: list[Mutation] = [
     asked(5, put("tolerance", value=[11, 10]), "tolerance differs from metadata.tolerance"),
     asked(5, drop("metadata"), "metadata must be an object"),
     asked(5, meta("real_coords", [20, 0]), "metadata.real_coords is [10, 0] in RU, but the"),
-    asked(6, meta("task_type", "drag"), "a drag has two places, and a test has one: leave it out"),
+    asked(5, meta("start_coords", [3, 4]), "metadata.start_coords must be [0, 0], except of a"),
+    asked(6, meta("start_coords", [1920, 4]), "metadata.start_coords [1920, 4] is outside the"),
+    asked(6, meta("has_coordinate", False), "a test compares a place, and this action has none"),
     asked(6, drop("metadata", "start_coords"), "metadata.start_coords: Field required"),
     asked(5, put("tolerance", value=[-1, 10]), "tolerance must not be negative: no prediction is"),
     beside(put("id", value="other"), "the id differs"),
@@ -222,7 +224,7 @@ TESTS: list[Mutation] = [
     beside(put(*TURN, value=CALL), "the last tool call differs"),
     beside(put("metadata", "task_type", value="scroll"), "the task_type differs"),
     (appended("test/records.jsonl", b"{oops}\n"), "test/records.jsonl:15", "not valid JSON"),
-    (holding("test/records.jsonl", b""), "test/records.jsonl", "has 0 lines for 13 entries of"),
+    (holding("test/records.jsonl", b""), "test/records.jsonl", "has 0 lines with a place for 10"),
     (swapped("test/test.json"), "test/records.jsonl:1", "the id differs from this entry"),
 ]
 

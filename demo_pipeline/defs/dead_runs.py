@@ -20,6 +20,9 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # the tag in which the launcher notes its server
 _BEGIN_SECONDS = 60.0  # from a launch to the lock; 4 s, and 20 on a busy machine (measured)
+# A process whose server was killed may live on before it holds its lock. Closing its run early does
+# no harm, because Dagster does not execute a run that has ended.
+_ORPHAN_SECONDS = 10.0
 _GONE = {"FAILED", "NOT_FOUND"}  # of a launcher's own health check
 
 
@@ -82,12 +85,12 @@ def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
     for record in instance.get_run_records(dg.RunsFilter(statuses=_GOING)):
         run = record.dagster_run
         is_local = (home / "history" / "runs" / f"{run.run_id}.db").exists()
-        is_fresh = time.time() - record.update_timestamp.timestamp() < _BEGIN_SECONDS
-        if not is_local or is_fresh or has_lock(locks, run.run_id):
+        age = time.time() - record.update_timestamp.timestamp()
+        if not is_local or age < _ORPHAN_SECONDS or has_lock(locks, run.run_id):
             continue
         server = run.tags.get(_LAUNCHED_BY)
-        if server is None:
-            has_ended = run.status is dg.DagsterRunStatus.STARTING  # killed amid the launch
+        if server is None:  # killed amid the launch
+            has_ended = run.status is dg.DagsterRunStatus.STARTING and age > _BEGIN_SECONDS
         else:
             has_ended = not _answers(json.loads(server))
         if has_ended:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,21 @@ def job_of(settings: Settings) -> dg.JobDefinition:
 
 def begun(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, **tags: str) -> str:
     """A run with this status, whose launch was long ago, as Dagster records it."""
+    return launched(instance, status, 86400.0, **tags)
+
+
+def launched(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus, seconds_ago: float, **tags: str
+) -> str:
+    """The same, at another time."""
+    moment = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     job = job_of(Settings())
     run = instance.create_run_for_job(job, tags={PARTITION_TAG: "first", **tags}, status=status)
     instance.report_engine_event("launched", run)
     database = Path(instance.root_directory, "history", "runs.db")
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE runs SET update_timestamp = '2026-01-01 00:00:00.000000'")
+        text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+        connection.execute("UPDATE runs SET update_timestamp = ?", (text,))
     return run.run_id
 
 
@@ -125,11 +135,24 @@ def test_a_run_whose_server_is_gone_before_its_process_came_so_far_is_closed(
 
 def test_a_fresh_launch_and_runs_of_other_machines_are_left_alone(instance, tmp_path, monkeypatch):
     run_id = begun(instance, dg.DagsterRunStatus.STARTED, **server_tag(tmp_path / "server"))
-    monkeypatch.setattr(dead_runs_module, "_BEGIN_SECONDS", time.time())
+    monkeypatch.setattr(dead_runs_module, "_ORPHAN_SECONDS", time.time())
     assert not dead_run_ids(instance)
     monkeypatch.undo()
     (Path(instance.root_directory) / "history" / "runs" / f"{run_id}.db").unlink()
     assert not dead_run_ids(instance)
+
+
+def test_a_run_whose_server_is_gone_is_closed_soon_after_its_launch(instance, tmp_path):
+    """Two of them fill the queue, and hold up every new upload until they are closed."""
+    status = dg.DagsterRunStatus.STARTING
+    run_id = launched(instance, status, 15.0, **server_tag(tmp_path / "server"))
+    assert dead_run_ids(instance) == {run_id}
+
+
+@pytest.mark.parametrize(("seconds_ago", "is_dead"), [(15.0, False), (90.0, True)])
+def test_a_launch_that_has_no_server_yet_gets_a_minute(instance, seconds_ago, is_dead):
+    launched(instance, dg.DagsterRunStatus.STARTING, seconds_ago)
+    assert bool(dead_run_ids(instance)) is is_dead
 
 
 def test_a_run_of_somebody_s_own_process_without_a_server_is_left_alone(instance):

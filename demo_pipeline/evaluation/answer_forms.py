@@ -1,7 +1,7 @@
-"""The forms that a model can be asked in: its question, its right answer, and reading its answer.
+"""The forms in which a model can be asked: the question, the right answer, and the decoder.
 
-The decoders are in the modules of their forms. Our own prompt asks in AgentNet's form; the authors'
-system prompt can be given instead.
+The decoders are in the modules of their forms. The question in AgentNet's form has a system prompt
+of our own; users can replace it by the authors' system prompt.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
-_MOST_STEPS = 10  # of the history, the latest
+_MOST_STEPS = 10  # the latest steps of the history
 _SYSTEM = (
     "You operate a computer for a person. You are shown the screen, the task and the steps so far."
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"
@@ -43,61 +43,63 @@ _SYSTEM = (
 
 
 def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, str]:
-    """The instruction, and what was done last as words and code."""
+    """Returns the system prompt, and the instruction with the last steps as words and code."""
     parts = [f"# Task:\n{escape_markers(record.trajectory.task.instruction)[0]}"]
-    done = list(enumerate(_done_before(record), start=1))
-    parts += [f"# Step {number}:\n{said}" for number, said in done[-_MOST_STEPS:]]
+    history = list(enumerate(_history(record), start=1))
+    parts += [f"# Step {number}:\n{words}" for number, words in history[-_MOST_STEPS:]]
     return _SYSTEM, "\n\n".join(parts)
 
 
 def answer_opencua(record: StepRecord) -> str:
-    """What a model that is right answers; without code where the form has none for the action."""
-    known = record.step
-    words = end_sentence(success=known.answer.status == "success")
+    """Returns the right answer; without code if the form has none for the action."""
+    true_step = record.step
+    words = end_sentence(success=true_step.answer.status == "success")
     for step in record.trajectory.steps:
-        if step.index == known.step_index:
-            words = _sentence(step.action, known.size)
+        if step.index == true_step.step_index:
+            words = _sentence(step.action, true_step.size)
     return f"## Action:\n{words}\n\n## Code:\n{answer_code(record)}"
 
 
 def answer_code(record: StepRecord) -> str:
-    """The code of the right answer; empty where the form has none for the action."""
+    """Returns the code of the right answer; empty if the form has none for the action."""
     step = record.step
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
     return code_or_nothing(step.action, step.size)
 
 
-def _done_before(record: StepRecord) -> Iterator[str]:
-    """Yield what was done before the step; hidden actions, which no screenshot shows, in words."""
+def _history(record: StepRecord) -> Iterator[str]:
+    """Yields the actions before the step; actions that no screenshot shows only as words."""
     index = record.step.step_index
-    hidden = record.candidate.hidden
+    size = record.step.size
     for step in record.trajectory.steps:
-        if step.index <= index:
-            yield from (
-                f"## Action:\n{hidden_words(action)}" for action in hidden.before(step.index)
-            )
-        if step.index < index:
-            action = step.action
-            size = record.step.size
-            words = f"## Action:\n{_sentence(action, size)}"
-            code = code_or_nothing(AnsweredAction(action.action_type, action.parameters), size)
-            yield f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words
+        if step.index > index:
+            break
+        for hidden_action in record.candidate.hidden.before(step.index):
+            yield f"## Action:\n{hidden_words(hidden_action)}"
+        if step.index == index:
+            break
+        action = step.action
+        words = f"## Action:\n{_sentence(action, size)}"
+        code = code_or_nothing(AnsweredAction(action.action_type, action.parameters), size)
+        if code:
+            words += f"\n## Code:\n{escape_markers(code)[0]}"
+        yield words
 
 
 def _sentence(action: StepAction, size: tuple[int, int]) -> str:
-    """What a step does; it names the places as the code does."""
+    """Describes an action with places as shares of the screen, like the code."""
     return sentence(action, partial(share_place, size=size))
 
 
 @dataclass(frozen=True, slots=True)
 class _AnswerForm:
-    """A form.
+    """A form of questions and answers.
 
     Attributes:
-        question: what a step is asked with beside its screen: the system prompt, and the words.
-        right: what a model that is right answers.
-        decoder: reads answers, given the settings that the prompts were made with.
+        question: returns the system prompt and the text beside the screenshot.
+        right: returns the right answer.
+        decoder: returns a decoder of answers for the settings of the prompts.
     """
 
     question: Callable[[StepRecord, DatasetSettings], tuple[str, str]]
@@ -106,41 +108,61 @@ class _AnswerForm:
 
 
 def is_absolute(form: str, settings: DatasetSettings) -> bool:
-    """Whether questions and answers of a form have pixels of the picture as the model sees it."""
+    """Whether the coordinates of a form are pixels of the image as the model sees it."""
     return form == "messages" and settings.coordinates == "absolute"
 
 
 def is_native(form: str) -> bool:
-    """Whether a form is asked with the screen's own pictures, where there are any, as trained."""
+    """Whether a form shows native screenshots where they exist, as its training export does."""
     return form == "messages"
 
 
 def _calls_form(
     form: str,
     decoder: Callable[[WheelUnits, int | None], AnswerDecoder],
-    line: bool | None,
+    action_line: bool | None,
 ) -> _AnswerForm:
-    """A form of tool calls; `line`: words before them are asked for, None: the settings say it."""
+    """Returns a form of tool calls.
 
-    def pixels(settings: DatasetSettings) -> int | None:
-        return settings.max_pixels if is_absolute(form, settings) else None
+    Args:
+        action_line: whether words before the calls are asked for; None: the settings decide.
+    """
+
+    def max_pixels(settings: DatasetSettings) -> int | None:
+        if not is_absolute(form, settings):
+            return None
+        return settings.max_pixels
 
     def ask(record: StepRecord, settings: DatasetSettings) -> tuple[str, str]:
-        wanted = settings.action_line if line is None else line
-        most = pixels(settings)
-        seen = resized(record.draft.metadata.image_size, most) if most else None
-        return system_prompt(settings, action_line=wanted, seen=seen), record.draft.prompt
+        with_line = action_line
+        if with_line is None:
+            with_line = settings.action_line
+        seen_size = None
+        if most := max_pixels(settings):
+            seen_size = resized(record.draft.metadata.image_size, most)
+        prompt = system_prompt(settings, action_line=with_line, seen=seen_size)
+        return prompt, record.draft.prompt
 
-    return _AnswerForm(
-        ask,
-        lambda record: render_tool_calls(record.draft.calls)[0],
-        lambda settings: decoder(wheel_units(settings), pixels(settings)),
-    )
+    def right_answer(record: StepRecord) -> str:
+        return render_tool_calls(record.draft.calls)[0]
+
+    def decoder_for(settings: DatasetSettings) -> AnswerDecoder:
+        return decoder(wheel_units(settings), max_pixels(settings))
+
+    return _AnswerForm(ask, right_answer, decoder_for)
+
+
+def _cudag_decoder(wheel: WheelUnits, _max_pixels: int | None) -> AnswerDecoder:
+    return cudag_decoder(wheel)
+
+
+def _opencua_decoder(_settings: DatasetSettings) -> AnswerDecoder:
+    return decode_agentnet_answer
 
 
 ANSWER_FORMS: Mapping[str, _AnswerForm] = {
     "messages": _calls_form("messages", messages_decoder, None),
     "qwen3vl": _calls_form("qwen3vl", messages_decoder, True),
-    "cudag": _calls_form("cudag", lambda wheel, _: cudag_decoder(wheel), False),
-    "opencua": _AnswerForm(ask_opencua, answer_opencua, lambda _known: decode_agentnet_answer),
+    "cudag": _calls_form("cudag", _cudag_decoder, False),
+    "opencua": _AnswerForm(ask_opencua, answer_opencua, _opencua_decoder),
 }

@@ -1,8 +1,7 @@
-"""Reading what a model answered: plain JSON Lines, or the results of an OpenAI batch.
+"""Reads the answers of a model: plain JSON Lines, or the results of an OpenAI batch.
 
-Belongs here: finding the answer of a step, which of several lines of a step counts, and counting by
-reason what cannot be used. Answers may hold what people typed: nothing here puts a word of them
-into a message. A file is read twice; in memory are the places of its lines, and no answer.
+Answers may contain text that people typed, so that no message quotes them. The file is read twice:
+first to find the places of its lines, then answer by answer. Memory only holds the places.
 """
 
 import re
@@ -18,7 +17,7 @@ from demo_pipeline.exports.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
-LONGEST_ANSWER = 200_000  # characters; models end earlier
+LONGEST_ANSWER = 200_000  # characters; real answers are shorter
 _LONGEST_LINE = 4 * 2**20  # bytes; batch results repeat ids and counts
 _MOST_STEPS = 1_000_000
 MISSING = "missing"
@@ -35,22 +34,24 @@ class Predictions:
     """The answers of a model by step.
 
     Attributes:
-        file: has them.
+        file: the open file of answers.
         unusable: reason → number of lines that belong to no step.
         lines: number of lines.
-        unasked: number of steps with a line that nobody asked for yet.
+        unasked: number of steps that have a line and were not asked for yet.
     """
 
     file: BinaryIO
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     unasked: int = 0
-    _found: dict[str, dict[int, int | str]] = field(default_factory=dict)  # a place, or a reason
+    # Trajectory → step → place of its line in the file, or the reason why it cannot be used.
+    _places: dict[str, dict[int, int | str]] = field(default_factory=dict)
 
-    def add(self, place: int, line: bytes, known: Collection[str]) -> None:
-        """Remember the line at a place in the file; see `read_predictions`.
+    def add(self, place: int, line: bytes, known_trajectories: Collection[str]) -> None:
+        """Adds the line at a place of the file; see `read_predictions`.
 
-        A request that failed and was sent again counts by its answer; of two answers neither does.
+        If a failed request was sent again, its answer counts. If a step has two answers, neither
+        counts.
         """
         self.lines += 1
         try:
@@ -58,10 +59,10 @@ class Predictions:
         except AnswerFormatError as error:
             self.unusable[error.reason] += 1
             return
-        if trajectory not in known or not 0 <= step < _MOST_STEPS:
+        if trajectory not in known_trajectories or not 0 <= step < _MOST_STEPS:
             self.unusable[UNKNOWN_STEP] += 1
             return
-        steps = self._found.setdefault(trajectory, {})
+        steps = self._places.setdefault(trajectory, {})
         before = steps.get(step)
         self.unasked += before is None
         if text is None:
@@ -74,67 +75,68 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """The answer of a step. Every step may be asked for once.
+        """Returns the answer of a step. Each step may only be asked for once.
 
         Raises:
-            AnswerFormatError: there is none, there are several, or it cannot be used.
+            AnswerFormatError: the step has no answer, several answers, or an unusable one.
         """
-        found = self._found.get(key[0], {}).get(key[1], MISSING)
-        self.unasked -= found != MISSING
-        if isinstance(found, str):
-            raise AnswerFormatError(found)
-        self.file.seek(found)
-        return parse_line(self.file.readline(_LONGEST_LINE))[1] or ""
+        trajectory, step = key
+        place = self._places.get(trajectory, {}).get(step, MISSING)
+        self.unasked -= place != MISSING
+        if isinstance(place, str):
+            raise AnswerFormatError(place)
+        self.file.seek(place)
+        _, text = parse_line(self.file.readline(_LONGEST_LINE))
+        return text or ""
 
 
 def batch_key(key: StepKey) -> str:
-    """The `custom_id` of a step in a batch."""
+    """Returns the `custom_id` of a step in a batch."""
     return f"{key[0]}/{key[1]}"
 
 
 @contextmanager
-def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions]:
-    """The answers in a file, while it is open.
+def read_predictions(path: Path, known_trajectories: Collection[str]) -> Iterator[Predictions]:
+    """Opens the answers in a file.
 
     A line is `{"trajectory_id", "step_index", "response"}`, or a result of an OpenAI batch whose
     `custom_id` is `<trajectory_id>/<step_index>`.
 
     Args:
         path: the file.
-        known: the trajectories that are asked about; other steps are counted and forgotten.
+        known_trajectories: lines of other trajectories are only counted.
 
     Raises:
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-        found = Predictions(file)
+        predictions = Predictions(file)
         while line := file.readline(_LONGEST_LINE):
             place = file.tell() - len(line)
             rest = line
             while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
-                rest = file.readline(_LONGEST_LINE)  # of a line that is too long to hold
+                rest = file.readline(_LONGEST_LINE)  # skips the rest of a line that is too long
             if line.strip():
-                found.add(place, line, known)
-        yield found
+                predictions.add(place, line, known_trajectories)
+        yield predictions
 
 
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 def without_thoughts(text: str) -> str:
-    """An answer without what a model thought before it, which may name anything.
+    """Removes `<think>` parts, in which a model may mention other actions.
 
-    A template may have written `<think>` into the question, so that only its end is in the answer.
+    If the chat template ends the question with `<think>`, the answer only contains `</think>`.
     """
-    said = _THOUGHT.sub("", text)
-    return said.rpartition("</think>")[2]
+    return _THOUGHT.sub("", text).rpartition("</think>")[2]
 
 
 def parse_line(line: bytes) -> tuple[StepKey, str | None]:
-    """The key and text of one line of either form; the text is None when the request failed.
+    """Returns the key and text of a line of either form; the text is None if the request failed.
 
     Raises:
-        AnswerFormatError: it is too long, is not JSON, or lacks its key or text.
+        AnswerFormatError: the line is too long, is not JSON, or lacks its key or text.
     """
     if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
         raise AnswerFormatError(_TOO_LONG)
@@ -169,7 +171,7 @@ def _text(value: Any) -> str:
 
 
 def _batch_text(value: Mapping[str, Any]) -> str | None:
-    """The words of the first choice; None when the request failed."""
+    """Returns the text of the first choice; None if the request failed."""
     response = value.get("response")
     if value.get("error") or not isinstance(response, dict):
         return None
@@ -185,12 +187,14 @@ def _batch_text(value: Mapping[str, Any]) -> str | None:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    """The content, and calls that the server took out of it, as they were written."""
+    """Returns the content, followed by the tool calls that the server parsed out of it."""
     content = message.get("content")
     calls = message.get("tool_calls") or []
     if isinstance(content, list):
         content = "".join(part["text"] for part in content if part.get("type") == "text")
-    texts = [_text(content)] if content is not None or not calls else []
+    texts = list[str]()
+    if content is not None or not calls:
+        texts.append(_text(content))
     for call in calls:
         name = call["function"]["name"]
         arguments = call["function"]["arguments"]

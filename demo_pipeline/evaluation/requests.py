@@ -1,8 +1,8 @@
-"""The requests of an evaluation, and sending them to a server.
+"""Writes the requests of an evaluation and sends them to a server.
 
-The history in a request is what the person did before, as in the datasets: a wrong answer does not
-change what later steps are asked. What is asked and answered is in no error; the files have mode
-0600 from the first byte on, and results are appended line by line and synced.
+The history in a request contains the person's actions, as in the datasets: a wrong answer does not
+change later questions. Errors quote neither questions nor answers. The files have mode 0600 from
+their first byte. Results are appended and synced line by line.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _ANSWER_TOKENS = 2048
 
 @contextmanager
 def private_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the name `path` at the end; see `atomic_file`."""
+    """Opens a file with mode 0600 that gets the name `path` when it is closed."""
     with atomic_file(path) as file:
         os.fchmod(file.fileno(), _OWNER_ONLY)
         yield file
@@ -38,10 +38,10 @@ def private_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def private_log(path: Path) -> Iterator[BinaryIO]:
-    """A file to append whole lines to; a last line without an end is cut off first.
+    """Opens a file with mode 0600 to append lines to; an unfinished last line is removed first.
 
     Raises:
-        OSError: the folder cannot be written to.
+        OSError: the folder is not writable.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, _OWNER_ONLY)
     with os.fdopen(handle, "r+b") as file:
@@ -55,26 +55,27 @@ def private_log(path: Path) -> Iterator[BinaryIO]:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether somebody besides the owner may read a file."""
+    """Whether users besides the owner may read a file."""
     return bool(path.stat().st_mode & 0o077)
 
 
 def batch_request(
     record: StepRecord, system: str, words: str, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
-    """The request of a step in the OpenAI batch form.
+    """Returns the request of a step in the OpenAI batch form.
 
     Args:
-        record: of the step.
-        system: what the model is told first; empty: nothing.
-        words: beside the screen.
-        model: its name.
-        url: makes the URL of a picture.
+        system: the system message, unless it is empty.
+        words: the text after the screenshot.
+        model: name of the model.
+        url: returns the URL of a screenshot.
     """
-    shown = {"type": "image_url", "image_url": {"url": url(record.draft.screenshot)}}
-    asked = [shown, {"type": "text", "text": replace_surrogates(words)}]
-    told = [{"role": "system", "content": system}] if system else []
-    messages = [*told, {"role": "user", "content": asked}]
+    image = {"type": "image_url", "image_url": {"url": url(record.draft.screenshot)}}
+    text = {"type": "text", "text": replace_surrogates(words)}
+    messages = list[dict[str, Any]]()
+    if system:
+        messages.append({"role": "system", "content": system})
+    messages.append({"role": "user", "content": [image, text]})
     return {
         "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
         "method": "POST",
@@ -89,60 +90,70 @@ def batch_request(
 
 
 def data_url(picture: Path) -> str:
-    """A PNG or JPEG as a data URL."""
+    """Returns a PNG or JPEG as a data URL."""
     data = picture.read_bytes()
     kind = "jpeg" if data.startswith(b"\xff\xd8") else "png"
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-# Pictures of a folder of requests: trajectory and place.
-_OWN_PICTURE = re.compile(
+# The names of the screenshots that an evaluation copies: trajectory and place.
+_COPIED_SCREENSHOT = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)(_native)?\.png"
 )
 
 
 def copy_picture(picture: Path, copy: Path) -> None:
-    """Put a picture under a name that may have the one of an earlier run."""
+    """Copies a screenshot and replaces a copy of an earlier run."""
     copy.unlink(missing_ok=True)
     link_or_copy(picture, copy)
 
 
 def remove_old_pictures(folder: Path, kept: set[str]) -> None:
-    """Remove the pictures that an earlier run made, told by their names; other files stay."""
+    """Removes screenshots that an earlier run copied, recognised by their names.
+
+    Args:
+        kept: names of files that stay.
+    """
     for file in list(folder.iterdir()):
-        ours = _OWN_PICTURE.fullmatch(file.name) and file.name not in kept
-        if ours and file.is_file() and not file.is_symlink():
+        is_old_copy = _COPIED_SCREENSHOT.fullmatch(file.name) and file.name not in kept
+        if is_old_copy and file.is_file() and not file.is_symlink():
             file.unlink()
 
 
 def count_requests(requests: Path, results: Path) -> tuple[int, int]:
-    """How many requests a file has, and how many of them have an answer in `results`.
+    """Counts the requests of a file, and those of them that have an answer in `results`.
 
     Raises:
         ValueError: a line is not a request.
     """
-    done = answered_ids(results)
-    answered = [line["custom_id"] in done for line in _requests(requests)]
-    return len(answered), sum(answered)
+    answered = answered_ids(results)
+    all_requests = 0
+    answered_requests = 0
+    for line in _requests(requests):
+        all_requests += 1
+        answered_requests += line["custom_id"] in answered
+    return all_requests, answered_requests
 
 
 def answered_ids(results: Path) -> set[str]:
-    """The ids that have an answer in a file of results; a damaged line has none."""
-    found: set[str] = set()
+    """Returns the ids that have an answer in a file of results. Damaged lines are ignored."""
+    ids: set[str] = set()
     if not results.is_file():
-        return found
+        return ids
     with results.open("rb") as lines:
         for line in lines:
             try:
                 value = parse_json(line, "results", any_depth=False)
             except JsonFileError:
                 continue
-            if isinstance(value, dict) and not value.get("error"):
-                response = value.get("response")
-                key = value.get("custom_id")
-                answered = isinstance(response, dict) and response.get("status_code") == 200
-                found |= {key} if answered and isinstance(key, str) else set()
-    return found
+            if not isinstance(value, dict) or value.get("error"):
+                continue
+            response = value.get("response")
+            key = value.get("custom_id")
+            is_answered = isinstance(response, dict) and response.get("status_code") == 200
+            if is_answered and isinstance(key, str):
+                ids.add(key)
+    return ids
 
 
 def send_requests(
@@ -154,23 +165,22 @@ def send_requests(
     at_once: int = 4,
     on_answer: Callable[[], None] = lambda: None,
 ) -> tuple[int, int]:
-    """Send every request without an answer, and append the results.
+    """Sends every request without an answer, and appends the results.
 
     Args:
         requests: JSON Lines in the OpenAI batch form.
-        results: JSON Lines in the form of batch results, mode 0600; it may have some already.
-        endpoint: the server.
-        model: replaces the name in the requests.
-        at_once: requests under way.
+        results: JSON Lines in the form of batch results; it may contain results already.
+        model: replaces the name of the model in the requests.
+        at_once: number of requests at the same time.
         on_answer: is called after every result.
 
     Returns:
-        How many were answered now, and how many failed.
+        The number of requests that were answered now, and of those that failed.
 
     Raises:
         ValueError: the server refuses every request, or a line is not a request.
     """
-    done = answered_ids(results)
+    answered_before = answered_ids(results)
     answered = 0
     failed = 0
 
@@ -178,20 +188,25 @@ def send_requests(
         body = await asyncio.to_thread(_body, line["body"], model, requests.parent)
         return _result(line["custom_id"], *await endpoint.ask(body))
 
-    unanswered = (line for line in _requests(requests) if line["custom_id"] not in done)
-    with private_log(results) as log, closing(each_result(unanswered, send, at_once)) as found:
-        for result in found:
+    unanswered = (line for line in _requests(requests) if line["custom_id"] not in answered_before)
+    with (
+        private_log(results) as log,
+        closing(each_result(unanswered, send, at_once)) as new_results,
+    ):
+        for result in new_results:
             log.write(json_bytes(dict(result), compact=True))
             log.flush()
             os.fsync(log.fileno())
-            failed += bool(result["error"])
-            answered += not result["error"]
+            if result["error"]:
+                failed += 1
+            else:
+                answered += 1
             on_answer()
     return answered, failed
 
 
 def _requests(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the requests of a file."""
+    """Yields the requests of a file."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -200,8 +215,8 @@ def _requests(path: Path) -> Iterator[dict[str, Any]]:
                 value = parse_json(line, path.name)
             except JsonFileError as error:
                 raise ValueError(f"{path.name}:{number}: {error.message}") from None
-            known = isinstance(value, dict) and isinstance(value.get("body"), dict)
-            if not known or not isinstance(value.get("custom_id"), str):
+            has_body = isinstance(value, dict) and isinstance(value.get("body"), dict)
+            if not has_body or not isinstance(value.get("custom_id"), str):
                 raise ValueError(
                     f"{path.name}:{number}: not a request of a batch; write the file with "
                     "`demo-pipeline eval requests`"
@@ -210,24 +225,28 @@ def _requests(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
-    """The body with the model's name, and with pictures inside it instead of their paths."""
+    """Returns the body with the model's name, and with images in place of their paths."""
+    filled = {**body, "model": model}
     messages = body.get("messages")
     if isinstance(messages, list):
-        messages = [
-            {**message, "content": [_part(part, folder) for part in message["content"]]}
-            if isinstance(message, dict) and isinstance(message.get("content"), list)
-            else message
-            for message in messages
-        ]
-    return {**body, "model": model} | ({} if messages is None else {"messages": messages})
+        filled["messages"] = [_message_with_images(message, folder) for message in messages]
+    return filled
 
 
-def _part(part: Any, folder: Path) -> Any:
-    url = part.get("image_url", {}).get("url") if isinstance(part, dict) else None
+def _message_with_images(message: Any, folder: Path) -> Any:
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return message
+    return {**message, "content": [_part_with_image(part, folder) for part in message["content"]]}
+
+
+def _part_with_image(part: Any, folder: Path) -> Any:
+    if not isinstance(part, dict):
+        return part
+    url = part.get("image_url", {}).get("url")
     if not isinstance(url, str) or not url.startswith("file://"):
         return part
     picture = Path(unquote(urlsplit(url).path)).resolve()
-    # A request may not make this machine send its other files.
+    # A file of requests must not make this machine send other files.
     if not picture.is_relative_to(folder.resolve()):
         raise ValueError("a picture is not in the folder of the requests")
     try:
@@ -238,8 +257,10 @@ def _part(part: Any, folder: Path) -> Any:
 
 
 def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
-    """A line in the form of batch results."""
-    response = {"status_code": 200, "request_id": "", "body": body}
-    error = {"code": str(status), "message": fault}
-    outcome = {"response": None, "error": error} if fault else {"response": response, "error": None}
-    return {"id": "", "custom_id": key, **outcome}
+    """Returns a line in the form of batch results."""
+    response: dict[str, Any] | None = {"status_code": 200, "request_id": "", "body": body}
+    error: dict[str, Any] | None = None
+    if fault:
+        response = None
+        error = {"code": str(status), "message": fault}
+    return {"id": "", "custom_id": key, "response": response, "error": error}

@@ -1,12 +1,17 @@
 """The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
 
-AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py, in its first state, by which
-numbers were published, and as revised; docs/guides/evaluation.md lists the quirks.
-CUDAG: the sources read the tolerance in four ways that contradict each other; this is what
-docs/reference/output-formats.md says.
-Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py; SeeClick,
-agent_tasks/mind2web_test.py. ScreenSpot: ScreenSpot-Pro, eval_screenspot_pro.py. Published rules
-give much for the type alone; the strict rule gives nothing for it.
+Published rules give much credit for the right action type alone; the strict rule gives none.
+
+Sources of the rules:
+
+- AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py; the first version, with which
+  the published numbers were computed, and the revised one. docs/guides/evaluation.md lists their
+  quirks.
+- CUDAG: its documents read the tolerance in four contradicting ways. This is the reading of
+  docs/reference/output-formats.md.
+- Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py, and SeeClick,
+  agent_tasks/mind2web_test.py.
+- ScreenSpot: ScreenSpot-Pro, eval_screenspot_pro.py.
 """
 
 import math
@@ -41,11 +46,12 @@ AnyAction = AnsweredAction | ForeignAction
 
 
 def edit_distance(left: str, right: str) -> int:
-    """Insertions, deletions and substitutions of characters between two texts, at least.
+    """Returns the least number of inserted, deleted and replaced characters between two texts.
 
-    A bit-vector algorithm, Myers (1999) and Hyyrö (2003): a long answer takes time, never memory.
+    Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003), whose memory does not grow with
+    the product of the lengths.
     """
-    pattern, text = (left, right) if len(left) <= len(right) else (right, left)
+    pattern, text = sorted((left, right), key=len)
     if not pattern:
         return len(text)
     places: defaultdict[str, int] = defaultdict(int)
@@ -54,7 +60,8 @@ def edit_distance(left: str, right: str) -> int:
     distance = len(pattern)
     last = 1 << (len(pattern) - 1)
     ones = (1 << len(pattern)) - 1
-    more, less = ones, 0  # by how much a cell is above its upper neighbour: +1, -1
+    more = ones  # cells that are 1 greater than the cell above
+    less = 0  # cells that are 1 smaller than the cell above
     for character in text:
         equal = places.get(character, 0)
         down = equal | less
@@ -69,8 +76,10 @@ def edit_distance(left: str, right: str) -> int:
     return distance
 
 
-_NEAR, _DECAY = 0.01 * 2**0.5, 120  # of the screen's sides
-_SIMILAR = 0.8
+# Constants of AgentNetBench's script.
+_NEAR = 0.01 * 2**0.5  # distance from the true point with the full score, as a share of the screen
+_DECAY = 120  # per share of the screen beyond that distance
+_SIMILAR = 0.8  # similarity of texts with the full score
 _CLICKS = {
     "left_click": "click",
     "right_click": "rightClick",
@@ -88,12 +97,12 @@ _PARAMETERS |= {"hscroll": "amount", "terminate": "status"}
 
 @dataclass(frozen=True, slots=True)
 class BenchAction:
-    """An action as AgentNetBench names it.
+    """An action in AgentNetBench's form.
 
     Attributes:
         name: click, doubleClick, moveTo, dragTo, write, press, hotkey, scroll, terminate, …
-        value: a point (0 to 1), a text, a list of keys, a number or direction, or a status.
-        boxes: of the true action: its targets as [x, y, width, height], 0 to 1.
+        value: a point (0 to 1), a text, a list of keys, an amount or a status.
+        boxes: targets of a true action as [x, y, width, height], 0 to 1.
     """
 
     name: str
@@ -102,29 +111,35 @@ class BenchAction:
 
 
 def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
-    """An answer in their form: drags and scrolls begin with a move, one key is a `press`."""
-    found = [part for action in answer.actions for part in _named(action, size)]
-    return [*found, BenchAction("terminate", answer.status)] if answer.status else found
+    """Converts an answer: drags and scrolls begin with a move, a single key is a `press`."""
+    actions = list[BenchAction]()
+    for action in answer.actions:
+        actions += _bench_actions(action, size)
+    if answer.status:
+        actions.append(BenchAction("terminate", answer.status))
+    return actions
 
 
 def bench_truth(step: TrueStep) -> list[BenchAction]:
-    """What the person did in their form; the target's box is that of the first action."""
-    parts = bench_answer(step.answer, step.size)
-    if step.box is None or not parts or parts[0].name.lower() not in _PLACED:
-        return parts
-    width, height = step.size
-    left, top, across, down = step.box
-    box = (left / width, top / height, across / width, down / height)
-    return [BenchAction(parts[0].name, parts[0].value, (box,)), *parts[1:]]
+    """Converts the person's action; the target's box is attached to the first action."""
+    actions = bench_answer(step.answer, step.size)
+    if step.box is None or not actions or actions[0].name.lower() not in _PLACED:
+        return actions
+    screen_width, screen_height = step.size
+    left, top, width, height = step.box
+    box = (left / screen_width, top / screen_height, width / screen_width, height / screen_height)
+    return [replace(actions[0], boxes=(box,)), *actions[1:]]
 
 
-def _named(action: AnyAction, size: tuple[int, int]) -> list[BenchAction]:
+def _bench_actions(action: AnyAction, size: tuple[int, int]) -> list[BenchAction]:
     kind = action_kind(action)
-    (width, height) = size
+    width, height = size
     points = [(x / width, y / height) for x, y in places(action)]
-    as_theirs = isinstance(action, ForeignAction) and kind.lower() in _PLACED  # calls of code
-    if kind in _CLICKS or as_theirs:
-        return [BenchAction(_CLICKS.get(kind, kind), points[0])] if points else []
+    has_their_name = isinstance(action, ForeignAction) and kind.lower() in _PLACED
+    if kind in _CLICKS or has_their_name:
+        if not points:
+            return []
+        return [BenchAction(_CLICKS.get(kind, kind), points[0])]
     if kind == "drag":
         return [BenchAction("moveTo", points[0]), BenchAction("dragTo", points[1])]
     match getattr(action, "parameters", None):
@@ -135,27 +150,30 @@ def _named(action: AnyAction, size: tuple[int, int]) -> list[BenchAction]:
             return [BenchAction(name, list(keys) * (presses or 1))]
         case ScrollParameters(direction=direction, amount=amount):
             name = "scroll" if direction in ("up", "down") else "hscroll"
-            turned = BenchAction(name, amount if direction in ("up", "right") else -amount)
-            return [BenchAction("moveTo", points[0]), turned]
+            signed_amount = amount if direction in ("up", "right") else -amount
+            return [BenchAction("moveTo", points[0]), BenchAction(name, signed_amount)]
     return [BenchAction(kind)]
 
 
 def score_bench(
     truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool = False
 ) -> float:
-    """The score of the first state of their script, 0 to 1.
+    """Returns the score of the first version of AgentNetBench's script, 0 to 1.
 
-    In its revised state scrolls, the order of keys and surplus actions count.
+    The revised version also scores scrolls, the order of keys and surplus actions.
     """
     if not truth or not answer:
         return 0.0
     first = answer[0].name.lower()
-    truth = _joined(truth, _KEYS)
-    answer = _joined(answer, {"press"})
-    surplus = min(1.0, len(truth) / len(answer)) if revised else 1.0
+    truth = _with_enter_joined(truth, _KEYS)
+    answer = _with_enter_joined(answer, {"press"})
+    surplus_factor = 1.0
+    if revised:
+        surplus_factor = min(1.0, len(truth) / len(answer))
     if truth[0].name == "terminate":
-        same = answer[0].name == "terminate" and answer[0].value == truth[0].value
-        return surplus if same else 0.0
+        if answer[0].name != "terminate" or answer[0].value != truth[0].value:
+            return 0.0
+        return surplus_factor
     names = [action.name.lower() for action in truth]
     if first not in names:
         return 0.0
@@ -163,58 +181,79 @@ def score_bench(
     for number, (name, action) in enumerate(zip(names, truth, strict=True)):
         score: float | None = 0.0
         if number < len(answer) and answer[number].name.lower() == name:
-            score = _part(name, action, answer[number].value, revised=revised)
+            score = _action_score(name, action, answer[number].value, revised=revised)
         if score is not None:
             scores[name].append(score)
+    if not scores:
+        return 0.0
     means = [sum(scores[name]) / names.count(name) for name in scores]
-    return surplus * sum(means) / len(means) if means else 0.0
+    return surplus_factor * sum(means) / len(means)
 
 
-def _joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
-    """Text and then Enter alone is text with a final line end."""
+def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
+    """Replaces a text followed by a single Enter with a text that ends in a line feed."""
     joined: list[BenchAction] = []
     for before, action in pairwise((None, *actions)):
-        pressed = action and action.name.lower() in keys and isinstance(action.value, list)
-        names = [str(key).lower() for key in action.value] if action and pressed else []
-        enter = names in (["enter"], ["return"])
-        if before and enter and before.name.lower() == "write":
+        if action is None:
+            continue
+        names = list[str]()
+        if action.name.lower() in keys and isinstance(action.value, list):
+            names = [str(key).lower() for key in action.value]
+        is_enter = names in (["enter"], ["return"])
+        if is_enter and before and before.name.lower() == "write":
             joined[-1] = replace(before, value=f"{before.value}\n")
-        elif action:
+        else:
             joined.append(action)
     return joined
 
 
-def _part(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float | None:
-    """The score of one action of the right type; None for types that their script passes over."""
+def _action_score(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float | None:
+    """Returns the score of an action of the right type; None for types that the script ignores."""
     if name in _PLACED:
         return _place_score(truth, value) if isinstance(value, tuple) else 0.0
-    if name == "write":  # final line ends are stripped, so that a missing Enter is free
-        text, given = (str(one).lower().strip() for one in (truth.value, value))
-        longest = max(len(text), len(given))
-        similarity = 1.0 - edit_distance(given, text) / longest if longest else 1.0
-        return 1.0 if similarity >= _SIMILAR else similarity / _SIMILAR
+    if name == "write":
+        return _text_score(str(truth.value), str(value))
     if name in _KEYS:
         if not isinstance(value, list):
             return 0.0
-        wanted, keys = ([str(key).lower() for key in some] for some in (truth.value, value))
-        return float(wanted == keys if revised else set(wanted) == set(keys))
+        true_keys = [str(key).lower() for key in truth.value]
+        given_keys = [str(key).lower() for key in value]
+        if revised:
+            return float(true_keys == given_keys)
+        return float(set(true_keys) == set(given_keys))
     if name == "scroll":
-        return _turn_score(truth.value, value or 0) if revised else 1.0
+        return _amount_score(truth.value, value or 0) if revised else 1.0
     return None
+
+
+def _text_score(true_text: str, given_text: str) -> float:
+    """Compares texts without white space at their ends, so that a missing Enter costs nothing."""
+    true_text = true_text.lower().strip()
+    given_text = given_text.lower().strip()
+    longest = max(len(true_text), len(given_text))
+    if not longest:
+        return 1.0
+    similarity = 1.0 - edit_distance(given_text, true_text) / longest
+    if similarity >= _SIMILAR:
+        return 1.0
+    return similarity / _SIMILAR
 
 
 def _place_score(truth: BenchAction, point: ScreenPoint) -> float:
     distance = math.dist(point, truth.value)
-    near = distance <= _NEAR or any(in_box(point, box) for box in truth.boxes)
-    return 1.0 if near else math.exp(-_DECAY * (distance - _NEAR))
+    if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
+        return 1.0
+    return math.exp(-_DECAY * (distance - _NEAR))
 
 
-def _turn_score(wanted: int, given: int) -> float:
-    return min(wanted / given, given / wanted) if wanted * given > 0 else 0.0
+def _amount_score(true_amount: int, given_amount: int) -> float:
+    if true_amount * given_amount <= 0:
+        return 0.0
+    return min(true_amount / given_amount, given_amount / true_amount)
 
 
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
-    """A true action as their file has it: type, params, and metadata with the boxes."""
+    """Returns a true action as in AgentNetBench's files: type, params, metadata with the boxes."""
     name = action.name.lower()
     params = {}
     metadata = {}
@@ -228,15 +267,15 @@ def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
 
 
 def score_step_bench(step: TrueStep, answer: Answer, *, revised: bool = False) -> float:
-    """A step under the first state of AgentNetBench's script, or as it was revised."""
+    """Scores a step by the first version of AgentNetBench's script, or by the revised one."""
     return score_bench(bench_truth(step), bench_answer(answer, step.size), revised=revised)
 
 
 def score_step_cudag(step: TrueStep, answer: Answer) -> float:
-    """1 when the last call of the answer is the expected one, else 0.
+    """Returns 1 if the last call of the answer is the expected call, else 0.
 
-    Of a drag the end counts, of a repeated key one press. Text and keys have to be equal, a scroll
-    has to have the direction; its amount and the time of a wait do not count.
+    For a drag only the end counts, for a repeated key one press. Texts and keys must be equal. A
+    scroll must have the right direction; its amount and the duration of a wait do not count.
     """
     if step.action is None:
         return float(answer.status == step.answer.status)
@@ -244,21 +283,23 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
         return 0.0
     given = answer.actions[-1]
     wanted = step.action
-    goal = places(wanted)[-1:]
-    point = places(given)[-1:]
-    said = [_words(one) for one in (given, wanted)]
-    same = said[0] == said[1] or (said[0][0], wanted.action_type) == ("left_click_drag", "drag")
-    if not goal or not point:
-        return float(same and not goal)
-    x, y = step.centre or goal[0]
-    there = to_ru(x, y, step.size)
-    here = to_ru(*point[0], step.size)
-    near = (abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
-    return float(same and all(near))
+    is_drag = (action_kind(given), wanted.action_type) == ("left_click_drag", "drag")
+    if _words(given) != _words(wanted) and not is_drag:
+        return 0.0
+    wanted_points = places(wanted)
+    given_points = places(given)
+    if not wanted_points or not given_points:
+        return float(not wanted_points)
+    x, y = step.centre or wanted_points[-1]
+    true_x, true_y = to_ru(x, y, step.size)
+    given_x, given_y = to_ru(*given_points[-1], step.size)
+    is_near_across = abs(true_x - given_x) <= step.tolerance[0]
+    is_near_down = abs(true_y - given_y) <= step.tolerance[1]
+    return float(is_near_across and is_near_down)
 
 
 def _words(action: AnyAction) -> tuple[Any, ...]:
-    """The kind of an action, and its text, keys or direction."""
+    """Returns the kind of an action, and its text, keys or direction."""
     kind = action_kind(action)
     match getattr(action, "parameters", None):
         case TypeParameters(text=text):
@@ -271,55 +312,68 @@ def _words(action: AnyAction) -> tuple[Any, ...]:
 
 
 def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
-    """1 when the point is in the target's box and the operation's words are the same, else 0.
+    """Returns 1 if the point is in the target's box and the operation has the same words, else 0.
 
-    None for a step that points at no known target: every step of theirs has its element. What a
-    step without a place does (typing, keys) is judged by its words alone.
+    Steps without a place, such as typing, are scored by their words alone. Returns None for a step
+    with a place but without a known target, because every step of the benchmark has a target.
     """
     on_target = is_grounded(step, answer)
     if on_target is None and step.action is not None and places(step.action):
         return None
-    same = _tokens(step.answer) == _tokens(answer)  # F1 is 1 only for equal sets of tokens
-    return float(same and on_target is not False)
+    # Their F1 score of the words is 1 only for equal sets.
+    has_same_words = _tokens(step.answer) == _tokens(answer)
+    return float(has_same_words and on_target is not False)
 
 
 def _tokens(answer: Answer) -> set[str]:
-    """The words of the first operation; marks that stand alone do not count, as in their script."""
-    ended = (TERMINATE, answer.status) if answer.status else ()
-    words = _words(answer.actions[0]) if answer.actions else ended
-    text = " ".join(word if isinstance(word, str) else "+".join(word) for word in words)
-    return {token for token in text.lower().split() if token not in string.punctuation}
+    """Returns the words of the first operation. Single punctuation marks are ignored, as there."""
+    words: tuple[Any, ...] = ()
+    if answer.actions:
+        words = _words(answer.actions[0])
+    elif answer.status:
+        words = (TERMINATE, answer.status)
+    tokens = set[str]()
+    for word in words:
+        text = word if isinstance(word, str) else "+".join(word)
+        tokens.update(text.lower().split())
+    return {token for token in tokens if token not in string.punctuation}
 
 
 def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
-    """1 when the first point of the answer is in the box, edges included, else 0.
+    """Returns 1 if the first point of the answer is in the target's box or on its edge, else 0.
 
-    What the answer does there does not count. None for a step without a place, or whose target is
-    not known.
+    The action at that point does not count. Returns None for a step without a place, or without a
+    known target.
     """
     on_target = is_grounded(step, answer)
-    return None if on_target is None else float(on_target)
+    if on_target is None:
+        return None
+    return float(on_target)
 
 
 def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
     """Whether the first point is in the target's box; None without a place or a known target."""
     if step.box is None or step.action is None or not places(step.action):
         return None
-    found = places(answer.actions[0]) if answer.actions else ()
-    return bool(found) and in_box(found[0], step.box)
+    if not answer.actions:
+        return False
+    points = places(answer.actions[0])
+    return bool(points) and in_box(points[0], step.box)
 
 
-NEAR = 0.01  # of the screen's width and height, where no target is known
+NEAR = 0.01  # of the screen's width and height; the allowed distance if the target is unknown
 _NOTCH = 1
 
 
 def score_step_strict(step: TrueStep, answer: Answer) -> float:
-    """1 when the answer is one action that is right in everything, else 0.
+    """Returns 1 if the answer is a single action that is right in every respect, else 0.
 
-    The type with button and number of clicks; held modifiers; the place in the target's box, or
-    within 1 % of the screen's sides where the target is not known; both ends of a drag within 1 %;
-    the text after `normalised_text`; keys in their order, as often; the direction of a scroll, and
-    its amount within a notch; a wait as a wait, however long; the status at the end.
+    - The type, the button, the number of clicks and the held modifiers are equal.
+    - The place is in the target's box; within 1 % of the screen's sides if the target is unknown.
+    - Both ends of a drag are within 1 % of the screen's sides.
+    - Texts are equal after `normalised_text`; keys are equal in order and number of presses.
+    - The direction of a scroll is equal and its amount differs by at most one notch.
+    - A wait may have any duration. The step that ends the task has the right status.
     """
     if step.action is None:
         return float(not answer.actions and answer.status == step.answer.status)
@@ -327,45 +381,48 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
         return 0.0
     given = answer.actions[0]
     wanted = step.action
-    if not isinstance(given, AnsweredAction) or _exactly(given) != _exactly(wanted):
+    if not isinstance(given, AnsweredAction) or _exact_parts(given) != _exact_parts(wanted):
         return 0.0
-    amounts = [getattr(one.parameters, "amount", 0) for one in (given, wanted)]
-    if abs(amounts[0] - amounts[1]) > _NOTCH:
+    given_amount = getattr(given.parameters, "amount", 0)
+    wanted_amount = getattr(wanted.parameters, "amount", 0)
+    if abs(given_amount - wanted_amount) > _NOTCH:
         return 0.0
-    points = places(given)
-    goals = places(wanted)
-    if len(goals) == 1 and step.box is not None:
-        return float(in_box(points[0], step.box))
-    pairs = [pair for ends in zip(points, goals, strict=True) for pair in zip(*ends, strict=True)]
-    sides = step.size * len(goals)
-    near = (abs(a - b) <= NEAR * side for (a, b), side in zip(pairs, sides, strict=True))
-    return float(all(near))
+    given_points = places(given)
+    wanted_points = places(wanted)
+    if len(wanted_points) == 1 and step.box is not None:
+        return float(in_box(given_points[0], step.box))
+    width, height = step.size
+    for (given_x, given_y), (x, y) in zip(given_points, wanted_points, strict=True):
+        if abs(given_x - x) > NEAR * width or abs(given_y - y) > NEAR * height:
+            return 0.0
+    return 1.0
 
 
 def normalised_text(text: str) -> str:
-    """Unicode's composed form, line ends as line feeds, without one line end at the end."""
-    plain = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
-    return plain.removesuffix("\n")
+    """Returns a text in Unicode's composed form, with line feeds, without one final line feed."""
+    with_line_feeds = text.replace("\r\n", "\n").replace("\r", "\n")
+    return unicodedata.normalize("NFC", with_line_feeds).removesuffix("\n")
 
 
-def _exactly(action: AnsweredAction) -> tuple[Any, ...]:
-    """What has to be the same: all but places, the amount of a scroll and the time of a wait."""
-    known = action.parameters
-    same = action_kind(action), sorted(getattr(known, "modifiers", None) or ())
-    match known:
+def _exact_parts(action: AnsweredAction) -> tuple[Any, ...]:
+    """Returns everything except places, the amount of a scroll and the duration of a wait."""
+    parameters = action.parameters
+    kind = action_kind(action)
+    modifiers = sorted(getattr(parameters, "modifiers", None) or ())
+    match parameters:
         case TypeParameters(text=text):
-            return *same, normalised_text(text)
+            return kind, modifiers, normalised_text(text)
         case HotkeyParameters(keys=keys, presses=presses):
-            return *same, [key.lower() for key in keys], presses or 1
+            return kind, modifiers, [key.lower() for key in keys], presses or 1
         case ScrollParameters(direction=direction):
-            return *same, direction
+            return kind, modifiers, direction
         case DragParameters(button=button):
-            return *same, button or "left"
-    return same
+            return kind, modifiers, button or "left"
+    return kind, modifiers
 
 
 Rule = Callable[[TrueStep, Answer], float | None]
-"""What an answer to a step is worth, 0 to 1; None: the rule does not judge this step."""
+"""Returns the score of an answer, 0 to 1; None if the rule does not apply to the step."""
 
 PRESETS: Mapping[str, Rule] = {
     "strict": score_step_strict,
@@ -379,4 +436,4 @@ FOOTNOTES: Mapping[str, str] = dict.fromkeys(
     ("agentnetbench", "agentnetbench_revised"),
     "The script of this rule does not know waits: a wait scores 0, also in the truth.",
 )
-"""Rule → why the truth itself scores less than 1 by it."""
+"""Rule → why even the true answers do not score 1."""

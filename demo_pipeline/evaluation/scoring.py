@@ -1,18 +1,17 @@
-"""Scores the answers of a model, and baselines that need none, step after step.
+"""Scores the answers of a model and of baselines, step by step.
 
-Belongs here: the loop over the steps and what it counts, what each baseline answers, and the
-pictures of failed steps for people. None shows what was typed or what a model wrote. Also the
-columns of the tables, the file that the scores of steps are added up from, and the intervals: steps
-of a task are not independent, so tasks are drawn, not steps.
+Neither tables nor images show typed text or text of a model. The confidence intervals resample
+tasks, not steps, because the steps of a task are not independent.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +46,7 @@ DIMENSIONS = ("action_type", "application", "platform", "difficulty")
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9
 RESAMPLES = 1000
-_DRAWN_AT_ONCE = 50  # resamples in memory as 64-bit numbers
+_DRAWN_AT_ONCE = 50  # resamples that are in memory as 64-bit numbers at the same time
 
 SCORES_SCHEMA = described_schema(
     (
@@ -87,17 +86,20 @@ STEPS_SCHEMA = described_schema(
 
 
 def answers_schema(answerers: int, presets: int) -> pa.Schema:
-    """The columns of the file that is added up: a row per step, in order.
+    """Returns the columns of the file of all scores, which has a row per step, in order.
 
-    `task` and `trajectory` are running numbers. `hit_<answerer>` tells whether the point is in the
-    target's box, null without a place or box; `score_<preset>_<answerer>` is null where not judged.
+    `task` and `trajectory` are running numbers. `hit_<answerer>` says whether the point is in the
+    target's box and is null without a place or box. `score_<preset>_<answerer>` is null if the rule
+    does not apply to the step.
     """
-    numbers = range(answerers)
-    names = [f"hit_{number}" for number in numbers]
-    scores = [f"score_{preset}_{number}" for preset in range(presets) for number in numbers]
     columns = dict.fromkeys(("trajectory", "task", "step"), pa.int32())
-    columns |= dict.fromkeys(DIMENSIONS, pa.string()) | dict.fromkeys(names, pa.bool_())
-    return pa.schema(columns | dict.fromkeys(scores, pa.float64()))
+    columns |= dict.fromkeys(DIMENSIONS, pa.string())
+    for answerer in range(answerers):
+        columns[f"hit_{answerer}"] = pa.bool_()
+    for preset in range(presets):
+        for answerer in range(answerers):
+            columns[f"score_{preset}_{answerer}"] = pa.float64()
+    return pa.schema(columns)
 
 
 _BY_TASK = """
@@ -122,14 +124,14 @@ _BY_TRAJECTORY = """
 
 
 def score_table(
-    file: Path, presets: Sequence[str], shown: Mapping[str, int], tasks: int, seed: int
+    file: Path, presets: Sequence[str], answerers: Mapping[str, int], tasks: int, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `SCORES_SCHEMA`, by rule, dimension, value and answerer.
+    """Yields the rows of `SCORES_SCHEMA` by rule, dimension, value and answerer.
 
     Args:
-        file: Parquet, of `answers_schema`.
+        file: Parquet with the columns of `answers_schema`.
         presets: names of the rules.
-        shown: name in the table → number of the answerer.
+        answerers: name in the table → number of the answerer.
         tasks: number of all tasks.
         seed: of the bootstrap.
     """
@@ -139,35 +141,37 @@ def score_table(
     with duckdb.connect(config={"threads": 1}) as database:
         for preset, name in enumerate(presets):
             for dimension in (ALL_STEPS, *DIMENSIONS):
-                rows = [
-                    {"preset": name, "answers": answers, "dimension": dimension, **row}
-                    for answers, number in shown.items()
-                    for row in _groups(database, file, dimension, f"{preset}_{number}", draws)
-                ]
-                yield from sorted(rows, key=lambda row: str(row["value"]))
+                rows = list[dict[str, Any]]()
+                for answers, number in answerers.items():
+                    head = {"preset": name, "answers": answers, "dimension": dimension}
+                    for row in _groups(database, file, dimension, f"{preset}_{number}", draws):
+                        rows.append(head | row)
+                yield from sorted(rows, key=itemgetter("value"))
 
 
 def _groups(
     database: Any, file: Path, dimension: str, column: str, draws: NDArray[np.uint16]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of one answerer under one rule for every value of a dimension."""
-    value = f"'{ALL_STEPS}'" if dimension == ALL_STEPS else dimension
+    """Yields the numbers of an answerer under a rule for every value of a dimension."""
+    value = dimension
+    if dimension == ALL_STEPS:
+        value = f"'{ALL_STEPS}'"
     hit = f"hit_{column.partition('_')[2]}"
     steps = (
         f"SELECT {value} AS value, trajectory, task, step, {hit} AS hit, score_{column} AS score "  # noqa: S608
         f"FROM read_parquet($${file}$$)"
     )
-    numbers = database.execute(_BY_TRAJECTORY.format(steps=steps), [RIGHT]).fetchall()
-    means = {name: found for name, *found in numbers}
+    by_trajectory = database.execute(_BY_TRAJECTORY.format(steps=steps), [RIGHT]).fetchall()
+    trajectory_means = {name: means for name, *means in by_trajectory}
     table = database.execute(_BY_TASK.format(steps=steps), [RIGHT]).fetchnumpy()
     values, task, *sums = table.values()
     for name in np.unique(values):
         total, count, right, grounded, hits = (column[values == name] for column in sums)
         steps_judged = int(count.sum())
         places = int(grounded.sum())
-        mean, prefix, share = means.get(name, (None, None, None))
+        mean, prefix, share = trajectory_means.get(name, (None, None, None))
         low, high = interval(draws, task[values == name], total, count)
-        yield {
+        row = {
             "value": str(name),
             "steps": steps_judged,
             "tasks": int((count > 0).sum()),
@@ -178,19 +182,28 @@ def _groups(
             "success": _share(right.sum(), steps_judged),
             "grounding": _share(hits.sum(), places),
             "grounded_steps": places,
-            **({"prefix_steps": prefix, "prefix_share": share} if dimension == ALL_STEPS else {}),
         }
+        if dimension == ALL_STEPS:
+            row |= {"prefix_steps": prefix, "prefix_share": share}
+        yield row
 
 
 def _share(total: float, count: int) -> float | None:
-    return float(total) / count if count else None
+    if not count:
+        return None
+    return float(total) / count
 
 
 def task_draws(tasks: int, seed: int = 0) -> NDArray[np.uint16]:
-    """(resamples, tasks): how often each task is drawn; the same seed gives the same."""
+    """Returns how often each resample draws each task, shape (resamples, tasks).
+
+    The same seed returns the same draws.
+    """
     draws = np.zeros((RESAMPLES, tasks), np.uint16)
+    if tasks < 2:
+        return draws
     rng = np.random.default_rng(seed)
-    for start in range(0, RESAMPLES if tasks > 1 else 0, _DRAWN_AT_ONCE):
+    for start in range(0, RESAMPLES, _DRAWN_AT_ONCE):
         chances = np.full(tasks, 1 / tasks)
         draws[start : start + _DRAWN_AT_ONCE] = rng.multinomial(tasks, chances, _DRAWN_AT_ONCE)
     return draws
@@ -202,31 +215,28 @@ def interval(
     totals: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> tuple[float, float] | tuple[None, None]:
-    """The 95 % interval of the mean of a group of steps; none where fewer than two tasks count.
+    """Returns the 95 % interval of the mean of a group of steps; None for fewer than two tasks.
 
     Args:
         draws: of all tasks, see `task_draws`.
-        tasks: the numbers of the tasks in the group.
-        totals: what the scores of each of these tasks add up to.
-        counts: the number of their steps.
+        tasks: numbers of the tasks in the group.
+        totals: sum of the scores of each of these tasks.
+        counts: number of steps of each of these tasks.
     """
     if (counts > 0).sum() < 2:
         return None, None
-    drawn = np.concatenate(
-        [
-            np.stack([weights @ totals, weights @ counts])
-            for start in range(0, RESAMPLES, _DRAWN_AT_ONCE)
-            for weights in [draws[start : start + _DRAWN_AT_ONCE, tasks].astype(np.float64)]
-        ],
-        axis=1,
-    )
+    parts = list[NDArray[np.float64]]()
+    for start in range(0, RESAMPLES, _DRAWN_AT_ONCE):
+        weights = draws[start : start + _DRAWN_AT_ONCE, tasks].astype(np.float64)
+        parts.append(np.stack([weights @ totals, weights @ counts]))
+    drawn = np.concatenate(parts, axis=1)
     sums, steps = drawn[:, drawn[1] > 0]
     low, high = np.percentile(sums / steps, (2.5, 97.5))
     return float(low), float(high)
 
 
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]
-"""Answers a step; the second is the step before it in the same trajectory, None at the start."""
+"""Answers a step. The second argument is the step before, None at the start of a trajectory."""
 
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
     "left_click": (ActionType.CLICK, {"button": "left"}),
@@ -245,14 +255,18 @@ GUESSED_KINDS = (*_GUESSES, TERMINATE)
 
 @lru_cache(maxsize=256)  # a store has few sizes of screens
 def guessed_kind(kind: str, size: tuple[int, int]) -> Answer:
-    """An action of a kind without knowing more: at the centre, no text, Enter, one notch down."""
+    """Returns a default action of a kind: at the centre, without text, Enter, one notch down."""
     if kind == TERMINATE:
         return Answer((), "success")
-    action_type, known = _GUESSES[kind]
+    action_type, defaults = _GUESSES[kind]
     x, y = _middle((0, 0, *size))
-    names = PARAMETERS[action_type].model_fields
-    values = {name: x if name.endswith("x") else y for name in names if name[-1] in "xy"}
-    return Answer((_action(action_type, {**values, **known}),))
+    parameters = dict[str, Any]()
+    for name in PARAMETERS[action_type].model_fields:
+        if name.endswith("x"):
+            parameters[name] = x
+        elif name.endswith("y"):
+            parameters[name] = y
+    return Answer((_action(action_type, {**parameters, **defaults}),))
 
 
 def _middle(box: TargetBox) -> ScreenPoint:
@@ -261,54 +275,85 @@ def _middle(box: TargetBox) -> ScreenPoint:
 
 
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
-    """The right answer with its places in the middle of a box."""
-    known = step.action.parameters.members() if step.action else {}
-    x, y = _middle(box)
-    moved = {"x": x, "y": y, "start_x": x, "start_y": y}
-    moved |= {} if keep_end else {"end_x": x, "end_y": y}
-    if step.action is None or not known.keys() & moved.keys():
+    """Returns the right answer with its places moved to the middle of a box."""
+    if step.action is None:
         return step.answer
-    changed = {name: moved.get(name, value) for name, value in known.items()}
+    parameters = step.action.parameters.members()
+    x, y = _middle(box)
+    new_places = {"x": x, "y": y, "start_x": x, "start_y": y}
+    if not keep_end:
+        new_places |= {"end_x": x, "end_y": y}
+    if not parameters.keys() & new_places.keys():
+        return step.answer
+    changed = {name: new_places.get(name, value) for name, value in parameters.items()}
     return Answer((_action(step.action.action_type, changed),))
 
 
 def _action(kind: ActionType, parameters: Mapping[str, Any]) -> AnsweredAction:
-    return AnsweredAction(kind, PARAMETERS[kind].model_validate(dict(parameters)))
+    return AnsweredAction(kind, PARAMETERS[kind].model_validate(parameters))
+
+
+def _screen_centre(step: TrueStep, _before: TrueStep | None) -> Answer:
+    return guessed_kind("left_click", step.size)
+
+
+def _last_action(step: TrueStep, before: TrueStep | None) -> Answer:
+    if before is None:
+        return guessed_kind("left_click", step.size)
+    return before.answer
+
+
+def _true_at_centre(step: TrueStep, _before: TrueStep | None) -> Answer:
+    return _moved(step, (0, 0, *step.size))
+
+
+def _true_at_target(step: TrueStep, _before: TrueStep | None) -> Answer:
+    return _moved(step, step.box or (0, 0, *step.size), keep_end=True)
+
+
+def _truth(step: TrueStep, _before: TrueStep | None) -> Answer:
+    return step.answer
 
 
 BASELINES: Mapping[str, Baseline] = {
-    "screen centre": lambda step, _: guessed_kind("left_click", step.size),
-    "last action": lambda step, before: (
-        before.answer if before else guessed_kind("left_click", step.size)
-    ),
-    "true, at centre": lambda step, _: _moved(step, (0, 0, *step.size)),
-    "true, at target": lambda step, _: _moved(step, step.box or (0, 0, *step.size), keep_end=True),
-    "truth": lambda step, _: step.answer,
+    "screen centre": _screen_centre,
+    "last action": _last_action,
+    "true, at centre": _true_at_centre,
+    "true, at target": _true_at_target,
+    "truth": _truth,
 }
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"
-_MOST_FAILURES = 24
-_OF_A_KIND = 4
+_MOST_FAILURES = 24  # failed steps on the sheet
+_MOST_FAILURES_PER_KIND = 4
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
 
-# A step that was answered wrong, its answer, and why there is none that is usable.
-_Failed = tuple[TrueStep, Answer | None, str | None]
+class FailedStep(NamedTuple):
+    """A step that was answered wrong.
+
+    Attributes:
+        reason: why there is no usable answer; None if there is one.
+    """
+
+    step: TrueStep
+    answer: Answer | None
+    reason: str | None
 
 
 @dataclass(slots=True)
 class ScoreReport:
-    """What an evaluation found. None of it quotes an answer.
+    """The result of an evaluation. It quotes no answer.
 
     Attributes:
         rows: of `SCORES_SCHEMA`, rule by rule.
-        steps: how many were asked about.
-        lines: how many lines the predictions have.
+        steps: number of steps.
+        lines: number of lines in the predictions.
         unusable_steps: reason → number of steps without a usable answer.
         unusable_lines: reason → number of lines that belong to no step.
-        failures: some of the steps that were answered wrong under the first rule.
+        failures: some of the steps whose answer is wrong by the first rule.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -316,19 +361,17 @@ class ScoreReport:
     lines: int = 0
     unusable_steps: Mapping[str, int] = field(default_factory=dict)
     unusable_lines: Mapping[str, int] = field(default_factory=dict)
-    failures: list[_Failed] = field(default_factory=list, repr=False)
+    failures: list[FailedStep] = field(default_factory=list, repr=False)
 
     @property
     def answered(self) -> int:
-        """How many steps have an answer, usable or not."""
+        """The number of steps with an answer, usable or not."""
         return self.steps - self.unusable_steps.get(MISSING, 0)
 
     def row(self, preset: str, answers: str = PREDICTIONS) -> Mapping[str, Any]:
-        """The row of a rule over all steps."""
-        wanted = (preset, answers, ALL_STEPS)
-        return next(
-            row for row in self.rows if (row["preset"], row["answers"], row["dimension"]) == wanted
-        )
+        """Returns the row of a rule over all steps."""
+        wanted = {"preset": preset, "answers": answers, "dimension": ALL_STEPS}
+        return next(row for row in self.rows if wanted.items() <= row.items())
 
 
 def score_steps(
@@ -340,13 +383,13 @@ def score_steps(
     keep: Callable[[Mapping[str, Any]], None] = lambda _: None,
     seed: int = 0,
 ) -> ScoreReport:
-    """Score the answers to steps.
+    """Scores the answers of a model and of the baselines.
 
     Args:
-        each_step: calls what it is given with every step, by trajectory, in order.
+        each_step: calls its argument with every step, by trajectory, in order.
         presets: the rules, keys of `PRESETS`.
-        decode: the form of the answers.
-        predictions: the answers.
+        decode: reads the form of the answers.
+        predictions: the answers of the model.
         keep: is called with a row of `STEPS_SCHEMA` for every step and rule.
         seed: of the intervals.
     """
@@ -358,20 +401,22 @@ def score_steps(
             scorer = _Scorer(presets, decode, predictions, keep, report)
             each_step(lambda step: writer.append(scorer.row(step)))
         if report.steps:
-            shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
-            kind = max(GUESSED_KINDS, key=lambda name: scorer.kinds[name])
-            shown[MOST_FREQUENT] = _ANSWERERS.index(kind)
-            report.rows = list(score_table(file, presets, shown, len(scorer.tasks), seed))
-    unknown = Counter({UNKNOWN_STEP: predictions.unasked} if predictions.unasked else {})
+            answerers = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
+            most_frequent = max(GUESSED_KINDS, key=scorer.kinds.__getitem__)
+            answerers[MOST_FREQUENT] = _ANSWERERS.index(most_frequent)
+            report.rows = list(score_table(file, presets, answerers, len(scorer.tasks), seed))
+    unusable_lines = predictions.unusable.copy()
+    if predictions.unasked:
+        unusable_lines[UNKNOWN_STEP] += predictions.unasked
     report.lines = predictions.lines
-    report.unusable_lines = dict(sorted((predictions.unusable + unknown).items()))
+    report.unusable_lines = dict(sorted(unusable_lines.items()))
     report.unusable_steps = dict(sorted(scorer.reasons.items()))
     return report
 
 
 @dataclass(slots=True)
 class _Scorer:
-    """Scores steps one after the other; see `score_steps`."""
+    """Scores one step after another; see `score_steps`."""
 
     presets: Sequence[str]
     decode: AnswerDecoder
@@ -386,11 +431,11 @@ class _Scorer:
     failed_kinds: Counter[str] = field(default_factory=Counter)
 
     def row(self, step: TrueStep) -> list[Any]:
-        """The scores of all answers to a step, as a row of `answers_schema`."""
+        """Returns the scores of all answers to a step as a row of `answers_schema`."""
         before = self.before
         if before is None or before.trajectory_id != step.trajectory_id:
             before = None
-            self.trajectories = self.trajectories + 1
+            self.trajectories += 1
         self.before = step
         self.report.steps += 1
         self.kinds[step.kind] += 1
@@ -400,9 +445,10 @@ class _Scorer:
         answers: list[Answer | None] = [answer]
         answers += [baseline(step, before) for baseline in BASELINES.values()]
         answers += [guessed_kind(kind, step.size) for kind in GUESSED_KINDS]
-        distinct = {id(given): given for given in answers}  # baselines often answer the same
+        # Baselines often return the same object, which is then scored once.
+        distinct = {id(given): given for given in answers}
         hits = {key: is_grounded(step, given or Answer(())) for key, given in distinct.items()}
-        known = {
+        facts = {
             "trajectory_id": step.trajectory_id,
             "step_index": step.step_index,
             "task": step.task,
@@ -415,81 +461,105 @@ class _Scorer:
             "reason": reason,
         }
         row: list[Any] = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
-        row += [step.step_index, *(known[name] for name in DIMENSIONS)]
+        row += [step.step_index, *(facts[name] for name in DIMENSIONS)]
         row += [hits[id(given)] for given in answers]
         for number, preset in enumerate(self.presets):
             rule = PRESETS[preset]
             scores = {key: _score(rule, step, given) for key, given in distinct.items()}
             row += [scores[id(given)] for given in answers]
             score = scores[id(answer)]
-            self.keep({**known, "preset": preset, "score": score})
-            if not number and score is not None and score < RIGHT:
-                self._failed(step, answer, reason)
+            self.keep({**facts, "preset": preset, "score": score})
+            if number == 0 and score is not None and score < RIGHT:
+                self._keep_failure(FailedStep(step, answer, reason))
         return row
 
-    def _failed(self, step: TrueStep, answer: Answer | None, reason: str | None) -> None:
-        """Keep a failed step for people to look at: some, and a few of a kind."""
-        few = self.failed_kinds[step.kind] < _OF_A_KIND
-        if few and len(self.report.failures) < _MOST_FAILURES:
-            self.failed_kinds[step.kind] += 1
-            self.report.failures.append((step, answer, reason))
+    def _keep_failure(self, failed: FailedStep) -> None:
+        """Keeps a few failed steps of each kind for the sheet of failures."""
+        kind = failed.step.kind
+        if len(self.report.failures) >= _MOST_FAILURES:
+            return
+        if self.failed_kinds[kind] < _MOST_FAILURES_PER_KIND:
+            self.failed_kinds[kind] += 1
+            self.report.failures.append(failed)
 
     def _predicted(self, step: TrueStep) -> tuple[Answer | None, str | None]:
-        """The answer, or why there is none."""
+        """Returns the answer, or None and the reason why there is no usable answer."""
         try:
             text = self.predictions.answer((step.trajectory_id, step.step_index))
             return self.decode(without_thoughts(text), step.size), None
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
-            return None, "cannot be read"  # of no decoder known; an answer must never end a run
+            # No decoder is known to raise these, but an answer must never end an evaluation.
+            return None, "cannot be read"
 
 
 def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
-    """What an answer is worth; no usable answer is worth nothing where the rule judges the step."""
+    """Returns the score of an answer; None if the rule does not apply to the step.
+
+    A missing answer scores 0, even if the rule would give an empty answer credit.
+    """
     score = rule(step, answer or Answer(()))
-    return score if answer is not None or score is None else 0.0
+    if answer is None and score is not None:
+        return 0.0
+    return score
 
 
 def _answered_kind(answer: Answer) -> str:
-    """What an answer does first, in our words: a form's own name may be the model's words."""
+    """Returns the kind of the first action. Foreign names are not shown: a model wrote them."""
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"
     first = answer.actions[0]
-    return _OTHER if isinstance(first, ForeignAction) else action_kind(first)
+    if isinstance(first, ForeignAction):
+        return _OTHER
+    return action_kind(first)
 
 
 _COLUMNS = 2
 _TILE_WIDTH = 480
-_QUALITY = 80
+_JPEG_QUALITY = 80
 
 
-def failures_sheet(failures: Sequence[_Failed]) -> bytes:
-    """A JPEG with a row for each failed step: what the person did, and what was answered."""
-    tiles = [tile for failed in failures for tile in _row(*failed)]
-    title = "what the person did | what was answered" if tiles else "no step was answered wrong"
-    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), _QUALITY)
+def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
+    """Returns a JPEG with a row per failed step: the person's action and the model's answer."""
+    tiles = list[Tile]()
+    for failed in failures:
+        tiles += _tiles(failed)
+    title = "what the person did | what was answered"
+    if not tiles:
+        title = "no step was answered wrong"
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), _JPEG_QUALITY)
 
 
-def _row(step: TrueStep, answer: Answer | None, reason: str | None) -> tuple[Tile, Tile]:
+def _tiles(failed: FailedStep) -> tuple[Tile, Tile]:
+    step = failed.step
     name = f"{step.trajectory_id} step {step.step_index}"
-    left, top, width, height = (round(part) for part in step.box or (0, 0, 0, 0))
-    known = (left, top, width, height) if step.box else None
-    right = Tile(step.screenshot, name, step.kind, _drawn(step, step.answer), known)
-    caption = f"no usable answer: {reason}" if reason else _said(answer)
-    return right, Tile(step.screenshot, name, caption, _drawn(step, answer), known)
+    box = None
+    if step.box:
+        left, top, width, height = map(round, step.box)
+        box = (left, top, width, height)
+    caption = _caption(failed.answer)
+    if failed.reason:
+        caption = f"no usable answer: {failed.reason}"
+    true_action = _drawable_action(step, step.answer)
+    answered_action = _drawable_action(step, failed.answer)
+    return (
+        Tile(step.screenshot, name, step.kind, true_action, box),
+        Tile(step.screenshot, name, caption, answered_action, box),
+    )
 
 
-def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
-    """The first action of an answer; None for what cannot be drawn."""
-    first = answer.actions[0] if answer and answer.actions else None
+def _drawable_action(step: TrueStep, answer: Answer | None) -> StepAction | None:
+    """Returns the first action of an answer, or None if it cannot be drawn."""
+    if answer is None or not answer.actions:
+        return None
+    first = answer.actions[0]
     if not isinstance(first, AnsweredAction):
         return None
-    known = first.parameters.members()
-    # A model may write any words as a key, and labels show keys.
-    if not all(
-        map(is_canonical_key, [*(known.get("keys") or ()), *(known.get("modifiers") or ())])
-    ):
+    parameters = first.parameters.members()
+    keys = [*(parameters.get("keys") or ()), *(parameters.get("modifiers") or ())]
+    # A model may write any text as a key, and labels show keys.
+    if not all(map(is_canonical_key, keys)):
         return None
     return StepAction(
         step_index=step.step_index,
@@ -499,9 +569,15 @@ def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
     )
 
 
-def _said(answer: Answer | None) -> str:
-    if answer is None or not answer.actions:
-        return "the task ended" if answer and answer.status else "nothing"
+def _caption(answer: Answer | None) -> str:
+    if answer is None:
+        return "nothing"
+    if not answer.actions:
+        return "the task ended" if answer.status else "nothing"
     first = answer.actions[0]
-    said = action_kind(first) if isinstance(first, AnsweredAction) else "no action of ours"
-    return said + (f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else "")
+    caption = "no action of ours"
+    if isinstance(first, AnsweredAction):
+        caption = action_kind(first)
+    if len(answer.actions) > 1:
+        caption += f" and {len(answer.actions) - 1} more"
+    return caption

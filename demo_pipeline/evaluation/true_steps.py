@@ -1,6 +1,6 @@
-"""The steps that a model is asked about, with the answer that counts as right.
+"""The steps that a model is asked about, with their right answers.
 
-They are chosen by the loop of the training exports, so that they are the steps of the datasets.
+The loop of the training exports selects them, so that they are the steps of the datasets.
 """
 
 from collections import Counter
@@ -39,12 +39,12 @@ class TrueStep:
 
     Attributes:
         step_index: 0-based; the number of steps for the closing `terminate`.
-        task: the task group; demonstrations of the same task are in one group.
+        task: the task group, which demonstrations of the same task share.
         size: width and height of the screenshot, pixels.
-        answer: what the person did: one action, or a status and no action.
-        box: left, top, width and height of the target, pixels; None: not known.
+        answer: the person's action, or the status at the end of the task.
+        box: left, top, width and height of the target, pixels; None if it is unknown.
         tolerance: of the CUDAG test, RU (1000 per axis).
-        centre: place that the CUDAG test expects, pixels; None: that of the action.
+        centre: place that the CUDAG test expects, pixels; None: the place of the action.
     """
 
     trajectory_id: str
@@ -62,34 +62,42 @@ class TrueStep:
 
     @property
     def action(self) -> AnsweredAction | None:
-        """What the person did; None for the step that ends the task."""
-        first = self.answer.actions[0] if self.answer.actions else None
+        """The person's action; None for the step that ends the task."""
+        if not self.answer.actions:
+            return None
+        first = self.answer.actions[0]
         return first if isinstance(first, AnsweredAction) else None
 
     @property
     def kind(self) -> str:
-        """What the person did, in one word; see `action_kind`."""
-        return action_kind(self.action) if self.action else TERMINATE
+        """The kind of the person's action; see `action_kind`."""
+        if self.action is None:
+            return TERMINATE
+        return action_kind(self.action)
 
 
 def action_kind(action: AnsweredAction | ForeignAction) -> str:
-    """`left_click`, `triple_click`, `scroll` and so on; of a foreign action its own name.
+    """Returns `left_click`, `triple_click`, `scroll` and so on; a foreign action's own name.
 
-    A click with the right button and a `right_click` are the same.
+    A click with the right button and a `right_click` have the same kind.
     """
     if isinstance(action, ForeignAction):
         return action.name
-    if action.action_type is ActionType.CLICK and isinstance(action.parameters, ClickParameters):
-        triple = action.parameters.clicks == 3 and action.parameters.button == "left"
-        return "triple_click" if triple else f"{action.parameters.button}_click"
+    parameters = action.parameters
+    if action.action_type is ActionType.CLICK and isinstance(parameters, ClickParameters):
+        if parameters.clicks == 3 and parameters.button == "left":
+            return "triple_click"
+        return f"{parameters.button}_click"
     return action.action_type.value
 
 
 def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
-    """The points of an action, pixels: none, one, or both ends of a drag."""
-    if isinstance(action, ForeignAction):
-        return () if action.point is None else (action.point,)
-    return tuple(points(action))
+    """Returns the points of an action, pixels: none, one, or both ends of a drag."""
+    if not isinstance(action, ForeignAction):
+        return tuple(points(action))
+    if action.point is None:
+        return ()
+    return (action.point,)
 
 
 def in_box(point: ScreenPoint, box: TargetBox) -> bool:
@@ -100,7 +108,7 @@ def in_box(point: ScreenPoint, box: TargetBox) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A true step and the record that the training exports make of it."""
+    """A true step and its record in the training exports."""
 
     step: TrueStep
     draft: RecordDraft
@@ -117,10 +125,14 @@ def each_true_step(
     absolute: bool = False,
     native: bool = False,
 ) -> ExportSummary:
-    """Call `receive` with every step of the splits, by trajectory id and step.
+    """Calls `receive` with every step of the splits, by trajectory id and step.
 
-    They are the steps that the messages export and the CUDAG dataset hold. One trajectory is in
-    memory at a time. `absolute`: see `record_drafts`; `native`: with the screen's own pictures.
+    These are the steps of the messages export and the CUDAG dataset. One trajectory is in memory at
+    a time.
+
+    Args:
+        absolute: see `record_drafts`.
+        native: with native screenshots instead of scaled ones.
     """
 
     def take(_candidate: Candidate, split: Split, record: StepRecord) -> str:
@@ -131,30 +143,30 @@ def each_true_step(
 
     def records(candidate: Candidate) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
         loaded = load_corrected(candidate.source)
-        made_of = Source(candidate, loaded.trajectory, loaded.rows, settings)
+        source = Source(candidate, loaded.trajectory, loaded.rows, settings)
+        if native:
+            source = natively(source)
         task = plan.splits.members[candidate.source.id]
-        return _records(natively(made_of) if native else made_of, task, absolute=absolute)
+        return _records(source, task, absolute=absolute)
 
-    tally = each_row(
-        plan,
-        records,
-        lambda record: question(record.draft.prompt, file_digest(record.draft.screenshot)),
-        take,
-    )
+    def question_of(record: StepRecord) -> str:
+        return question(record.draft.prompt, file_digest(record.draft.screenshot))
+
+    tally = each_row(plan, records, question_of, take)
     return tally.summary(plan, "steps", (*DRAFT_EXCLUSIONS, OTHER_SPLIT))
 
 
 def _records(
-    made_of: Source, task: str, *, absolute: bool
+    source: Source, task: str, *, absolute: bool
 ) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
-    """A record of every step that the exports of steps write, and what is left out by reason."""
-    candidate = made_of.candidate
-    trajectory = made_of.trajectory
-    rows = made_of.rows
+    """Returns the number of excluded steps by reason, and the records of all other steps."""
+    candidate = source.candidate
+    trajectory = source.trajectory
+    rows = source.rows
     steps = {step.index: step for step in trajectory.steps}
     excluded = Counter[str]()
-    found = list[StepRecord]()
-    for draft in record_drafts(made_of, absolute=absolute):
+    records = list[StepRecord]()
+    for draft in record_drafts(source, absolute=absolute):
         if isinstance(draft, Excluded):
             excluded[draft.reason] += 1
         elif draft.metadata.step_index in candidate.bad_steps:
@@ -162,8 +174,8 @@ def _records(
         else:
             files = steps.get(draft.metadata.step_index)
             step = _true_step(draft, files, task, trajectory, rows)
-            found.append(StepRecord(step, draft, candidate, trajectory))
-    return excluded, iter(found)
+            records.append(StepRecord(step, draft, candidate, trajectory))
+    return excluded, iter(records)
 
 
 def _true_step(
@@ -173,30 +185,38 @@ def _true_step(
     trajectory: Trajectory,
     rows: Mapping[int, ProvenanceRow],
 ) -> TrueStep:
-    known = draft.metadata
-    row = rows.get(known.step_index) or (rows[min(rows)] if rows else {})
+    metadata = draft.metadata
+    row: ProvenanceRow = rows.get(metadata.step_index) or {}
+    if not row and rows:
+        row = rows[min(rows)]
     answer = Answer((), draft.calls[-1].arguments.get("status"))
     box = None
     if files is not None:
         parameters = files.action.parameters
-        if isinstance(parameters, HotkeyParameters):  # named as the decoders name those of answers
+        if isinstance(parameters, HotkeyParameters):  # with the key names of the answer decoders
             keys = list(map(answered_key, parameters.keys))
             parameters = parameters.model_copy(update={"keys": keys})
         action = AnsweredAction(files.action.action_type, parameters, hovered_places(row))
         sides = [row[f"target_{side}"] for side in ("x", "y", "width", "height")]
         answer = Answer((action,))
-        box = None if None in sides else tuple(sides)
+        if None not in sides:
+            box = tuple(sides)
+    tolerance = metadata.tolerance
+    centre = None
+    if draft.tested:
+        tolerance = draft.tested.tolerance
+        centre = draft.tested.point
     return TrueStep(
         trajectory_id=trajectory.id,
-        step_index=known.step_index,
+        step_index=metadata.step_index,
         task=task,
         application=trajectory.task.application,
         platform=str(row.get("platform") or "unknown"),
         difficulty=str(trajectory.task.difficulty),
-        size=known.image_size,
+        size=metadata.image_size,
         answer=answer,
         box=box,
-        tolerance=draft.tested.tolerance if draft.tested else known.tolerance,
-        centre=draft.tested.point if draft.tested else None,
+        tolerance=tolerance,
+        centre=centre,
         screenshot=draft.screenshot,
     )

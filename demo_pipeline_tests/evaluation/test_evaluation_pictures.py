@@ -5,7 +5,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from demo_pipeline.evaluation.scoring import failures_sheet
+from demo_pipeline.evaluation.scoring import FailedStep, failures_sheet
 from demo_pipeline.exports.answers import Answer, ForeignAction
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
@@ -26,7 +26,7 @@ def made(tmp_path: Path):
 def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
     step = made(tmp_path)
     answers = [*EVERY_ACTION, Answer((ForeignAction("x"),)), Answer(()), None]
-    failures = [(step, given, None if given else "missing") for given in answers]
+    failures = [FailedStep(step, given, None if given else "missing") for given in answers]
     height, width = size(failures_sheet(failures))
     assert width == 2 * 480
     assert height > len(failures) * 270
@@ -37,7 +37,7 @@ def test_words_that_a_model_writes_as_keys_are_not_drawn(tmp_path):
     """They would be in the label; known names of keys are."""
     step = made(tmp_path)
     sheets = [
-        failures_sheet([(step, answer("hotkey", keys=keys), None)])
+        failures_sheet([FailedStep(step, answer("hotkey", keys=keys), None)])
         for keys in (["hunter2"], ["sw0rdfish"], ["ctrl", "c"], ["ctrl", "v"])
     ]
     assert sheets[0] == sheets[1]

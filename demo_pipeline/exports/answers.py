@@ -1,12 +1,10 @@
-"""What a model answers for one step, and our actions in the vocabularies of others.
+"""The answer of a model to a step, and the conversion between our actions and foreign calls.
 
-Belongs here: the types that the decoder of every form returns, other names of keys, and our own
-form: `{"action_type": …, "parameters": …}` as action.json has it, without the target and the
-sentence. Points are pixels of the screenshot.
+Every decoder returns an `Answer`. Its points are pixels of the screenshot.
 
-A foreign vocabulary is a table of names, and knows how to write an `ActionCall` and to read one;
-which of our actions it is, is the same for all of them and decided here, in both directions.
-Written datasets are read without the aliases: a key there has our name.
+Each foreign vocabulary (pyautogui code, tool calls, …) only reads and writes `ActionCall` objects.
+This module converts between `ActionCall` objects and our actions, in both directions, so that all
+vocabularies agree.
 """
 
 import json
@@ -39,10 +37,8 @@ class AnsweredAction:
     """One of our actions, without target and reasoning; points are pixels of the screenshot.
 
     Attributes:
-        action_type: of the action.
-        parameters: of the action.
-        hovered: where the pointer rests before, in order, to open what is pressed. An action
-            compares equal with and without it: a menu may also be open already.
+        hovered: places where the pointer rests before the action, in order, to open a menu. Actions
+            compare equal with and without them, because a menu may be open already.
     """
 
     action_type: ActionType
@@ -52,11 +48,11 @@ class AnsweredAction:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAction:
-    """An action of the form that is none of ours: the pointer moved, a key held, a screenshot.
+    """An action that we do not have, such as a pointer move, a held key or a screenshot.
 
     Attributes:
-        name: as the form calls it.
-        point: pixels of the screenshot, when it has a place.
+        name: its name in the foreign form.
+        point: pixels of the screenshot, if it has a place.
     """
 
     name: str
@@ -65,12 +61,12 @@ class ForeignAction:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model answers for one step.
+    """The answer of a model to a step.
 
     Attributes:
-        actions: in the order in which they are to be done.
-        status: how the model says the task ended; None: it does not end it.
-        thought: its words beside the actions; empty: none.
+        actions: in the order of their execution.
+        status: how the task ended according to the model; None if the task goes on.
+        thought: the words before the actions.
     """
 
     actions: tuple[AnsweredAction | ForeignAction, ...]
@@ -79,10 +75,10 @@ class Answer:
 
 
 class AnswerFormatError(ValueError):
-    """An answer that the form does not allow, or that cannot be read.
+    """An answer does not follow its form.
 
     Attributes:
-        reason: one of a few fixed phrases, such as "no tool call"; never words of the answer.
+        reason: a fixed phrase such as "no tool call". It never quotes the answer.
     """
 
     def __init__(self, reason: str) -> None:
@@ -91,9 +87,9 @@ class AnswerFormatError(ValueError):
 
 
 AnswerDecoder = Callable[[str, tuple[int, int]], Answer]
-"""Reads a model's answer; the size is that of the step's screenshot, width and height in pixels.
+"""Reads a model's answer, given the width and height of the screenshot in pixels.
 
-Raises `AnswerFormatError` and nothing else, for any text.
+For any text, it raises only `AnswerFormatError`.
 """
 
 
@@ -121,18 +117,23 @@ _ALIASES: Mapping[str, str] = {
 
 
 def answered_key(name: str) -> str:
-    """Our name of a key that an answer names in another way; an unknown name stays as it is.
+    """Returns our name of a key; unknown names are returned unchanged.
 
-    Case does not count, so that `Enter`, `Return` and `return` are `enter`; of the two keys of a
-    name (`ctrlleft`, `ctrlright`) we have one.
+    Upper and lower case are equal: `Enter`, `Return` and `return` are `enter`. The left and right
+    keys of a pair (`ctrlleft`, `ctrlright`) have one name.
     """
     lower = name.strip().lower() or name
-    known = _ALIASES.get(lower, lower)
-    return known if is_canonical_key(known) else name
+    canonical = _ALIASES.get(lower, lower)
+    if is_canonical_key(canonical):
+        return canonical
+    return name
 
 
 def action_text(action_type: ActionType, parameters: Parameters) -> str:
-    """The action as JSON on one line; lone surrogates, which UTF-8 has not, become "?"."""
+    """Returns the action as JSON on one line.
+
+    Lone surrogates cannot be encoded in UTF-8 and become "?".
+    """
     value = {"action_type": action_type.value, "parameters": parameters.model_dump(mode="json")}
     text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -145,24 +146,24 @@ ScrollDirection = Literal["up", "down", "left", "right"]
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """A call of a foreign vocabulary, its arguments in our words.
+    """A call of a foreign vocabulary with normalised arguments.
 
     Attributes:
-        name: as the vocabulary calls it; empty for an action that is to be written.
-        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, or for the keys of other
-            calls `hold` and `release`; empty: none of ours.
-        at: the place, of a drag its end; None: the call has none.
-        start: where a drag begins; None: where the pointer was moved to before.
+        name: its name in the vocabulary; empty for a call made from one of our actions.
+        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, `hold` or `release`; empty
+            if the call matches none of our actions.
+        at: the place; for a drag its end. None if the call has no place.
+        start: the begin of a drag; None: the place to which the pointer moved before.
         button: of a click or a drag.
-        clicks: how many.
+        clicks: number of clicks.
         direction: of a scroll.
         amount: of a scroll, notches of the wheel.
-        keys: that are pressed together.
-        times: how often they are.
-        text: that is typed.
+        keys: keys that are pressed together.
+        times: number of presses.
+        text: typed text.
         seconds: of a wait.
-        held: keys that are down meanwhile.
-        status: with which the task ends; empty: it goes on.
+        held: keys that are held during the call.
+        status: with which the task ends; empty if it goes on.
     """
 
     name: str
@@ -185,26 +186,38 @@ _WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
     "scroll": ("up", "down"),
     "hscroll": ("right", "left"),
 }
-"""Name of a call of the wheel → directions of a positive and of a negative number."""
+"""Name of a scroll call → directions of a positive and of a negative number."""
 
 
 def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
-    """The call of the wheel in a direction, and the sign of its number, 1 or -1."""
-    name = "scroll" if direction in _WHEELS["scroll"] else "hscroll"
-    return name, 1 if direction == _WHEELS[name][0] else -1
+    """Returns the scroll call for a direction, and the sign of its number, 1 or -1."""
+    for name, (positive, negative) in _WHEELS.items():
+        if direction == positive:
+            return name, 1
+        if direction == negative:
+            return name, -1
+    raise AssertionError(direction)
 
 
 def wheel_direction(name: str, number: int) -> ScrollDirection:
-    """The direction that a number has in a call of the wheel."""
-    return _WHEELS[name][number < 0]
+    """Returns the direction of a scroll call with this number."""
+    positive, negative = _WHEELS[name]
+    return negative if number < 0 else positive
 
 
 def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
-    """An action as the call that a vocabulary writes; `size`: of the screenshot, pixels."""
-    known = action.parameters.members()
-    places = [shares_of(known[f"{x}x"], known[f"{x}y"], size) for x in _PLACES if f"{x}x" in known]
+    """Converts one of our actions to a call.
+
+    Args:
+        size: width and height of the screenshot, pixels.
+    """
+    members = action.parameters.members()
+    places = list[Share]()
+    for prefix in _PLACE_PREFIXES:
+        if f"{prefix}x" in members:
+            places.append(shares_of(members[f"{prefix}x"], members[f"{prefix}y"], size))
     at = places[-1] if places else None
-    held = tuple(known.get("modifiers") or ())
+    held = tuple(members.get("modifiers") or ())
     match action.parameters:
         case TypeParameters(text=text):
             return ActionCall("", "type", text=text)
@@ -212,49 +225,63 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
             return ActionCall("", "press", keys=tuple(keys), times=presses or 1)
         case WaitParameters(seconds=seconds):
             return ActionCall("", "wait", seconds=seconds)
-        case DragParameters(button=button, clicks=many):
-            call = ActionCall("", "drag", at, places[0], button=button or "left", held=held)
-            return replace(call, clicks=many or 1)
+        case DragParameters(button=drag_button, clicks=drag_clicks):
+            return ActionCall(
+                "",
+                "drag",
+                at,
+                places[0],
+                button=drag_button or "left",
+                clicks=drag_clicks or 1,
+                held=held,
+            )
         case ScrollParameters(direction=direction, amount=amount):
             return ActionCall("", "scroll", at, direction=direction, amount=amount, held=held)
-    button = known.get("button", "left")
-    clicks = known.get("clicks") or 1
+    button = members.get("button", "left")
+    clicks = members.get("clicks") or 1
     if isinstance(action.parameters, PointParameters):
-        button, clicks = next(k for k, kind in _POINT_TYPES.items() if kind == action.action_type)
+        button, clicks = _BUTTON_AND_CLICKS[action.action_type]
     return ActionCall("", "click", at, button=button, clicks=clicks, held=held)
 
 
 def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
-    """The places to which the pointer moves before an action; `size`: of the screenshot."""
+    """Returns the places where the pointer rests before an action.
+
+    Args:
+        size: width and height of the screenshot, pixels.
+    """
     return [shares_of(x, y, size) for x, y in action.hovered]
 
 
-_PLACES = ("", "start_", "end_")
-_START = ("start_x", "start_y")
-_KINDS = {model: kind for kind, model in PARAMETERS.items()}  # of a point it is not the only one
+_PLACE_PREFIXES = ("", "start_", "end_")
+_BUTTON_AND_CLICKS = {kind: clicked for clicked, kind in _POINT_TYPES.items()}
+_ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 
 
 def answered(parameters: Parameters) -> AnsweredAction:
-    """The action of its parameters, which say its type unless they are a bare point."""
-    return AnsweredAction(_KINDS[type(parameters)], parameters)
+    """Returns the action with these parameters, which must not be `PointParameters`.
+
+    Several action types share `PointParameters`; the type of all other parameters is unique.
+    """
+    return AnsweredAction(_ACTION_TYPES[type(parameters)], parameters)
 
 
 def read_calls(
     calls: Iterable[ActionCall], size: Pixel
 ) -> tuple[AnsweredAction | ForeignAction, ...]:
-    """The actions that calls make together: the inverse of `call_of`.
+    """Converts calls to our actions; the inverse of `call_of`.
 
-    A move of the pointer and the drag or the turn of the wheel that says no place of its own are
-    one action, and so are the same keys several times in a row. Keys that are held during other
-    calls belong to these. Moves before a press are where the pointer rests to open what is pressed.
+    A pointer move followed by a drag or scroll without a place of its own becomes one action. So do
+    equal keys that are pressed several times in a row. Keys that are held during other calls become
+    their modifiers. Pointer moves before a click become its `hovered` places.
     """
-    return tuple(_merged(_read(_with_held_keys(calls), size)))
+    return tuple(_with_repeated_keys_merged(_actions(_with_held_keys(calls), size)))
 
 
 def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
-    """Yield the calls between the presses and releases of keys, with the keys that are held.
+    """Removes `hold` and `release` calls and attaches the held keys to the calls between them.
 
-    Keys that are released without a call while they are held were pressed together.
+    Held keys without a call between become one press of these keys.
     """
     held: list[str] = []
     is_used = True
@@ -280,11 +307,11 @@ def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
             return replace(call, keys=(*held, *call.keys))
         case "click" | "move" | "drag" | "scroll":
             return replace(call, held=tuple(held))
-    return replace(call, does="")  # typing or waiting while keys are held is none of our actions
+    return replace(call, does="")  # we have no action for typing or waiting with held keys
 
 
-def _read(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
-    runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
+def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
+    runs = [(call, len(list(run))) for call, run in groupby(calls)]
     moves: list[Share] = []
     for (call, times), after in zip(runs, _calls_after_moves(runs), strict=True):
         if call.does == "move" and call.at and _takes_moves(after):
@@ -293,8 +320,10 @@ def _read(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction |
             yield _action(replace(call, times=call.times * times), None, size)
         else:
             for _ in range(times):
-                moved = moves.pop() if moves and _lacks_place(call) else None
-                action = _action(call, moved, size)
+                moved_to = None
+                if moves and _lacks_place(call):
+                    moved_to = moves.pop()
+                action = _action(call, moved_to, size)
                 if moves and isinstance(action, AnsweredAction):
                     hovered = tuple(pixel_at(*move, size) for move in moves)
                     action = replace(action, hovered=hovered)
@@ -303,28 +332,39 @@ def _read(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction |
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Of each call the next one, itself included, that is no move of the pointer."""
-    acting = [ActionCall("")]
+    """Returns for each call the next call, itself included, that is not a pointer move."""
+    next_calls = list[ActionCall]()
+    next_call = ActionCall("")
     for call, _ in reversed(runs):
-        acting.append(acting[-1] if call.does == "move" else call)
-    return acting[:0:-1]
+        if call.does != "move":
+            next_call = call
+        next_calls.append(next_call)
+    return next_calls[::-1]
 
 
 def _takes_moves(call: ActionCall) -> bool:
-    """Whether moves of the pointer before a call belong to it."""
+    """Whether pointer moves before a call belong to it."""
     return _lacks_place(call) or call.does == "drag" or (call.does == "click" and bool(call.at))
 
 
 def _lacks_place(call: ActionCall) -> bool:
-    """Whether a drag lacks its start or a scroll its place: the pointer was moved there before."""
+    """Whether a drag has no start or a scroll no place, so that a pointer move gives it."""
     if call.does == "drag":
         return call.start is None
     return call.does == "scroll" and call.at is None
 
 
-def _action(call: ActionCall, moved: Share | None, size: Pixel) -> AnsweredAction | ForeignAction:
-    """The action of a call; `moved`: where the pointer was moved to before it."""
-    at = call.at or (moved if call.does == "scroll" else None)
+def _action(
+    call: ActionCall, moved_to: Share | None, size: Pixel
+) -> AnsweredAction | ForeignAction:
+    """Returns the action of a call.
+
+    Args:
+        moved_to: place to which the pointer moved before the call.
+    """
+    at = call.at
+    if at is None and call.does == "scroll":
+        at = moved_to
     place = pixel_at(*at, size) if at else None
     parameters: Parameters | None = None
     held: dict[str, Any] = {"modifiers": list(call.held) or None}
@@ -345,34 +385,45 @@ def _action(call: ActionCall, moved: Share | None, size: Pixel) -> AnsweredActio
         case "scroll", (x, y):
             turn: dict[str, Any] = {"direction": call.direction, "amount": call.amount}
             parameters = ScrollParameters(x=x, y=y, **turn, **held)
-        case "drag", (x, y) if start := call.start or moved:
-            begin: dict[str, Any] = dict(zip(_START, pixel_at(*start, size), strict=True))
+        case "drag", (x, y) if start := call.start or moved_to:
+            start_x, start_y = pixel_at(*start, size)
             button = None if call.button == "left" else call.button
-            parameters = DragParameters(**begin, end_x=x, end_y=y, button=button, **held)
-    return answered(parameters) if parameters else ForeignAction(call.name, place)
+            parameters = DragParameters(
+                start_x=start_x, start_y=start_y, end_x=x, end_y=y, button=button, **held
+            )
+    if parameters is None:
+        return ForeignAction(call.name, place)
+    return answered(parameters)
 
 
-def _merged(
+def _with_repeated_keys_merged(
     actions: Iterable[AnsweredAction | ForeignAction],
 ) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yield the actions; the same keys one after another are one action with `presses`."""
+    """Yields the actions; equal keys in a row become one action with `presses`."""
     for keys, run in groupby(actions, _keys):
-        same = list(run)
-        if keys and len(same) > 1:
-            given = [one.parameters.members() for one in same if isinstance(one, AnsweredAction)]
-            presses = sum(one.get("presses") or 1 for one in given)
-            same = [answered(HotkeyParameters(keys=keys, presses=presses))]
-        yield from same
+        equal_actions = list(run)
+        if keys and len(equal_actions) > 1:
+            presses = sum(map(_presses, equal_actions))
+            yield answered(HotkeyParameters(keys=keys, presses=presses))
+        else:
+            yield from equal_actions
 
 
 def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
-    parameters = action.parameters if isinstance(action, AnsweredAction) else None
-    return parameters.keys if isinstance(parameters, HotkeyParameters) else None
+    if isinstance(action, AnsweredAction) and isinstance(action.parameters, HotkeyParameters):
+        return action.parameters.keys
+    return None
 
 
-# Of one answer: a key held for 3 s is 86 presses (measured), which trainers cut in the middle.
+def _presses(action: AnsweredAction | ForeignAction) -> int:
+    if isinstance(action, AnsweredAction) and isinstance(action.parameters, HotkeyParameters):
+        return action.parameters.presses or 1
+    return 1
+
+
+# Calls of an answer. A key held for 3 s makes 86 presses (measured), which trainers would cut off.
 MOST_CALLS = 8
-# Of a step of a whole trajectory: 50 presses are a quarter of the tokens of a screenshot.
+# Presses in a step of a whole trajectory: 50 take a quarter of the tokens of a screenshot.
 MOST_PRESSES = 50
 UNKNOWN_KEY = "unknown_key"
 HELD_KEYS = "held_keys"
@@ -380,10 +431,10 @@ CLICKS_OF_BUTTON = "clicks_of_button"
 
 
 class InexpressibleError(ValueError):
-    """A form has no words for an action.
+    """A form cannot express an action.
 
     Attributes:
-        reason: one of the form's losses.
+        reason: one of the reasons for which the form leaves out steps.
     """
 
     def __init__(self, reason: str) -> None:

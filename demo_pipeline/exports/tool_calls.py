@@ -1,7 +1,7 @@
-"""The tool calls of the CUDAG and messages formats: grammar, our actions in them, and answers.
+"""The tool calls of the CUDAG and messages formats: their grammar, writing and reading them.
 
-Names and arguments are those of Qwen3-VL's `computer_use` tool. Belongs here also: escaping
-markers, which are text that looks like a control token of a model.
+Names and arguments are those of Qwen3-VL's `computer_use` tool. Text that looks like a control
+token of a model (a marker) is escaped.
 """
 
 import json
@@ -32,22 +32,22 @@ from demo_pipeline.files.shown_text import MARKER
 TOOL_NAME = "computer_use"
 RU_MAX = 1000
 RU_SCREEN = (RU_MAX, RU_MAX)
-THOUGHT_LINE = "Thought: "  # begins the line of a thought that may precede it
-ACTION_LINE = "Action: "  # begins the line of words that may precede the calls of a chat
+THOUGHT_LINE = "Thought: "  # begins an optional line before the action line
+ACTION_LINE = "Action: "  # begins an optional line of words before the calls
 _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 
 
 class ToolCallError(ValueError):
-    """A turn is not a sequence of tool calls. The message never contains what was typed."""
+    """A turn is not a sequence of tool calls. The message never contains typed text."""
 
 
 def is_int(value: object) -> TypeGuard[int]:
-    """Whether a JSON value is an integer; true and false are not."""
+    """Whether a JSON value is an integer and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a JSON value is a number; true and false are not."""
+    """Whether a JSON value is a finite number and not a boolean."""
     return is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
@@ -56,16 +56,28 @@ def is_pair(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and len(value) == 2 and all(map(is_int, value))
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _is_keys(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(k, str) and k for k in value)
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(key, str) and key for key in value)
 
 
-_COORDINATE = {"coordinate": (is_pair, "[x, y] with integers")}
-_WHEEL: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    **_COORDINATE,
-    "pixels": (is_int, "an integer"),
-}
-_TEXT = {"text": (lambda value: isinstance(value, str), "a string")}
+def _is_duration(value: object) -> bool:
+    return is_number(value) and value >= 0
+
+
+def _is_status(value: object) -> bool:
+    return value in ("success", "failure")
+
+
+_Arguments = Mapping[str, tuple[Callable[[Any], bool], str]]
+_COORDINATE: _Arguments = {"coordinate": (is_pair, "[x, y] with integers")}
+_WHEEL: _Arguments = {**_COORDINATE, "pixels": (is_int, "an integer")}
+_TEXT: _Arguments = {"text": (_is_text, "a string")}
 _CLICKS: Mapping[str, tuple[Button, int]] = {
     "left_click": ("left", 1),
     "right_click": ("right", 1),
@@ -79,27 +91,34 @@ _DOES = {
     "mouse_move": "move",
     "left_click_drag": "drag",
     "key": "press",
-    **{name: name for name in ("type", "wait")},
-    **dict.fromkeys(("scroll", "hscroll"), "scroll"),
+    "type": "type",
+    "wait": "wait",
+    "scroll": "scroll",
+    "hscroll": "scroll",
 }
-_POINTER = (
-    "mouse_move left_click left_click_drag right_click middle_click double_click triple_click"
-)
-ARGUMENTS: Mapping[str, Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    **dict.fromkeys(_POINTER.split(), _COORDINATE),
+"""Name of a call → `ActionCall.does`."""
+ARGUMENTS: Mapping[str, _Arguments] = {
+    "mouse_move": _COORDINATE,
+    "left_click": _COORDINATE,
+    "left_click_drag": _COORDINATE,
+    "right_click": _COORDINATE,
+    "middle_click": _COORDINATE,
+    "double_click": _COORDINATE,
+    "triple_click": _COORDINATE,
     "scroll": _WHEEL,
     "hscroll": _WHEEL,
     "key": {"keys": (_is_keys, "a list of key names")},
     "type": _TEXT,
     "answer": _TEXT,
-    "wait": {"time": (lambda value: is_number(value) and value >= 0, "a number of seconds")},
-    "terminate": {"status": (lambda value: value in ("success", "failure"), "success or failure")},
+    "wait": {"time": (_is_duration, "a number of seconds")},
+    "terminate": {"status": (_is_status, "success or failure")},
 }
+"""Name of a call → its arguments, each with a check and a description for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of the tool.
+    """A call of the tool.
 
     Attributes:
         action: a key of `ARGUMENTS`.
@@ -110,35 +129,43 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
     def named_arguments(self) -> dict[str, Any]:
-        """The `arguments` object as written, `action` first."""
+        """Returns the `arguments` object, `action` first."""
         return {"action": self.action, **self.arguments}
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON object of the tool call."""
+        """Returns the JSON object of the tool call."""
         return {"name": TOOL_NAME, "arguments": self.named_arguments()}
 
 
 def render_json(value: object) -> tuple[str, int]:
-    r"""One line of JSON without markers, and the number of markers escaped.
+    r"""Returns one line of JSON without markers, and the number of escaped markers.
 
-    If there is one, every `<` becomes `\u003c`, which any JSON parser reads as the same string.
+    If the text contains a marker, every `<` becomes `\u003c`, which JSON parsers read as `<`.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    count = len(MARKER.findall(text))
-    return (text.replace("<", "\\u003c"), count) if count else (text, 0)
+    markers = len(MARKER.findall(text))
+    if markers:
+        text = text.replace("<", "\\u003c")
+    return text, markers
 
 
 def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
-    """The whole gpt turn for one or more calls, and the number of markers escaped."""
-    lines = [render_json(call.as_dict()) for call in calls]
-    blocks = [f"<tool_call>\n{line}\n</tool_call>" for line, _ in lines]
-    return "\n".join(blocks), sum(count for _, count in lines)
+    """Returns a whole gpt turn of one or more calls, and the number of escaped markers."""
+    blocks = list[str]()
+    all_markers = 0
+    for call in calls:
+        line, markers = render_json(call.as_dict())
+        blocks.append(f"<tool_call>\n{line}\n</tool_call>")
+        all_markers += markers
+    return "\n".join(blocks), all_markers
 
 
 def call_faults(call: object, screen: Pixel = RU_SCREEN) -> Iterator[str]:
-    """Yield what is wrong with one parsed tool call object.
+    """Yields the faults of a parsed tool call.
 
-    `screen`: the largest coordinates are its width and height.
+    Args:
+        call: any JSON value.
+        screen: largest allowed coordinates, x and y.
     """
     if not isinstance(call, dict):
         yield "tool call must be an object"
@@ -159,30 +186,34 @@ def _argument_faults(arguments: object, screen: Pixel) -> Iterator[str]:
         yield f"action must be one of {', '.join(ARGUMENTS)}"
         return
     expected = ARGUMENTS[action]
-    for name, (accepts, wanted) in expected.items():
+    for name, (accepts, description) in expected.items():
         value = arguments.get(name)
         if name not in arguments:
             yield f"{action} is missing argument {name}"
         elif name == "coordinate" and not (is_pair(value) and _within(value, screen)):
-            most = " and ".join(map(str, dict.fromkeys(screen)))
-            yield f"{action} argument {name} must be {wanted} from 0 to {most}"
+            largest = " and ".join(map(str, dict.fromkeys(screen)))
+            yield f"{action} argument {name} must be {description} from 0 to {largest}"
         elif not accepts(value):
-            yield f"{action} argument {name} must be {wanted}"
+            yield f"{action} argument {name} must be {description}"
     if unknown := len(set(arguments) - set(expected) - {"action"}):
         yield f"{action} has {unknown} unknown arguments"
 
 
 def _within(pair: Sequence[float], screen: Pixel) -> bool:
-    return all(0 <= part <= most for part, most in zip(pair, screen, strict=True))
+    x, y = pair
+    return 0 <= x <= screen[0] and 0 <= y <= screen[1]
 
 
 def parse_tool_calls(value: str, screen: Pixel = RU_SCREEN) -> list[ToolCall]:
-    """Parse a gpt turn: tool call blocks on lines of their own, and nothing else.
+    """Parses a gpt turn, which must only contain tool call blocks on lines of their own.
 
-    `screen`: the largest coordinates are its width and height.
+    Args:
+        value: text of the turn.
+        screen: largest allowed coordinates, x and y.
 
     Raises:
-        ToolCallError: other text in the turn, invalid JSON, or a call that breaks the grammar.
+        ToolCallError: the turn contains other text, invalid JSON, or a call that breaks the
+            grammar.
     """
     calls = []
     for number, text in enumerate(_blocks(value), start=1):
@@ -198,10 +229,10 @@ def parse_tool_calls(value: str, screen: Pixel = RU_SCREEN) -> list[ToolCall]:
 
 
 def _blocks(value: str) -> Iterable[str]:
-    """The JSON texts of the <tool_call> blocks of a gpt turn.
+    """Returns the JSON texts of the <tool_call> blocks of a gpt turn.
 
     Raises:
-        ToolCallError: the turn has other text, or no call.
+        ToolCallError: the turn contains other text, or no call.
     """
     texts = []
     position = 0
@@ -220,38 +251,39 @@ def _blocks(value: str) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class WheelUnits:
-    """What `pixels` of a scroll mean: the direction of positive ones, and how many a notch is."""
+    """The meaning of `pixels` of a scroll: direction of positive numbers, units per notch."""
 
     positive: Literal["up", "down"] = "up"
     units_per_notch: int = 100
 
     def sign(self, name: str) -> int:
-        """1, or -1 where positive numbers of a call have the opposite direction of ours."""
-        return -1 if name == "scroll" and self.positive == "down" else 1
+        """Returns 1, or -1 if positive numbers of the call have the opposite direction of ours."""
+        if name == "scroll" and self.positive == "down":
+            return -1
+        return 1
 
 
 def write_calls(
     action: AnsweredAction, size: Pixel, wheel: WheelUnits, seen: Pixel | None = None
 ) -> tuple[ToolCall, ...]:
-    """An action as one call or several.
+    """Converts an action to one or more calls.
 
-    Each place where the pointer rests before is `mouse_move`. A drag is `mouse_move`, then
-    `left_click_drag`. A key pressed n times is n calls: one call with the key n times would be
-    executed as one press.
+    Each place where the pointer rests before the action becomes a `mouse_move`. A drag becomes
+    `mouse_move` and `left_click_drag`. A key that is pressed n times becomes n calls, because
+    readers execute a call that repeats the key as a single press.
 
     Args:
         action: coordinates in pixels of the screenshot.
         size: width and height of the screenshot, pixels.
         wheel: the meaning of `pixels`.
-        seen: width and height of the picture whose pixels the coordinates are; None: they are RU.
+        seen: width and height of the image to whose pixels coordinates refer; None: they are RU.
     """
-    moves = [ToolCall("mouse_move", _place(at, seen)) for at in hovered_shares(action, size)]
-    return *moves, *_calls_of(call_of(action, size), wheel, seen)
+    moves = [ToolCall("mouse_move", _coordinate(at, seen)) for at in hovered_shares(action, size)]
+    return *moves, *_tool_calls(call_of(action, size), wheel, seen)
 
 
-def _calls_of(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[ToolCall, ...]:
-    """The calls of an action alone; arguments as of `write_calls`."""
-    at = _place(call.at, seen)
+def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[ToolCall, ...]:
+    at = _coordinate(call.at, seen)
     match call.does:
         case "type":
             return (ToolCall("type", {"text": call.text}),)
@@ -260,8 +292,8 @@ def _calls_of(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[
         case "wait":
             return (ToolCall("wait", {"time": call.seconds}),)
         case "drag":
-            start = ToolCall("mouse_move", _place(call.start, seen))
-            return start, ToolCall("left_click_drag", at)
+            move = ToolCall("mouse_move", _coordinate(call.start, seen))
+            return move, ToolCall("left_click_drag", at)
         case "scroll":
             name, sign = wheel_turn(call.direction)
             pixels = call.amount * wheel.units_per_notch * sign * wheel.sign(name)
@@ -270,42 +302,47 @@ def _calls_of(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[
     return (ToolCall(name, at),)
 
 
-def _place(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
-    if at and seen:
-        pairs = zip(at, seen, strict=True)
-        return {"coordinate": [min(round(share * side), side - 1) for share, side in pairs]}
-    return {"coordinate": [round(share * RU_MAX) for share in at]} if at else {}
+def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
+    if at is None:
+        return {}
+    x, y = at
+    if seen is None:
+        return {"coordinate": [round(x * RU_MAX), round(y * RU_MAX)]}
+    width, height = seen
+    pixel_x = min(round(x * width), width - 1)
+    pixel_y = min(round(y * height), height - 1)
+    return {"coordinate": [pixel_x, pixel_y]}
 
 
 _OPEN = "<tool_call>"
 _CLOSE = "</tool_call>"
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(\s*\{.*?)\n?[ \t]*```", re.DOTALL)
-_MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
+_MOST_CALLS = 100_000  # in an answer; a held key repeats 30 times a second, each time with a call
 _MOST_WHEEL_UNITS = 1_000_000
 _LONGEST_WAIT = 86_400  # seconds
 
 
 def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
-    """The decoder of answers in the form of CUDAG records; a bare JSON call is accepted too."""
+    """Returns a decoder of answers in the form of CUDAG records, or of a bare JSON call."""
 
     def decode(text: str, size: Pixel) -> Answer:
         stripped = text.strip()
-        bare = stripped.startswith("{")
-        thought, blocks = ("", [stripped]) if bare else answer_blocks(text)
+        if stripped.startswith("{"):
+            return decode_calls([stripped], "", size, wheel)
+        thought, blocks = answer_blocks(text)
         return decode_calls(blocks, thought, size, wheel)
 
     return decode
 
 
 def answer_blocks(text: str) -> tuple[str, list[str]]:
-    """The words before the first `<tool_call>` block, and the text inside every block.
+    """Returns the words before the first `<tool_call>` block, and the text inside every block.
 
-    Words between and after the blocks are dropped.
-
-    A fenced text is a block, when there is no other; the last block may lack its end.
+    Words between and after the blocks are dropped. The end tag of the last block may be missing. If
+    there is no block, a code fence counts as one.
 
     Raises:
-        AnswerFormatError: there is no block, or there are more than a step needs.
+        AnswerFormatError: there is no block, or more than `_MOST_CALLS`.
     """
     start = text.find(_OPEN)
     if start < 0 and (fenced := _FENCED.search(text)):
@@ -316,7 +353,8 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     blocks: list[str] = []
     while start >= 0:
         end = text.find(_CLOSE, start)
-        end = len(text) if end < 0 else end  # models forget the last one
+        if end < 0:  # models forget the last end tag
+            end = len(text)
         if len(blocks) == _MOST_CALLS:
             raise AnswerFormatError("too many tool calls")
         blocks.append(text[start + len(_OPEN) : end])
@@ -331,80 +369,88 @@ def decode_calls(
     wheel: WheelUnits,
     screen: Pixel = RU_SCREEN,
 ) -> Answer:
-    """The answer that calls make together.
+    """Returns the answer that a sequence of calls expresses; see `answers.read_calls`.
 
-    `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
-    action with `presses`, and a key may have another name than ours. A drag without its start, a
-    pointer that only moves, and `answer` are none of our actions.
+    A drag without its start, a pointer that only moves, and `answer` are foreign actions.
 
     Args:
         blocks: the JSON text of every call, in order.
-        thought: the words beside them.
+        thought: the words before the calls.
         size: width and height of the screenshot, pixels.
         wheel: the meaning of `pixels`.
-        screen: width and height that coordinates are shares of.
+        screen: width and height to which the coordinates refer.
 
     Raises:
         AnswerFormatError: a call is not JSON, breaks the grammar, or is out of range.
     """
-    calls = [_known(_call(block, screen), wheel, screen) for block in blocks]
-    end = next((number for number, call in enumerate(calls) if call.status), len(calls))
-    status = calls[end].status if end < len(calls) else ""
-    return Answer(read_calls(calls[:end], size), status or None, thought)
+    calls = list[ActionCall]()
+    status: Literal["success", "failure"] | None = None
+    for call in [_action_call(_tool_call(block, screen), wheel, screen) for block in blocks]:
+        if call.status:
+            status = call.status
+            break
+        calls.append(call)
+    return Answer(read_calls(calls, size), status, thought)
 
 
-def _call(block: str, screen: Pixel) -> ToolCall:
+def _tool_call(block: str, screen: Pixel) -> ToolCall:
+    text = block.strip()
+    if fenced := _FENCED.fullmatch(text):
+        text = fenced[1]
     try:
-        fenced = _FENCED.fullmatch(block.strip())
-        text = fenced[1] if fenced else block.strip()
         value = parse_json(text, "tool call", any_depth=False)
     except JsonFileError:
         raise AnswerFormatError("a tool call is not JSON") from None
     arguments = value.get("arguments") if isinstance(value, dict) else None
     if isinstance(arguments, dict) and "coordinate" in arguments:
-        value = {**value, "arguments": {**arguments, "coordinate": _rounded(arguments, screen)}}
-    if any(True for _ in call_faults(value, screen)):
+        coordinate = _rounded(arguments["coordinate"], screen)
+        value = {**value, "arguments": {**arguments, "coordinate": coordinate}}
+    if next(call_faults(value, screen), None) is not None:
         raise AnswerFormatError("a tool call breaks the grammar")
-    known = dict(value["arguments"])
-    if "keys" in known:
-        known["keys"] = [answered_key(key) for key in known["keys"]]
-    return ToolCall(known.pop("action"), known)
+    checked = dict(value["arguments"])
+    if "keys" in checked:
+        checked["keys"] = [answered_key(key) for key in checked["keys"]]
+    return ToolCall(checked.pop("action"), checked)
 
 
-def _rounded(arguments: dict[str, Any], screen: Pixel) -> Any:
-    """A coordinate as integers: models write fractions too, which the grammar does not have."""
-    pair = arguments["coordinate"]
+def _rounded(pair: Any, screen: Pixel) -> Any:
+    """Rounds a coordinate to integers, because models also write fractions.
+
+    A value that is not a pair of numbers is returned unchanged; the grammar refuses it later.
+    """
     if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
-        return pair  # the grammar refuses it
+        return pair
     if not _within(pair, screen):
         raise AnswerFormatError("a coordinate is out of range")
     return [round(part) for part in pair]
 
 
-def _known(call: ToolCall, wheel: WheelUnits, screen: Pixel) -> ActionCall:
-    """A call in our words."""
-    name = call.action
-    given = call.arguments
-    at = given.get("coordinate")
-    share = (at[0] / screen[0], at[1] / screen[1]) if at else None
-    known = ActionCall(name, _DOES.get(name, ""), share)
+def _action_call(tool_call: ToolCall, wheel: WheelUnits, screen: Pixel) -> ActionCall:
+    name = tool_call.action
+    arguments = tool_call.arguments
+    share = None
+    if at := arguments.get("coordinate"):
+        share = (at[0] / screen[0], at[1] / screen[1])
+    call = ActionCall(name, _DOES.get(name, ""), share)
     match name:
         case "type":
-            return replace(known, text=given["text"])
+            return replace(call, text=arguments["text"])
         case "key":
-            return replace(known, keys=tuple(given["keys"]))
+            return replace(call, keys=tuple(arguments["keys"]))
         case "terminate":
-            return replace(known, status=given["status"])
+            return replace(call, status=arguments["status"])
         case "wait":
-            fits = 0 < given["time"] <= _LONGEST_WAIT
-            return replace(known, seconds=float(given["time"])) if fits else ActionCall(name)
+            if not 0 < arguments["time"] <= _LONGEST_WAIT:
+                return ActionCall(name)
+            return replace(call, seconds=float(arguments["time"]))
         case "scroll" | "hscroll":
-            units = given["pixels"]
+            units = arguments["pixels"]
             if abs(units) > _MOST_WHEEL_UNITS:
                 raise AnswerFormatError("a scroll is out of range")
+            if units == 0:
+                return replace(call, does="")
             direction = wheel_direction(name, units * wheel.sign(name))
             amount = max(1, round(abs(units) / wheel.units_per_notch))
-            known = replace(known, direction=direction, amount=amount)
-            return known if units else replace(known, does="")
+            return replace(call, direction=direction, amount=amount)
     button, clicks = _CLICKS.get(name, ("left", 1))
-    return replace(known, button=button, clicks=clicks)
+    return replace(call, button=button, clicks=clicks)

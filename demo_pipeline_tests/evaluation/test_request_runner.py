@@ -274,6 +274,6 @@ def test_a_key_is_not_sent_in_the_clear():
     "key", ["hunter2\n", "hunter2\r\nX: y", "hunter 2", "hunter2…", "hunter2é"]
 )
 def test_a_key_that_cannot_be_sent_is_not_quoted(key):
-    with pytest.raises(ValueError, match="OPENAI_API_KEY holds") as caught:
+    with pytest.raises(ValueError, match="OPENAI_API_KEY contains") as caught:
         Endpoint("http://127.0.0.1/v1", key)
     assert "hunter" not in str(caught.value)

@@ -1,14 +1,14 @@
-"""AgentNet's code: calls of pyautogui and of `computer`, one a line, and nothing else.
+"""AgentNet's code: calls of pyautogui and of `computer`, one per line, and nothing else.
 
-Belongs here: the table of functions, by which our actions are written as code and code is read
-without running it. The strict reading takes what AgentNet's own readers take; the tolerant one is
-for what models answer.
+Code is read without running it. The strict reading accepts the calls that AgentNet's own readers
+accept; the tolerant reading is for the answers of models.
 """
 
 import ast
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,27 +37,27 @@ from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)
-_DIGITS = 4  # of a share: 0.0001 of 1920 pixels is a fifth of a pixel
-_DRAG_SECONDS = 0.6  # 3 of 3 drags fail without a duration: the pointer jumps to the end
-_MOST_CALLS = 1000  # of one step
-_MOST_PRESSES = 1000  # of one `press`
+_DIGITS = 4  # of a share; 0.0001 of 1920 pixels is a fifth of a pixel
+_DRAG_SECONDS = 0.6  # without a duration the pointer jumps to the end and 3 of 3 drags fail
+_MOST_CALLS = 1000  # in a step
+_MOST_PRESSES = 1000  # in a call of `press`
 _MOST_CHARACTERS = 1_000_000
 _PLACE = ("x", "y")
 
 
 class _Function(NamedTuple):
-    """A function of the form; a click says which button, and how often.
+    """A function that code may call.
 
     Attributes:
         does: see `ActionCall`; `end` ends the task.
-        given: the names of its arguments, in order; those without a place must be named.
-        tolerated: the same for the answers of models; empty: the same ones.
+        arguments: names of its arguments, in order. After `x` and `y` they must be named.
+        tolerated: names of the arguments in answers of models; empty: `arguments`.
         clicked: button and number of clicks.
-        strict: written by the form itself.
+        strict: whether AgentNet's own data contains it; else only answers of models may call it.
     """
 
     does: str
-    given: tuple[str, ...]
+    arguments: tuple[str, ...]
     tolerated: tuple[str, ...] = ()
     clicked: tuple[Button, int] = ("left", 1)
     strict: bool = True
@@ -85,21 +85,21 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "computer.terminate": _Function("end", ("status",)),
 }
 _CLICKS = {
-    known.clicked: name
-    for name, known in _FUNCTIONS.items()
-    if known.does == "click" and known.strict
+    function.clicked: name
+    for name, function in _FUNCTIONS.items()
+    if function.does == "click" and function.strict
 }
 
 
 def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
-    """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
+    """Returns an action as AgentNet's code, one call per line; see `ActionEncoder`."""
     call = call_of(action, size)
-    moves = [f"pyautogui.moveTo({_named(at)})" for at in hovered_shares(action, size)]
+    moves = [f"pyautogui.moveTo({_x_and_y(at)})" for at in hovered_shares(action, size)]
     return "\n".join([*moves, *_holding(call.held, _lines(call))])
 
 
 def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
-    """The same; empty when the form has no words for the action."""
+    """Returns the code of an action; empty if the form cannot express the action."""
     try:
         return agentnet_code(action, size)
     except InexpressibleError:
@@ -107,29 +107,29 @@ def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
 
 
 def step_code(step: StepFiles) -> str:
-    """The code of a step in the export; empty: it has none."""
-    action = AnsweredAction(step.action.action_type, step.action.parameters)
+    """Returns the code of a step in the export; empty if the step has no code."""
     size = readable_size(step.screenshot)
-    return code_or_nothing(action, size) if size else ""
+    if size is None:
+        return ""
+    return code_or_nothing(AnsweredAction(step.action.action_type, step.action.parameters), size)
 
 
 def _lines(call: ActionCall) -> Iterator[str]:
-    at = call.at and _named(call.at)
+    at = call.at and _x_and_y(call.at)
     match call.does:
         case "type":
             text = repr(replace_surrogates(call.text))
-            # Markers of a model, in the spelling that means the same.
-            text = text.replace("<", "\\x3c") if MARKER.search(call.text) else text
+            if MARKER.search(call.text):  # an escape that Python reads as the same character
+                text = text.replace("<", "\\x3c")
             yield f"pyautogui.write(message={text})"
         case "press":
             yield from _key_lines(call)
         case "wait":
-            seconds = call.seconds
-            yield f"computer.wait({int(seconds) if seconds.is_integer() else seconds!r})"
+            yield f"computer.wait({_number_text(call.seconds)})"
         case "drag" if call.clicks > 1:
             raise InexpressibleError(CLICKS_OF_BUTTON)
         case "drag" if call.start:
-            yield f"pyautogui.moveTo({_named(call.start)})"
+            yield f"pyautogui.moveTo({_x_and_y(call.start)})"
             yield f"pyautogui.dragTo({at}, duration={_DRAG_SECONDS}, button={call.button!r})"
         case "scroll":
             name, sign = wheel_turn(call.direction)
@@ -142,25 +142,38 @@ def _lines(call: ActionCall) -> Iterator[str]:
 
 
 def _key_lines(call: ActionCall) -> Iterator[str]:
-    """Yield the presses of keys; the last of several is pressed while the others are held."""
+    """Yields the presses of keys; the last of several is pressed while the others are held."""
     *others, last = _code_keys(call.keys)
     if others and call.times <= MOST_CALLS:
-        yield from [f"pyautogui.hotkey({[*others, last]!r})"] * call.times
+        for _ in range(call.times):
+            yield f"pyautogui.hotkey({[*others, last]!r})"
         return
-    full, rest = divmod(call.times, _MOST_PRESSES)
-    presses = [_MOST_PRESSES] * full + [rest] * bool(rest)
-    lines = [
-        f"pyautogui.press({last!r}{f', presses={times}' if times > 1 else ''})" for times in presses
-    ]
+    lines = list[str]()
+    left = call.times
+    while left:
+        presses = min(left, _MOST_PRESSES)
+        left -= presses
+        if presses == 1:
+            lines.append(f"pyautogui.press({last!r})")
+        else:
+            lines.append(f"pyautogui.press({last!r}, presses={presses})")
     yield from _holding(others, lines)
 
 
+def _number_text(number: float) -> str:
+    if number.is_integer():
+        return str(int(number))
+    return repr(number)
+
+
 def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines between those that press and release the keys."""
+    """Yields the lines between calls that press and release the keys."""
     names = _code_keys(keys)
-    yield from (f"pyautogui.keyDown({name!r})" for name in names)
+    for name in names:
+        yield f"pyautogui.keyDown({name!r})"
     yield from lines
-    yield from (f"pyautogui.keyUp({name!r})" for name in reversed(names))
+    for name in reversed(names):
+        yield f"pyautogui.keyUp({name!r})"
 
 
 def _code_keys(keys: Sequence[str]) -> list[str]:
@@ -170,49 +183,56 @@ def _code_keys(keys: Sequence[str]) -> list[str]:
 
 
 def _is_code_key(name: str) -> bool:
-    """Whether pyautogui and AgentNet's readers know one of our keys."""
+    """Whether pyautogui and AgentNet's readers know one of our key names."""
     return name != "apps" and to_lite_key(name) is not None
 
 
 def share_text(x: int, y: int, size: Pixel) -> str:
-    """A place as AgentNet writes its two numbers: `0.5, 0.25`."""
+    """Returns a place as AgentNet writes its two numbers: `0.5, 0.25`."""
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
 
 
 def share_place(point: Pixel, size: Pixel) -> str:
-    """A place in a sentence: `(0.5, 0.25)`."""
+    """Returns a place for a sentence: `(0.5, 0.25)`."""
     return f"({share_text(*point, size)})"
 
 
-def _named(at: Share) -> str:
-    return f"x={round(at[0], _DIGITS)!r}, y={round(at[1], _DIGITS)!r}"
+def _x_and_y(at: Share) -> str:
+    x, y = at
+    return f"x={round(x, _DIGITS)!r}, y={round(y, _DIGITS)!r}"
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """The calls of a step's code, in order, by the function's name without its module.
+    """Returns the calls of a step's code, in order, named without their module.
 
     Args:
-        code: one call a line.
-        tolerant: other spellings of the same calls are read too, as `hotkey('ctrl', 'c')`.
+        code: a call per line.
+        tolerant: also accept other spellings of the same calls, such as `hotkey('ctrl', 'c')`.
 
     Raises:
-        AnswerFormatError: anything else than these calls; it never quotes the code.
+        AnswerFormatError: the code contains anything else. The error never quotes the code.
     """
     _demand(len(code) <= _MOST_CHARACTERS, "too long")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(code).body
-        calls = [call for statement in body for call in _calls(statement, tolerant=tolerant)]
+        calls = list[ActionCall]()
+        for statement in body:
+            calls += _calls(statement, tolerant=tolerant)
     except AnswerFormatError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         raise AnswerFormatError("not Python") from None
     _demand(bool(calls), "no code")
     _demand(len(body) <= _MOST_CALLS, "too long")
-    held = [key for call in calls if call.does == "hold" for key in call.keys]
-    released = [key for call in calls if call.does == "release" for key in call.keys]
-    _demand(sorted(held) == sorted(released), "a key stays held")
+    held = Counter[str]()
+    for call in calls:
+        if call.does == "hold":
+            held.update(call.keys)
+        elif call.does == "release":
+            held.subtract(call.keys)
+    _demand(not any(held.values()), "a key stays held")
     return tuple(calls)
 
 
@@ -222,39 +242,45 @@ def _demand(holds: bool, reason: str = "wrong arguments") -> None:
 
 
 def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
-    """Yield the call of a statement; keys that `press` presses in turn are a call each."""
+    """Yields the call of a statement; a `press` of several keys in turn yields a call per key."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         raise AnswerFormatError("not a call")
     call = statement.value
     name = ast.unparse(statement.value.func)
-    known = _FUNCTIONS.get(name)
-    if known is None or not (known.strict or tolerant):
+    function = _FUNCTIONS.get(name)
+    if function is None or not (function.strict or tolerant):
         raise AnswerFormatError("unknown call")
     short = name.partition(".")[2]
     if tolerant and short == "hotkey" and len(call.args) > 1 and not call.keywords:
         keys = _keys(list(map(_value, call.args)), tolerant=True)
         yield ActionCall(short, "press", keys=keys)
         return
-    names = (known.tolerated if tolerant else ()) or known.given
-    read = _read(short, known, dict(_arguments(call, names)), tolerant=tolerant)
-    if short == "press" and len(read.keys) > 1:
-        for _ in range(read.times):
-            yield from (replace(read, keys=(key,), times=1) for key in read.keys)
+    names = function.arguments
+    if tolerant and function.tolerated:
+        names = function.tolerated
+    action_call = _action_call(short, function, _arguments(call, names), tolerant=tolerant)
+    if short == "press" and len(action_call.keys) > 1:
+        for _ in range(action_call.times):
+            for key in action_call.keys:
+                yield replace(action_call, keys=(key,), times=1)
     else:
-        yield read
+        yield action_call
 
 
-def _arguments(call: ast.Call, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of every argument; a value that is not a literal is refused."""
-    places = names[:2] if names[:2] == _PLACE else names
-    _demand(len(call.args) <= len(places))
-    seen = set()
-    positional = zip(places, call.args, strict=False)
-    for name, node in (*positional, *((word.arg, word.value) for word in call.keywords)):
-        if name is None or name not in names or name in seen:
+def _arguments(call: ast.Call, names: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the values of the arguments by name; only literals are accepted."""
+    positional_names = names
+    if names[:2] == _PLACE:
+        positional_names = _PLACE
+    _demand(len(call.args) <= len(positional_names))
+    nodes: list[tuple[str | None, ast.expr]] = [*zip(positional_names, call.args, strict=False)]
+    nodes += [(keyword.arg, keyword.value) for keyword in call.keywords]
+    values = dict[str, Any]()
+    for name, node in nodes:
+        if name is None or name not in names or name in values:
             raise AnswerFormatError("wrong arguments")
-        seen.add(name)
-        yield name, _value(node)
+        values[name] = _value(node)
+    return values
 
 
 def _value(node: ast.expr) -> Any:
@@ -264,44 +290,53 @@ def _value(node: ast.expr) -> Any:
         raise AnswerFormatError("wrong arguments") from None
 
 
-def _read(name: str, known: _Function, given: Mapping[str, Any], *, tolerant: bool) -> ActionCall:
-    """A call with its arguments checked."""
-    has_place = known.given[:2] == _PLACE or bool(given.keys() & set(_PLACE))
-    at = _point(given) if has_place else None
-    button = given.get("button", known.clicked[0])
-    clicks = known.clicked[1]
+def _action_call(
+    name: str, function: _Function, given: Mapping[str, Any], *, tolerant: bool
+) -> ActionCall:
+    """Checks the given arguments of a function and returns its call."""
+    at = None
+    if function.arguments[:2] == _PLACE or given.keys() & set(_PLACE):
+        at = _point(given)
+    button = given.get("button", function.clicked[0])
+    clicks = function.clicked[1]
     _demand(button in ("left", "right", "middle"))
-    said: dict[str, Any] = {}
-    match known.does:
+    checked: dict[str, Any] = {}
+    match function.does:
         case "click" if name == "click":
             clicks = _whole(given.get("clicks", 1), 1, 3)
         case "scroll":
             number = _whole(given.get("clicks"), 1 - 10**9, 10**9 - 1)
             _demand(number != 0)
-            said = {"direction": wheel_direction(name, number), "amount": abs(number)}
+            checked["direction"] = wheel_direction(name, number)
+            checked["amount"] = abs(number)
         case "press":
             keys = given.get("keys")
             _demand(name == "press" or tolerant or not isinstance(keys, str))
-            said["keys"] = _keys([keys] if isinstance(keys, str) else keys, tolerant=tolerant)
-            said["times"] = _whole(given.get("presses", 1), 1, _MOST_PRESSES)
+            if isinstance(keys, str):
+                keys = [keys]
+            checked["keys"] = _keys(keys, tolerant=tolerant)
+            checked["times"] = _whole(given.get("presses", 1), 1, _MOST_PRESSES)
         case "hold" | "release":
-            said["keys"] = _keys([given.get("key")], tolerant=tolerant)
+            checked["keys"] = _keys([given.get("key")], tolerant=tolerant)
         case "drag":
-            _demand(_is_number(given.get("duration", 0)) and given.get("duration", 0) >= 0)
+            duration = given.get("duration", 0)
+            _demand(_is_number(duration) and duration >= 0)
         case "type":
             name = "write"
-            said["text"] = given.get("message")
-            _demand(
-                isinstance(said["text"], str) and not re.search("[\ud800-\udfff]", said["text"])
-            )
-        case "wait":  # AgentNet's readers take a bare one for a second
-            _demand(_is_number(given.get("seconds", 1)) and given.get("seconds", 1) > 0)
-            said["seconds"] = float(given.get("seconds", 1))
+            text = given.get("message")
+            _demand(isinstance(text, str) and not re.search("[\ud800-\udfff]", text))
+            checked["text"] = text
+        case "wait":
+            seconds = given.get("seconds", 1)  # the default of AgentNet's readers
+            _demand(_is_number(seconds) and seconds > 0)
+            checked["seconds"] = float(seconds)
         case "end":
             status = given.get("status")
-            said["status"] = "failure" if tolerant and status == "fail" else status
-            _demand(said["status"] in ("success", "failure"))
-    return ActionCall(name, known.does, at, button=button, clicks=clicks, **said)
+            if tolerant and status == "fail":
+                status = "failure"
+            _demand(status in ("success", "failure"))
+            checked["status"] = status
+    return ActionCall(name, function.does, at, button=button, clicks=clicks, **checked)
 
 
 def _point(given: Mapping[str, Any]) -> Share:
@@ -313,8 +348,9 @@ def _point(given: Mapping[str, Any]) -> Share:
 
 
 def _is_number(value: Any) -> bool:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return known and abs(value) < 1e9 and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < 1e9 and math.isfinite(value)
 
 
 def _whole(value: Any, least: int, most: int) -> int:
@@ -325,9 +361,13 @@ def _whole(value: Any, least: int, most: int) -> int:
 def _keys(values: Any, *, tolerant: bool) -> tuple[str, ...]:
     _demand(isinstance(values, list | tuple) and bool(values))
     _demand(all(isinstance(value, str) for value in values), "unknown key")
-    names = [v if _is_code_key(v) or not tolerant else answered_key(v) for v in values]
-    known = (_is_code_key(name) or (tolerant and is_canonical_key(name)) for name in names)
-    _demand(all(known), "unknown key")
+    names = list[str]()
+    for value in values:
+        name = value
+        if tolerant and not _is_code_key(value):
+            name = answered_key(value)
+        _demand(_is_code_key(name) or (tolerant and is_canonical_key(name)), "unknown key")
+        names.append(name)
     return tuple(names)
 
 
@@ -336,39 +376,39 @@ _FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
 
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
-    """Read an answer; see `answers.AnswerDecoder`.
+    """Reads an answer; see `answers.AnswerDecoder`.
 
-    The code is what stands below the heading `## Code`, else the last fenced block, else the whole
-    text. A scroll without a place, a drag without a start and a move of the pointer are foreign.
+    The code is the text below the heading `## Code`, else the last code fence, else the whole text.
+    A scroll without a place, a drag without a start and a pointer move are foreign actions.
 
     Raises:
-        AnswerFormatError: there is no code, or it is more than the calls of the form.
+        AnswerFormatError: the answer has no code, or code that is not a call of the form.
     """
-    code, thought = _parts(text)
-    return _decoded(read_code(code, tolerant=True), size, thought)
-
-
-def _parts(text: str) -> tuple[str, str]:
-    """The code and the words of an answer."""
-    headings = list(_HEADING.finditer(text))
-    ends = [*(found.start() for found in headings[1:]), len(text)]
-    sections = {
-        found[1].lower(): (found.end(), end) for found, end in zip(headings, ends, strict=False)
-    }
-    if "code" in sections:
-        begin, _ = sections["code"]
-        code = text[begin:]
-        before = text[:begin]
-        fenced = list(_FENCED.finditer(code))[:1]
-        code = fenced[0][1] if fenced else code
-    else:
-        fenced = list(_FENCED.finditer(text))[-1:]
-        code, before = (fenced[0][1], text[: fenced[0].start()]) if fenced else (text, "")
-    thought = text[slice(*sections["thought"])] if "thought" in sections else before
-    return code.strip(), _HEADING.sub("", thought).strip()
-
-
-def _decoded(calls: tuple[ActionCall, ...], size: Pixel, thought: str) -> Answer:
+    code, thought = _code_and_thought(text)
+    calls = read_code(code, tolerant=True)
     _demand(not any(call.status for call in calls[:-1]), "a call after the end")
     actions = read_calls((call for call in calls if not call.status), size)
     return Answer(actions, calls[-1].status or None, thought)
+
+
+def _code_and_thought(text: str) -> tuple[str, str]:
+    headings = list(_HEADING.finditer(text))
+    section_ends = [*(heading.start() for heading in headings[1:]), len(text)]
+    sections = dict[str, tuple[int, int]]()
+    for heading, end in zip(headings, section_ends, strict=False):
+        sections[heading[1].lower()] = (heading.end(), end)
+    code = text
+    thought = ""
+    if "code" in sections:
+        begin, _ = sections["code"]
+        code = text[begin:]
+        thought = text[:begin]
+        if fence := _FENCED.search(code):
+            code = fence[1]
+    elif fences := list(_FENCED.finditer(text)):
+        code = fences[-1][1]
+        thought = text[: fences[-1].start()]
+    if "thought" in sections:
+        begin, end = sections["thought"]
+        thought = text[begin:end]
+    return code.strip(), _HEADING.sub("", thought).strip()

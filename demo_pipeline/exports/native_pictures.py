@@ -12,7 +12,7 @@ from typing import Any
 from demo_pipeline.desktopd.models import Pixel, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, native_of
 from demo_pipeline.exports.form import Source
-from demo_pipeline.exports.prompts import points_in, said_with
+from demo_pipeline.exports.prompts import points_in, with_points_replaced
 from demo_pipeline.exports.step_facts import hovered_places, readable_size
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -82,7 +82,7 @@ def _action(action: StepAction, native: NativePicture) -> StepAction:
             moved[x], moved[y] = native.pixel(given[x], given[y])
     parameters = action.parameters.model_copy(update=moved)
     places = {f"({x}, {y})": str(native.pixel(x, y)) for x, y in points_in(action.reasoning)}
-    reasoning = said_with(action.reasoning, places)
+    reasoning = with_points_replaced(action.reasoning, places)
     return action.model_copy(update={"parameters": parameters, "reasoning": reasoning})
 
 

@@ -1,7 +1,6 @@
-"""The prompts of the CUDAG and messages exports: the system prompt and the human turn.
+"""The texts for a model in the CUDAG and messages exports: the system prompt and the human turn.
 
-Belongs here: texts for a model. Records are made in cudag/records.py; the text form of tool calls
-is in tool_calls.py.
+cudag/records.py builds the records; tool_calls.py writes tool calls as text.
 """
 
 import json
@@ -52,8 +51,10 @@ _ENDS = {"success": "End the task: it is done.", "failure": "End the task: it wa
 
 
 def units_per_notch(settings: DatasetSettings) -> int:
-    """What `pixels` is for one notch of the wheel."""
-    return 1 if settings.cudag_scroll_unit == "notches" else settings.cudag_pixels_per_notch
+    """Returns the number of `pixels` for one notch of the wheel."""
+    if settings.cudag_scroll_unit == "notches":
+        return 1
+    return settings.cudag_pixels_per_notch
 
 
 _CALLS_ONLY = "Answer with nothing but tool calls"
@@ -69,7 +70,7 @@ _WHY_FIRST = (
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
-    """What sign and unit of `pixels` mean, as a sentence for the model."""
+    """Returns a sentence for the model about the sign and the unit of `pixels`."""
     unit = f"one notch of the wheel is {settings.cudag_pixels_per_notch}"
     if settings.cudag_scroll_unit == "notches":
         unit = "it counts notches of the wheel, not pixels"
@@ -82,9 +83,15 @@ def scroll_rule(settings: DatasetSettings) -> str:
 
 
 def tool_schema(settings: DatasetSettings, seen: Pixel | None = None) -> dict[str, Any]:
-    """The tool as a function schema (JSON Schema for its arguments); `seen`: see `write_calls`."""
-    most = max(seen) - 1 if seen else RU_MAX
-    pair = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": most}}
+    """Returns the tool as a function schema, with JSON Schema for its arguments.
+
+    Args:
+        seen: see `write_calls`.
+    """
+    largest = RU_MAX
+    if seen:
+        largest = max(seen) - 1
+    pair = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": largest}}
     properties: dict[str, Any] = {
         "action": {
             "type": "string",
@@ -113,17 +120,22 @@ def system_prompt(
     thought: bool = False,
     seen: Pixel | None = None,
 ) -> str:
-    """The system prompt of every record: the tool, the coordinates and how to answer.
+    """Returns the system prompt of every record: the tool, the coordinates and how to answer.
 
     Args:
-        settings: what the sign of a scroll means.
+        settings: decide the meaning of scrolls.
         action_line: whether answers begin with a line of words; see `action_sentence`.
-        thought: whether they begin with a line of thought.
-        seen: size of the picture whose pixels the coordinates are; None: they are RU.
+        thought: whether answers begin with a line of thought.
+        seen: width and height of the image to whose pixels coordinates refer; None: they are RU.
     """
-    rule = _WORDS_FIRST if action_line else _CALLS_ONLY
-    if thought:
-        rule = _WHY_FIRST if not action_line else f"{_WHY_FIRST.partition(', and then')[0]}. {rule}"
+    if thought and action_line:
+        rule = f"{_WHY_FIRST.partition(', and then')[0]}. {_WORDS_FIRST}"
+    elif thought:
+        rule = _WHY_FIRST
+    elif action_line:
+        rule = _WORDS_FIRST
+    else:
+        rule = _CALLS_ONLY
     schema = json.dumps(tool_schema(settings, seen), ensure_ascii=False)
     measure = f"{RU_MAX} x {RU_MAX} units, whatever its shape"
     corner = [RU_MAX, RU_MAX]
@@ -145,54 +157,64 @@ def system_prompt(
 def action_sentence(
     calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
 ) -> str:
-    """What to do, for the line before the calls: one line, with markers escaped.
+    """Returns the line of words before the calls, with markers escaped.
 
     Args:
         calls: the answer.
-        reasoning: the sentence of the step; a `terminate` has words of its own.
-        places: the points of the calls in pixels, in order. Where the sentence names one, it gets
-            the coordinate of the call, so that words and call agree.
+        reasoning: the sentence of the step. It is not used for `terminate`.
+        places: the points of the calls in pixels, in order. If the sentence contains one of them,
+            it is replaced by the coordinate of the call, so that words and call agree.
     """
     if calls[0].action == "terminate":
         return _ENDS[calls[0].arguments["status"]]
-    points = (call.arguments["coordinate"] for call in calls if "coordinate" in call.arguments)
-    units = {f"({x}, {y})": f"({a}, {b})" for (x, y), (a, b) in zip(places, points, strict=False)}
-    return said_with(reasoning, units)
+    coordinates = [call.arguments["coordinate"] for call in calls if "coordinate" in call.arguments]
+    replacements = dict[str, str]()
+    for (x, y), (across, down) in zip(places, coordinates, strict=False):
+        replacements[f"({x}, {y})"] = f"({across}, {down})"
+    return with_points_replaced(reasoning, replacements)
 
 
-_POINT = re.compile(r"\(\d+, \d+\)")
+_POINT = re.compile(r"\((\d+), (\d+)\)")
 
 
 def points_in(reasoning: str) -> list[Pixel]:
-    """The points that a sentence names, as `(12, 34)`, in order."""
-    texts = (found[0][1:-1].split(", ") for found in _POINT.finditer(reasoning))
-    return [(int(x), int(y)) for x, y in texts]
+    """Returns the points in a sentence, written as `(12, 34)`, in order."""
+    return [(int(match[1]), int(match[2])) for match in _POINT.finditer(reasoning)]
 
 
-def said_with(reasoning: str, places: Mapping[str, str], other: str | None = None) -> str:
-    """A sentence in one line without markers, with its points, as `(12, 34)`, in other words.
+def with_points_replaced(
+    reasoning: str, replacements: Mapping[str, str], other: str | None = None
+) -> str:
+    """Replaces points such as `(12, 34)` in a sentence; returns one line with markers escaped.
 
     Args:
-        reasoning: the sentence.
-        places: point → its words.
-        other: of the other points; None: they stay.
+        replacements: point → its replacement.
+        other: replacement of all other points; None: they stay.
     """
-    words = _POINT.sub(lambda found: places.get(found[0], other or found[0]), reasoning)
-    return escape_markers(" ".join(words.split()))[0]
+
+    def replacement(match: re.Match[str]) -> str:
+        return replacements.get(match[0], other or match[0])
+
+    return escape_markers(" ".join(_POINT.sub(replacement, reasoning).split()))[0]
 
 
 def end_sentence(*, success: bool) -> str:
-    """How the end of a task is said."""
+    """Returns the sentence that ends a task."""
     return _ENDS["success" if success else "failure"]
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
-    """A previous action as `1. {arguments}`, with markers escaped; equal calls once, `n times`."""
-    runs = ((call, sum(1 for _ in run)) for call, run in groupby(calls))
-    texts = [
-        render_json(call.named_arguments())[0] + (f" {times} times" if times > 1 else "")
-        for call, times in runs
-    ]
+    """Returns an earlier action as `1. {arguments}`, with markers escaped.
+
+    Equal calls in a row are written once, followed by `n times`.
+    """
+    texts = list[str]()
+    for call, run in groupby(calls):
+        text = render_json(call.named_arguments())[0]
+        times = len(list(run))
+        if times > 1:
+            text += f" {times} times"
+        texts.append(text)
     return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
 
 
@@ -221,48 +243,66 @@ _UNSEEN: Mapping[str, str] = {
 
 
 def done_words(action_type: str) -> str:
-    """What an action of a type did, as in `clicked`; an unknown type is put in general words."""
+    """Returns an action type in the past tense, such as `clicked`; `acted` for unknown types."""
     return _DONE.get(action_type, "acted")
 
 
 def hidden_words(action: HiddenAction) -> str:
-    """A hidden action as `clicked outside the recorded screen`: never where, never what text.
+    """Describes a hidden action, as in `clicked outside the recorded screen`.
 
-    A type or reason that is not known is put in general words.
+    The description contains neither the place nor typed text. Unknown types and reasons get
+    general words.
     """
     return f"{done_words(action.action_type)} {_UNSEEN.get(action.reason, 'out of sight')}"
 
 
 def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
-    """The instruction and the previous actions, with markers escaped, without the image token.
+    """Returns the instruction and the earlier actions, with markers escaped, without image token.
 
-    `most`: the last ones in full; those before them are one line with their number.
+    Args:
+        instruction: of the task.
+        history: lines of the earlier actions.
+        most: number of the latest actions that are written in full. One line gives the number of
+            the actions before them.
     """
     text, _ = escape_markers(instruction)
-    if earlier := len(history[:-most]):
-        told = f"{earlier} earlier action{'s' if earlier > 1 else ''}"
-        history = [told, *history[-most:]]
-    return "\n".join([text, "", "Previous actions:", *history]) if history else text
+    if not history:
+        return text
+    latest = history[-most:]
+    omitted = len(history) - len(latest)
+    if omitted == 1:
+        latest = ["1 earlier action", *latest]
+    elif omitted:
+        latest = [f"{omitted} earlier actions", *latest]
+    return "\n".join([text, "", "Previous actions:", *latest])
 
 
 _CLICKS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
 
 
 def grounding_prompt(action: StepAction) -> str:
-    """What to do to which element, as in `Click the Search button`; markers are not escaped.
+    """Returns a sentence such as `Click the Search button`; markers are not escaped.
 
-    Empty when the action has no target, the target has no name, or the action is more than pointing
-    at the target: the end of a drag has no name, and typed text has no position.
+    Empty if the action has no target, if the target has no name, or if the action is more than
+    pointing at the target: the end of a drag has no name, and typed text has no position.
     """
     target = action.target_element
+    if target is None:
+        return ""
     match action.parameters:
         case ClickParameters(button="left", clicks=3):
             verb = "Triple-click"
+        case ClickParameters(button="left"):
+            verb = "Click"
         case ClickParameters(button=button):
-            verb = "Click" if button == "left" else f"{button.capitalize()}-click"
+            verb = f"{button.capitalize()}-click"
+        case ScrollParameters(direction=direction, amount=1):
+            verb = f"Scroll {direction} 1 notch on"
         case ScrollParameters(direction=direction, amount=amount):
-            verb = f"Scroll {direction} {'1 notch' if amount == 1 else f'{amount} notches'} on"
+            verb = f"Scroll {direction} {amount} notches on"
         case _:
             verb = _CLICKS.get(action.action_type, "")
-    name = " ".join(target.name.split()) if target else ""
-    return f"{verb} the {name} {role_word(target.role)}" if target and verb and name else ""
+    name = " ".join(target.name.split())
+    if not verb or not name:
+        return ""
+    return f"{verb} the {name} {role_word(target.role)}"

@@ -27,7 +27,7 @@ from demo_pipeline.exports.answers import (
 from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.form import Excluded, Row, Source
 from demo_pipeline.exports.native_pictures import natively
-from demo_pipeline.exports.prompts import done_words, hidden_words, points_in, said_with
+from demo_pipeline.exports.prompts import done_words, hidden_words, points_in, with_points_replaced
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
@@ -177,7 +177,7 @@ def _before(made_of: Source, first: int) -> Iterator[str]:
             return
         yield from map(hidden_words, made_of.candidate.hidden.before(step.index))
         if step.index < first:
-            words = said_with(step.action.reasoning, {}, "a place")
+            words = with_points_replaced(step.action.reasoning, {}, "a place")
             yield replace_surrogates(words) or done_words(step.action.action_type)
 
 
@@ -197,7 +197,7 @@ def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
         written: a point as the form writes it.
     """
     named = {str(point): written(point) for point in points_in(action.reasoning)}
-    return replace_surrogates(said_with(action.reasoning, named))
+    return replace_surrogates(with_points_replaced(action.reasoning, named))
 
 
 def counted_steps(steps: Sequence[SaidStep], made_of: Source) -> dict[str, int]:

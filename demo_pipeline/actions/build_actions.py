@@ -22,6 +22,7 @@ from demo_pipeline.actions.action_tables import (
     ACCOUNTING_SCHEMA,
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
+    POINTER_TYPES,
     Action,
     read_actions,
     write_actions,
@@ -42,7 +43,13 @@ from demo_pipeline.files.parquet import read_table, rows_table, schema_problems,
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.clock_steps import read_clock_steps
-from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
+from demo_pipeline.recording.events import (
+    DEFECT_REMEDY,
+    REJECTED_FILE,
+    read_events,
+    read_scans,
+    too_many,
+)
 from demo_pipeline.recording.input_log import INPUT_EVENTS, KEY_EVENTS, REJECTED_SCHEMA, EventType
 from demo_pipeline.recording.key_names import platform_of_keys, public_name
 from demo_pipeline.recording.logged_scans import read_logged_scans
@@ -286,6 +293,33 @@ def check_action_tables(folder: Path) -> list[Problem]:
     return problems
 
 
+def check_lines_of_actions(folder: Path, events_folder: Path) -> list[Problem]:
+    """Check that actions name the lines that they were built from, and have their positions."""
+    events = read_events(events_folder)
+    lines = events["event_index"].to_pylist()
+    positioned = {
+        line for line, x in zip(lines, events["x"].to_pylist(), strict=True) if x is not None
+    }
+    scans = {scan["event_index"] for scan in read_scans(events_folder)}
+    problems = []
+    for action in read_actions(folder):
+        number = action.action_index
+        message = None
+        if action.events:
+            if (action.first_event, action.last_event) != (action.events[0], action.events[-1]):
+                message = f"action {number} has other first and last lines than its events"
+        elif not {action.first_event, action.last_event} <= set(lines):
+            message = f"pause {number} begins or ends at a line that is not in the log"
+        is_placed = action.action_type not in POINTER_TYPES or action.x is not None
+        if not is_placed and positioned.intersection(action.events):
+            message = f"action {number} has no position, although its events have one"
+        if action.text_scan_event is not None and action.text_scan_event not in scans:
+            message = f"action {number} names a scan that is not in the log"
+        if message:
+            problems.append(Problem("wrong_action", ACTIONS_FILE, message, remedy=DEFECT_REMEDY))
+    return problems
+
+
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     """Check that every log line is in exactly one bucket and that the two tables agree."""
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
@@ -295,7 +329,7 @@ def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     lines = read_events(events_folder)["event_index"].to_pylist()
     rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
     lines += rejected["line"].to_pylist()
-    problems = []
+    problems = check_lines_of_actions(folder, events_folder)
     if sorted(lines) != indexes:
         message = f"{len(lines)} lines, but {len(indexes)} rows of accounting, or other numbers"
         problems.append(Problem("ledger_sum", LOG_FILE, message, remedy=DEFECT_REMEDY))

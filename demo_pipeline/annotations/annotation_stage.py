@@ -3,8 +3,9 @@
 It reads the stored annotations and asks no server.
 """
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,11 @@ from demo_pipeline.annotations.annotation_store import (
     judge_demonstration,
     read_documents,
 )
-from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA
+from demo_pipeline.annotations.annotations import (
+    ANNOTATIONS_FILE,
+    ANNOTATIONS_SCHEMA,
+    checked_annotation,
+)
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import read_rows, schema_problems, write_rows
@@ -104,14 +109,16 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the columns, and that at most one annotation counts per step, kind and variant."""
+def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """Checks columns and values, and that at most one annotation counts per step, kind, variant."""
     problems = differing_files(out, {}, {ANNOTATIONS_FILE})
     problems = problems or schema_problems(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
     if problems:
         return problems
+    rows = read_rows(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
+    problems = list(_check_values(inputs, rows))
     effective = Counter[tuple[int | None, str, str | None]]()
-    for row in read_rows(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA):
+    for row in rows:
         if row["effective"]:
             effective[row["step_index"], row["kind"], row["variant"]] += 1
     for (step, kind, _), number in effective.items():
@@ -120,6 +127,21 @@ def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
             remedy = "build it again"
             problems.append(Problem("annotations", ANNOTATIONS_FILE, message, remedy=remedy))
     return problems
+
+
+def _check_values(inputs: RecordingInputs, rows: list[dict[str, Any]]) -> Iterator[Problem]:
+    """Yield annotations of steps that do not exist, and values that their kind cannot have."""
+    end = len(list((inputs.folders[_TRAJECTORIES] / "steps").iterdir()))
+    for number, row in enumerate(rows, start=1):
+        step = row["step_index"]
+        if step is not None and step > end and not row["stale"]:
+            message = f"row {number}: is about step {step} of {end}"
+            yield Problem("annotations", ANNOTATIONS_FILE, message, remedy="build it again")
+        try:
+            checked_annotation(row["kind"], json.loads(row["value"]), step)
+        except ValueError:
+            message = f"row {number}: its value does not fit its kind"
+            yield Problem("annotations", ANNOTATIONS_FILE, message, remedy="build it again")
 
 
 ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(

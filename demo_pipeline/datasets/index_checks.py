@@ -4,7 +4,6 @@ Every number is counted once more from the records of the trajectories, or from 
 it. Values of a step that any other legal value could replace are checked by their domains alone.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.datasets.card_files import (
+    CARD,
+    CHARTS_FOLDER,
+    card_files,
+    missing_card_files,
+)
 from demo_pipeline.datasets.index import (
     EXPORTS_FILE,
     EXPORTS_SCHEMA,
@@ -37,6 +42,7 @@ from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
     PROVENANCE_SCHEMA,
+    QUEST_NAMES,
     HiddenReason,
     hidden_rows,
     recorded_outcome,
@@ -48,7 +54,7 @@ _TABLES = {
     TRAJECTORIES_FILE: TRAJECTORIES_SCHEMA,
     EXPORTS_TABLE: EXPORTS_SCHEMA,
 }
-_NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, "README.md", "plots"}
+_NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
 _COLUMNS_OF_METADATA = {  # count in metadata.json → column of steps.parquet
     "actions": "action_type",
@@ -64,14 +70,14 @@ class _Expected:
     Attributes:
         entry: in index.json.
         row: some columns of trajectories.parquet.
-        outcome: in steps.parquet.
+        of_steps: some columns of all its rows in steps.parquet.
         steps: the provenance of its steps.
         hidden: the rows of its hidden actions.
     """
 
     entry: Mapping[str, Any]
     row: Mapping[str, Any]
-    outcome: str
+    of_steps: Mapping[str, str]
     steps: pa.Table
     hidden: Sequence[Mapping[str, object]]
 
@@ -109,14 +115,15 @@ def compare_index(
 
 def _check_charts(out: Path) -> Iterator[Problem]:
     """Yield charts that the card shows and that are missing, or that it does not show."""
-    card = out / "README.md"
-    text = card.read_text("utf-8") if card.is_file() else ""
-    shown = set(re.findall(r"plots/(\w+\.png)", text))
-    plots = out / "plots"
-    names = {path.name for path in plots.iterdir()} if plots.is_dir() else set()
-    for name in sorted(shown ^ names):
-        message = "is missing" if name in shown else "is not in the card"
-        yield _problem(f"plots/{name}", message)
+    shown = card_files(out)
+    plots = out / CHARTS_FOLDER
+    names = (
+        {f"{CHARTS_FOLDER}/{path.name}" for path in plots.iterdir()} if plots.is_dir() else set()
+    )
+    for name in missing_card_files(out):
+        yield _problem(name, "is missing or empty")
+    for name in sorted(names - shown):
+        yield _problem(name, "is not in the card")
 
 
 def _check_columns_of_steps(path: Path) -> list[Problem]:
@@ -145,7 +152,6 @@ def _expected(
         except DemonstrationError:
             tally.unreadable += 1
             continue
-        recorded = recorded_outcome(head.status, success=head.success)
         success = head.success if verdict is None else verdict
         tally.add(source.id, replace(head, success=success), rows)
         entry = {
@@ -166,10 +172,16 @@ def _expected(
             "complete": not head.hidden,
             "hidden_actions": len(head.hidden),
             "hidden_reasons": dict.fromkeys(HiddenReason, 0) | head.hidden.by_reason(),
+            **{name: rows[0][name] if rows else None for name in QUEST_NAMES},
         }
         steps = pa.Table.from_pylist(rows, schema=_PROVENANCE)
         hidden = hidden_rows(source.id, head.hidden.actions)
-        yield source.id, _Expected(entry, row, recorded, steps, hidden)
+        of_steps = {
+            "outcome": recorded_outcome(head.status, success=head.success),
+            "application": replace_surrogates(head.application),
+            "instruction": replace_surrogates(head.instruction),
+        }
+        yield source.id, _Expected(entry, row, of_steps, steps, hidden)
 
 
 def _check_documents(
@@ -253,7 +265,6 @@ def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterato
 
 def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
     """Yield how steps.parquet differs from the trajectories and from exports.json."""
-    own_columns = ("outcome", "split", "screenshot")
     table = read_table(out / STEPS_FILE, INDEX_STEPS_SCHEMA)
     first = 0
     for key, trajectory in expected.items():
@@ -265,13 +276,16 @@ def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Probl
     if table.num_rows != first:
         yield _problem(STEPS_FILE, f"has {table.num_rows} rows for {first} steps")
     members = load_json(out / EXPORTS_FILE)["trajectories"]
-    columns = (table[name].to_pylist() for name in ("trajectory_id", "step_index", *own_columns))
-    for key, step_index, outcome, split, screenshot in zip(*columns, strict=True):
+    of_steps = ("outcome", "application", "instruction")
+    own_columns = ("trajectory_id", "step_index", "split", "screenshot", *of_steps)
+    columns = (table[name].to_pylist() for name in own_columns)
+    for key, step_index, split, screenshot, *values in zip(*columns, strict=True):
         path = f"trajectories/{key}/steps/{step_index:03d}/screenshot.png"
         if screenshot != path:
             yield _problem(STEPS_FILE, f"names another screenshot than {path}")
-        if key not in expected or outcome != expected[key].outcome:
-            yield _problem(STEPS_FILE, f"has another outcome than the trajectory {key}")
+        if key not in expected or values != [*expected[key].of_steps.values()]:
+            message = f"has another {', '.join(of_steps)} than the trajectory {key}"
+            yield _problem(STEPS_FILE, message)
         if split != members.get(key, {}).get("split"):
             yield _problem(STEPS_FILE, f"has another split of {key} than {EXPORTS_FILE}")
 

@@ -4,7 +4,7 @@ Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: writing `task
 and `images/`, and the declaration of the training export.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from demo_pipeline.datasets.card_files import CARD
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.desktopd.models import Count, Text
@@ -19,8 +20,8 @@ from demo_pipeline.desktopd.trajectory_reader import read_document
 from demo_pipeline.evaluation.answer_forms import answer_code
 from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
-from demo_pipeline.exports.assemble import BY_TRAJECTORY, ExportSummary
-from demo_pipeline.exports.cards import CARD, yaml_text
+from demo_pipeline.exports.cards import yaml_text
+from demo_pipeline.exports.export_summary import BY_TRAJECTORY, ExportSummary
 from demo_pipeline.exports.form import json_text
 from demo_pipeline.exports.record_checks import (
     REBUILD,
@@ -31,9 +32,10 @@ from demo_pipeline.exports.record_checks import (
 )
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.comparison import differing_files
-from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.parquet import write_rows
+from demo_pipeline.files.comparison import differing_files, silence
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.parquet import read_table, write_table
+from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import (
@@ -187,6 +189,10 @@ _FORMAT = RecordFormat(
 )
 
 
+Put = Callable[[str, bytes | Path], object]
+"""Takes the path and the content of a file, or the file with the same content."""
+
+
 def build_agentnetbench(
     trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> ExportSummary:
@@ -199,31 +205,74 @@ def build_agentnetbench(
     """
     for folder in (_TASKS, _IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    task: dict[str, Any] = {}  # of the trajectory whose steps come
-    table = list[dict[str, str]]()
 
-    def end() -> None:
+    def write(name: str, content: bytes | Path) -> None:
+        if isinstance(content, Path):
+            link_or_copy(content, out / name)
+        else:
+            (out / name).write_bytes(content)
+
+    summary, tasks = put_tasks(trajectories, settings, write)
+    if tasks:  # `datasets` fails on a split without a row
+        write_table(out / _TABLE_FILE, _table(tasks))
+    return summary
+
+
+def put_tasks(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, put: Put
+) -> tuple[ExportSummary, list[dict[str, str]]]:
+    """Hand every file but the table to `put`; returns the summary, and the rows of the table."""
+    task: dict[str, Any] = {}  # of the trajectory whose steps come
+    rows: list[dict[str, str]] = []
+
+    def end_task() -> None:
         if task:
-            dump_json(out / _TASKS / f"{task['task_id']}.json", task)
-            said = {"task_id": task["task_id"], "instruction": task["user_task_description"]}
-            table.append({**said, "steps": json_text(task["steps"])})
+            put(f"{_TASKS}/{task['task_id']}.json", json_bytes(task))
+            row = {"task_id": task["task_id"], "instruction": task["user_task_description"]}
+            rows.append({**row, "steps": json_text(task["steps"])})
             task.clear()
 
     def add(record: StepRecord) -> None:
         if task.get("task_id") != record.step.trajectory_id:
-            end()
+            end_task()
             task.update(_head(record))
         image = f"{record.step.trajectory_id}_{record.step.step_index}.png"
-        link_or_copy(record.step.screenshot, out / _IMAGES / image)
+        put(f"{_IMAGES}/{image}", record.step.screenshot)
         task["steps"].append(_step(record, image))
 
     summary = each_true_step(plan_export(trajectories, settings), settings, [Split.TEST], add)
-    end()
-    if table:  # `datasets` fails on a split without a row
-        write_rows(out / _TABLE_FILE, table, _TABLE)
-    head = f"license: {yaml_text(settings.license)}\n{_CONFIG if table else ''}"
-    (out / CARD).write_text(_README.format(head=head), encoding="utf-8")
-    return summary
+    end_task()
+    head = f"license: {yaml_text(settings.license)}\n{_CONFIG if rows else ''}"
+    put(CARD, _README.format(head=head).encode())
+    return summary, rows
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=_TABLE)
+
+
+def check_agentnetbench(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """How the files differ from the steps of the test split, and the problems in the files."""
+    expected: dict[str, bytes | Path] = {}
+    trajectories = inputs.committed.trajectories
+    with silence():
+        _, rows = put_tasks(trajectories, inputs.settings.datasets, expected.__setitem__)
+    table = {_TABLE_FILE} if rows else set[str]()
+    problems = differing_files(out, expected, table)
+    if problems:
+        return problems
+    if rows and not _is_same_table(out / _TABLE_FILE, _table(rows)):
+        message = "differs from the tasks"
+        return [Problem("differs", _TABLE_FILE, message, remedy=REBUILD)]
+    return validate_agentnetbench(out)
+
+
+def _is_same_table(path: Path, expected: pa.Table) -> bool:
+    try:
+        return bool(read_table(path).equals(expected))
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        return False
 
 
 def _step(record: StepRecord, image: str) -> dict[str, Any]:
@@ -263,7 +312,6 @@ def _run(inputs: DatasetInputs, out: Path) -> Summary:
     trajectories = inputs.committed.trajectories
     settings = inputs.settings.datasets
     summary = build_agentnetbench(trajectories, out, settings)
-    inputs.written.note_files(out, inputs.folders.values())
     return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
 
@@ -280,9 +328,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "agentnetbench_files",
             "Every task has its keys, pictures, true actions and boxes.",
-            lambda inputs, out: (
-                differing_files(out, inputs.written.files) or validate_agentnetbench(out)
-            ),
+            check_agentnetbench,
             compared=("records",),
         ),
     ),

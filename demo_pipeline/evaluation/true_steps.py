@@ -18,8 +18,9 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
-from demo_pipeline.exports.assemble import ExportSummary, each_row
+from demo_pipeline.exports.assemble import each_row
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
+from demo_pipeline.exports.export_summary import ExportSummary
 from demo_pipeline.exports.form import Excluded, Source, question
 from demo_pipeline.exports.native_pictures import natively
 from demo_pipeline.exports.step_facts import hovered_places

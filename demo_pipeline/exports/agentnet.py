@@ -40,8 +40,9 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     UNKNOWN_SYSTEM,
     Stretch,
+    counted_details,
     counted_steps,
-    finish_losses,
+    losses_file,
     sentence,
     stretch_rows,
 )
@@ -214,11 +215,6 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}
 
 
-def _finish(out: Path, *known: Any) -> Mapping[str, Any]:
-    (out / IMAGES).mkdir(exist_ok=True)
-    return finish_losses(out, *known)
-
-
 # A line is the longest stretch of a trajectory. Beside the lines are `images/`,
 # `meta_data_merged.jsonl` with the computer of each task, and `metadata.json` with what was left
 # out.
@@ -244,5 +240,7 @@ FORM = Form(
     pictures=lambda candidate, _split, row, _settings: {
         f"{IMAGES}/{name}": f"{candidate.source.folder}/{path}" for name, path in row.files.items()
     },
-    finish=_finish,
+    details=counted_details,
+    side_files=losses_file,
+    folders=(IMAGES,),
 )

@@ -1,121 +1,39 @@
-"""Puts a dataset together from the rows of its trajectories: select, split, guard, write, link.
+"""Puts a dataset of any form together from the rows of its trajectories.
 
-Belongs here: the one loop, which training exports and scoring share, the files of a dataset, and
-how a written one is compared with its rows. What a row holds is decided in its form.
+`each_row` decides which rows a dataset holds and in which split. `DatasetFiles` decides which file
+each value of a row belongs to. `build_form` writes these files; `dataset_comparison` goes through
+the same rows and compares the files with them.
 """
 
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from demo_pipeline.datasets.dataset_inputs import WrittenDataset
 from demo_pipeline.datasets.selection import Candidate, notes_of
-from demo_pipeline.datasets.splits import ExportPlan, Split, plan_export
-from demo_pipeline.exports.form import File, Form, KeptRow, kept_rows
-from demo_pipeline.exports.record_checks import kept_problems
-from demo_pipeline.files.comparison import differing_files, silence
+from demo_pipeline.datasets.splits import ExportPlan, Split
+from demo_pipeline.exports.export_summary import (
+    SPLIT_LEAK,
+    CardFacts,
+    ExportSummary,
+    FinishedRows,
+    Tally,
+)
+from demo_pipeline.exports.form import File, Form, KeptRow, Table, kept_rows
+from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import TableWriter
-from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-SPLIT_LEAK = "split_leak"
-BY_TRAJECTORY = "records_by_trajectory"  # of the summary
-_DIGEST = 16  # bytes of a question that are compared
-_REMEDY = "build the dataset again"
+_DIGEST = 16  # bytes of the hash of a question that are compared
 RowT = TypeVar("RowT")
-
-
-@dataclass(frozen=True, slots=True)
-class ExportSummary:
-    """What an export wrote and what it left out.
-
-    Attributes:
-        unit: what a row is called: `samples` or `records`.
-        records: how many were written, by split.
-        by_trajectory: how many, by trajectory.
-        excluded_trajectories: by reason: failed, aborted, contaminated, incomplete, unreadable.
-        excluded_records: by reason; rows left out although their trajectory takes part.
-        hidden_actions: by reason; actions, of the trajectories that take part, that no screenshot
-            shows.
-        problems: why unreadable trajectories could not be read.
-        details: further keys of `as_dict`; they replace the general ones of the same name.
-    """
-
-    unit: str
-    records: dict[str, int]
-    by_trajectory: dict[str, int]
-    excluded_trajectories: dict[str, int]
-    excluded_records: dict[str, int]
-    hidden_actions: dict[str, int]
-    problems: tuple[Problem, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """Rows of all splits together."""
-        return sum(self.records.values())
-
-    @property
-    def trajectories(self) -> int:
-        """How many gave at least one row."""
-        return len(self.by_trajectory)
-
-    @property
-    def left_out(self) -> dict[str, Mapping[str, int]]:
-        """The counts of what was left out, as a card lists them: by unit, then by reason."""
-        return {
-            "trajectories": self.excluded_trajectories,
-            self.unit: self.excluded_records,
-            "actions": self.hidden_actions,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """The summary as manifests show it; counts of rows are named after the unit."""
-        return {
-            **({} if self.unit == "records" else {self.unit: self.total}),
-            "trajectories": self.trajectories,
-            "records": self.records,
-            "excluded_trajectories": self.excluded_trajectories,
-            f"excluded_{self.unit}": self.excluded_records,
-            "hidden_actions": self.hidden_actions,
-            "problems": self.problems,
-            **self.details,
-        }
-
-
-@dataclass(slots=True)
-class Tally:
-    """What the loop wrote and left out; `counts` are what a form adds up."""
-
-    written: Counter[str] = field(default_factory=Counter)
-    by_trajectory: Counter[str] = field(default_factory=Counter)
-    excluded: Counter[str] = field(default_factory=Counter)
-    hidden: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    problems: list[Problem] = field(default_factory=list)
-    unreadable: int = 0
-
-    def summary(self, plan: ExportPlan, unit: str, exclusions: Sequence[str]) -> ExportSummary:
-        """What was written of a plan; each of the exclusions is counted from 0."""
-        gone = {**plan.selection.excluded}
-        gone["unreadable"] += self.unreadable
-        return ExportSummary(
-            unit=unit,
-            records={split.value: self.written[split.value] for split in Split},
-            by_trajectory=dict(self.by_trajectory),
-            excluded_trajectories=gone,
-            excluded_records=dict.fromkeys((*exclusions, SPLIT_LEAK), 0) | self.excluded,
-            hidden_actions=dict(sorted(self.hidden.items())),
-            problems=(*plan.selection.problems, *self.problems),
-        )
 
 
 def each_row(
@@ -126,17 +44,17 @@ def each_row(
 ) -> Tally:
     """Hand the rows of all planned trajectories to `take`, by trajectory id and step.
 
-    One trajectory is in memory at a time. One that cannot be read is counted and costs the others
-    nothing. The same screenshot with the same prompt is in one split only.
+    One trajectory is in memory at a time. A trajectory that cannot be read is counted, and the
+    others are not affected. The same screenshot with the same prompt goes into one split only.
 
     Args:
         plan: the trajectories and their splits.
-        rows_of: the rows of a trajectory, and what it leaves out by reason.
+        rows_of: returns what a trajectory leaves out by reason, and its rows.
         question: of a row, in hex; equal for the same prompt about the same screenshot.
-        take: takes a row of a split; returns why it cannot, or nothing.
+        take: takes a row of a split; returns the reason why it cannot, or nothing.
     """
     tally = Tally()
-    asked = dict[bytes, Split]()
+    split_of_question: dict[bytes, Split] = {}
     for candidate in plan.selection.chosen:
         split = plan.splits.splits[candidate.source.id]
         try:
@@ -149,8 +67,11 @@ def each_row(
         tally.hidden.update(candidate.hidden.by_reason())
         for row in rows:
             key = bytes.fromhex(question(row))[:_DIGEST]
-            leaks = asked.setdefault(key, split) is not split
-            if reason := SPLIT_LEAK if leaks else take(candidate, split, row):
+            if split_of_question.setdefault(key, split) is split:
+                reason = take(candidate, split, row)
+            else:
+                reason = SPLIT_LEAK
+            if reason:
                 tally.excluded[reason] += 1
             else:
                 tally.written[split.value] += 1
@@ -158,91 +79,64 @@ def each_row(
     return tally
 
 
-def build_form(
-    form: Form,
-    trajectories: Sequence[DatasetTrajectory],
-    out: Path,
-    settings: DatasetSettings,
-    written: WrittenDataset | None = None,
-) -> ExportSummary:
-    """Write a dataset in a form; the same trajectories and settings give the same bytes.
-
-    Args:
-        form: of the dataset.
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, the splits, and what the form reads.
-        written: gets what `form_problems` compares, and the numbers of the card.
-    """
-    plan = _plan(form)(trajectories, settings)
-    written = written or WrittenDataset()
-    out.mkdir(parents=True, exist_ok=True)
-    written.splits = plan.splits.splits
-    said = {n for one in plan.selection.chosen for of in notes_of(one.source).values() for n in of}
-    counts = Counter[str]()
-
-    def rows_of(candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
-        head, rows = kept_rows(form, candidate.source, settings)
-        counts.update(head.counts)
-        return head.excluded, rows
-
-    with ExitStack() as stack:
-        files = _Files(form, out, settings, written, said=said, stack=stack)
-        tally = each_row(plan, rows_of, lambda row: row.question, files.take)
-    counts.update(files.counts)
-    summary = tally.summary(plan, form.unit, form.exclusions)
-    return replace(summary, details=form.finish(out, plan, summary, counts, settings))
-
-
-def _plan(form: Form) -> Callable[..., ExportPlan]:
-    return form.plan or partial(plan_export, whole_trajectories=form.whole)
-
-
-class _Files:
-    """The files of a dataset, opened when they are first needed.
+class DatasetFiles(ABC):
+    """The files of a dataset: knows which value belongs where, not what is done with it.
 
     Args:
         form: of the dataset.
         out: its folder, which exists.
         settings: of the datasets.
-        written: gets what is written.
-        said: kinds of annotations that some trajectory has.
-        stack: closes the open files.
-
-    Attributes:
-        counts: over the rows that were written.
+        plan: of the dataset.
     """
 
-    def __init__(
-        self,
-        form: Form,
-        out: Path,
-        settings: DatasetSettings,
-        written: WrittenDataset,
-        *,
-        said: set[str],
-        stack: ExitStack,
-    ) -> None:
-        self._form, self._out, self._settings = form, str(out), settings
-        self._written = written
-        self._said = said
-        self._stack = stack
-        self._open = dict[str, Callable[[Any], object]]()
-        self.counts = Counter[str]()
-        for split in Split:
-            for file in form.files:
-                if split in file.empty & file.only and "{id}" not in file.at(split, settings):
-                    self._writer(file, file.at(split, settings))
+    def __init__(self, form: Form, out: Path, settings: DatasetSettings, plan: ExportPlan) -> None:
+        self.form = form
+        self.out = out
+        self.settings = settings
+        self._plan = plan
+        self._annotated = _annotated_kinds(plan)
+        self._counts = Counter[str]()
+        self._streams: dict[str, Callable[[Any], object]] = {}
 
-    def take(self, candidate: Candidate, split: Split, row: KeptRow) -> str:
-        """Write a row with its pictures; returns why it cannot be written, or nothing."""
-        form = self._form
-        settings = self._settings
+    def go_through(self) -> FinishedRows:
+        """Go through the rows of the dataset, then through the files beside them."""
+        form = self.form
+        with ExitStack() as stack:
+            for split in Split:
+                for file in form.files:
+                    name = file.at(split, self.settings)
+                    if split in file.empty & file.only and "{id}" not in name:
+                        self._stream(file, name, stack)
+            tally = each_row(
+                self._plan,
+                self._rows_of,
+                lambda row: row.question,
+                lambda candidate, split, row: self._take(candidate, split, row, stack),
+            )
+        summary = tally.summary(self._plan, form.unit, form.exclusions)
+        finished = FinishedRows(self._plan, summary, self._counts, self.settings)
+        finished = replace(finished, summary=replace(summary, details=form.details(finished)))
+        for name, value in form.side_files(finished).items():
+            self.put_file(name, [value.encode() if name.endswith(".txt") else json_bytes(value)])
+        for name, pieces in self.derived_files():
+            self.put_file(name, pieces)
+        return finished
+
+    def _rows_of(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
+        head, rows = kept_rows(self.form, candidate.source, self.settings)
+        self._counts.update(head.counts)
+        return head.excluded, rows
+
+    def _take(self, candidate: Candidate, split: Split, row: KeptRow, stack: ExitStack) -> str:
+        """Put a row into its files; returns why it is left out, or nothing."""
+        form = self.form
+        settings = self.settings
         folder = candidate.source.folder
         pictures = form.pictures(candidate, split, row, settings)
-        if not all(self._picture(*one, row, candidate) for one in pictures.items()):
-            return "missing_frame"
-        parts = form.parts(candidate, row, settings)
+        for name, source in pictures.items():
+            if not self.put_picture(name, source, row, candidate):
+                return "missing_frame"
+        parts = form.parts_of(candidate, row, settings)
         for file in form.files:
             if file.part not in parts or split not in file.only:
                 continue
@@ -251,117 +145,184 @@ class _Files:
             if file.table:
                 value = form.place(value, split, settings, folder)
             if "{id}" in name:
-                self._write(name.replace("{id}", row.id), value)
+                self.put_file(name.replace("{id}", row.id), [value.encode()])
             else:
-                self._writer(file, name)(value)
+                self._stream(file, name, stack)(value)
         for name, text in row.documents.items():
-            self._write(name.replace("{split}", split.value, 1), text)
-        self.counts.update(row.counts)
-        self._written.ids[row.id] += 1
-        self._written.longest = max(self._written.longest, row.tokens)
-        step, kind = form.kind_of(row)
-        known = (candidate.source.id, step, candidate.application, kind, split.value)
-        self._written.rows.append(known)
-        if form.file not in candidate.source.digests:
-            found = kept_problems(form, [(None, row)], form.file, candidate.source)
-            self._written.problems += found
+            self.put_file(name.replace("{split}", split.value, 1), [text.encode()])
+        self._counts.update(row.counts)
+        self.count(candidate, split, row)
         return ""
 
-    def _picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Write a picture, if it is not there; returns whether it could be."""
-        made = self._form.make(source, f"{self._out}/{name}", row, self._settings)
-        if made:
-            self._written.files[name] = ""
-        if made is not None:
-            return made
-        path = self._place(name, source)
+    def _stream(self, file: File, name: str, stack: ExitStack) -> Callable[[Any], object]:
+        """The function that takes the next value of a file. The first call opens the file."""
+        if name in self._streams:
+            return self._streams[name]
+        if file.table:
+            table = file.table(self.settings)
+            if table.annotated is not None and self._annotated & table.notes:
+                table = replace(table, schema=table.annotated)
+            take = self.open_table(name, table, stack)
+        else:
+            put = self.open_text(name, stack)
+            take = put_lines(put) if name.endswith(".jsonl") else put_array(put, stack)
+        self._streams[name] = take
+        return take
+
+    def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Yield name and content of the files that are made of other written files."""
+        return self.form.derived_files(self.out)
+
+    @abstractmethod
+    def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
+        """Take a picture that may have been taken before; returns whether it can be made."""
+
+    @abstractmethod
+    def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Take a file as a whole."""
+
+    @abstractmethod
+    def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
+        """Open a file of lines, or a JSON array: a function that takes its next bytes."""
+
+    @abstractmethod
+    def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
+        """Open a table: a function that takes its next row."""
+
+    @abstractmethod
+    def count(self, candidate: Candidate, split: Split, row: KeptRow) -> None:
+        """Count a row that was put into its files."""
+
+
+def _annotated_kinds(plan: ExportPlan) -> set[str]:
+    """Kinds of annotations that some trajectory of the dataset has."""
+    kinds: set[str] = set()
+    for candidate in plan.selection.chosen:
+        for notes_of_step in notes_of(candidate.source).values():
+            kinds.update(notes_of_step)
+    return kinds
+
+
+def put_lines(put: Callable[[bytes], object]) -> Callable[[str], object]:
+    """Hand on texts as lines."""
+    return lambda text: put(f"{text}\n".encode())
+
+
+def put_array(put: Callable[[bytes], object], stack: ExitStack) -> Callable[[str], object]:
+    """Hand on texts of JSON values as a JSON array, which ends when `stack` is closed."""
+    put(b"[")
+    is_empty = True
+
+    def add(text: str) -> None:
+        nonlocal is_empty
+        put(f"{'' if is_empty else ','}\n{text}".encode())
+        is_empty = False
+
+    stack.callback(lambda: put(b"]\n" if is_empty else b"\n]\n"))
+    return add
+
+
+def build_form(
+    form: Form,
+    trajectories: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+    facts: CardFacts | None = None,
+) -> ExportSummary:
+    """Write a dataset in a form; the same trajectories and settings give the same bytes.
+
+    Args:
+        form: of the dataset.
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, the splits, and what the form reads.
+        facts: gets what the card says about the rows.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    plan = form.plan(trajectories, settings)
+    writer = _DatasetWriter(form, out, settings, plan, facts or CardFacts())
+    for folder in form.folders:
+        writer.make_folder(folder)
+    return writer.go_through().summary
+
+
+class _DatasetWriter(DatasetFiles):
+    """Writes the files of a dataset, each opened when it is first needed."""
+
+    def __init__(
+        self,
+        form: Form,
+        out: Path,
+        settings: DatasetSettings,
+        plan: ExportPlan,
+        facts: CardFacts,
+    ) -> None:
+        super().__init__(form, out, settings, plan)
+        self._facts = facts
+        self._top = str(out)
+        self._folders = {""}
+
+    def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
+        """Link or make a picture, if it is not there; returns whether it could be made."""
+        path = f"{self._top}/{name}"
+        is_written = self.form.make_picture(source, path, row, self.settings)
+        if is_written is not None:
+            return is_written
+        self._make_folder_of(name)
         try:
             os.link(source, path)
         except FileExistsError:
             return True
         except FileNotFoundError:
-            if not candidate.source.content:
-                raise
-            output = f"trajectories/{candidate.source.id}"
-            raise ChangedOutput(
-                output, source.removeprefix(f"{candidate.source.folder}/")
-            ) from None
+            raise_lost_picture(source, candidate)
         except OSError:
             shutil.copyfile(source, path)
         return True
 
-    def _write(self, name: str, text: str) -> None:
-        Path(self._place(name)).write_text(text, encoding="utf-8")
+    def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a file."""
+        self._make_folder_of(name)
+        with (self.out / name).open("wb") as file:
+            file.writelines(pieces)
 
-    def _writer(self, file: File, name: str) -> Callable[[Any], object]:
-        """What adds a value to a file, which is opened by the first call."""
-        if name not in self._open:
-            self._open[name] = self._opened(file, Path(self._place(name)))
-        return self._open[name]
+    def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
+        """Open a file to write bytes."""
+        self._make_folder_of(name)
+        return stack.enter_context((self.out / name).open("wb")).write
 
-    def _opened(self, file: File, path: Path) -> Callable[[Any], object]:
-        if file.table:
-            table = file.table(self._settings)
-            schema = table.annotated if self._said & table.notes else None
-            writer = TableWriter(path, schema or table.schema, table.rows, table.characters)
-            return self._stack.enter_context(writer).append_row
-        stream = self._stack.enter_context(path.open("wb"))
-        if path.suffix == ".jsonl":
-            return lambda text: stream.write(f"{text}\n".encode())
-        members = [b"["]  # what comes before the next one
-        self._stack.callback(lambda: stream.write(b"[]\n" if members[0] == b"[" else b"\n]\n"))
+    def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
+        """Open a Parquet file to write rows."""
+        self._make_folder_of(name)
+        writer = TableWriter(self.out / name, table.schema, table.rows, table.characters)
+        return stack.enter_context(writer).append_row
 
-        def add(text: str) -> None:
-            stream.write(members[0] + f"\n{text}".encode())
-            members[0] = b","
+    def count(self, candidate: Candidate, split: Split, row: KeptRow) -> None:
+        """Remember what the card says about a row."""
+        self._facts.longest_chat = max(self._facts.longest_chat, row.tokens)
+        step, kind = self.form.kind_of(row)
+        facts = (candidate.source.id, step, candidate.application, kind, split.value)
+        self._facts.rows.append(facts)
 
-        return add
+    def _make_folder_of(self, name: str) -> None:
+        self.make_folder(name.rpartition("/")[0])
 
-    def _place(self, name: str, source: str = "") -> str:
-        """The path of a file, in a folder that exists; `source`: the picture that it links to."""
-        self._make_folder(name.rpartition("/")[0])
-        self._written.files[name] = source
-        return f"{self._out}/{name}"
-
-    def _make_folder(self, folder: str) -> None:
-        """Make a folder and those above it; each is asked for once, of a hundred thousand."""
-        if folder not in self._written.folders:
-            self._make_folder(folder.rpartition("/")[0])
-            with suppress(FileExistsError):  # a form makes some
-                os.mkdir(f"{self._out}/{folder}")  # noqa: PTH102
-            self._written.folders.add(folder)
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it. A folder is made once, for 100,000 pictures."""
+        if folder not in self._folders:
+            self.make_folder(folder.rpartition("/")[0])
+            with suppress(FileExistsError):  # a picture that is made makes its folder
+                os.mkdir(f"{self._top}/{folder}")  # noqa: PTH102
+            self._folders.add(folder)
 
 
-def form_problems(
-    form: Form,
-    trajectories: Sequence[DatasetTrajectory],
-    out: Path,
-    settings: DatasetSettings,
-    written: WrittenDataset,
-) -> list[Problem]:
-    """How a dataset differs from what `build_form` has written, and its rows from each other.
+def raise_lost_picture(source: str, candidate: Candidate) -> None:
+    """Raise the error of a picture that its trajectory lost.
 
-    The arguments are those of `build_form`.
+    Raises:
+        ChangedOutput: names the committed trajectory.
+        FileNotFoundError: the trajectory is not a committed one.
     """
-    found = [*differing_files(out, written.files), *written.problems]
-    for name, times in written.ids.items():
-        if times > 1:
-            message = f"{times} records have the id {name!r}"
-            found.append(Problem("duplicate_id", form.file, message, remedy=_REMEDY))
-    with silence():
-        chosen = _plan(form)(trajectories, settings).selection.chosen
-    return [*found, *_torn_tasks(form, chosen, written.splits)]
-
-
-def _torn_tasks(
-    form: Form, chosen: Sequence[Candidate], written: Mapping[str, Split]
-) -> Iterator[Problem]:
-    """Yield a problem for every task group in two splits."""
-    places: dict[str, set[str]] = {}
-    for candidate in chosen:
-        for group in candidate.split_groups if candidate.source.id in written else ():
-            places.setdefault(group, set()).add(written[candidate.source.id].value)
-    for group, splits in sorted(places.items()):
-        if len(splits) > 1:
-            message = f"task {group!r} is in more than one split: {', '.join(sorted(splits))}"
-            yield Problem("torn_task", form.file, message, remedy=_REMEDY)
+    if not candidate.source.content:
+        raise FileNotFoundError(source)
+    file = source.removeprefix(f"{candidate.source.folder}/")
+    raise ChangedOutput(f"trajectories/{candidate.source.id}", file)

@@ -40,8 +40,9 @@ from demo_pipeline.exports.step_facts import (
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     SaidStep,
+    counted_details,
     counted_steps,
-    finish_losses,
+    losses_file,
     said_step,
     sentence,
 )
@@ -375,5 +376,6 @@ FORM = Form(
         f"{split.value}/{row.id}/{name}": f"{candidate.source.folder}/{path}"
         for name, path in row.files.items()
     },
-    finish=finish_losses,
+    details=counted_details,
+    side_files=losses_file,
 )

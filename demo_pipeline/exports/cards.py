@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets.dataset_inputs import WrittenDataset
+from demo_pipeline.datasets.card_files import CARD, CHARTS_FOLDER
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.dataset_statistics import (
     DatasetStats,
     hidden_action_counts,
     index_stats,
     row_stats,
 )
+from demo_pipeline.exports.export_summary import CardFacts, ExportSummary
 from demo_pipeline.exports.form import Form
 from demo_pipeline.exports.prompts import scroll_rule
 from demo_pipeline.exports.step_facts import CANVAS
@@ -41,7 +41,6 @@ from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, Provenanc
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_FOLDER = "plots"
 MOST_BARS = 15
 _WIDTH = 640
 _ROW = 26
@@ -64,9 +63,9 @@ def write_charts(out: Path, stats: DatasetStats) -> None:
     if stats.splits:
         splits = {name: split.samples for name, split in stats.splits.items()}
         bars["splits"] = ("Samples by split", splits)
-    (out / _FOLDER).mkdir(parents=True, exist_ok=True)
+    (out / CHARTS_FOLDER).mkdir(parents=True, exist_ok=True)
     for name, (title, counts) in bars.items():
-        (out / _FOLDER / f"{name}.png").write_bytes(bar_chart(title, counts))
+        (out / CHARTS_FOLDER / f"{name}.png").write_bytes(bar_chart(title, counts))
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
@@ -115,7 +114,6 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
     return dict(found[used[0] : used[-1] + 1]) if used else {}
 
 
-CARD = "README.md"
 Counts = Mapping[str, Mapping[str, int]]
 _MOST_ROWS = 20
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
@@ -145,7 +143,7 @@ def describe_form(
     form: Form,
     out: Path,
     settings: DatasetSettings,
-    made_of: tuple[WrittenDataset, Provenance],
+    made_of: tuple[CardFacts, Provenance],
     summary: ExportSummary,
     *,
     privacy: str = "",
@@ -157,13 +155,13 @@ def describe_form(
         form: of the dataset.
         out: its folder.
         settings: that it was made with; they name the license.
-        made_of: what the build has written, and the provenance of the trajectories.
+        made_of: facts about the written rows, and the provenance of the trajectories.
         summary: of the build.
         privacy: see `CommittedTrajectories`.
         damaged: how many trajectories are left out because a file of theirs is damaged.
     """
-    written, provenance = made_of
-    stats = row_stats(written.rows, provenance)
+    facts, provenance = made_of
+    stats = row_stats(facts.rows, provenance)
     configs = [
         _CardConfig(file.config, file.at(split, settings), (split.value,))
         for file in form.files
@@ -176,7 +174,7 @@ def describe_form(
         settings,
         _with_damaged(summary.left_out, damaged),
         (configs, out),
-        longest=written.longest,
+        longest=facts.longest_chat,
         privacy=privacy,
     )
     write_charts(out, stats)

@@ -29,8 +29,9 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
     Stretch,
+    counted_details,
     counted_steps,
-    finish_losses,
+    losses_file,
     sentence,
     stretch_rows,
 )
@@ -190,5 +191,6 @@ FORM = Form(
     check="cua_folders",
     marks=("metadata.json", "train"),
     decisive=False,
-    finish=finish_losses,
+    details=counted_details,
+    side_files=losses_file,
 )

@@ -43,8 +43,9 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     SaidStep,
     Stretch,
+    counted_details,
     counted_steps,
-    finish_losses,
+    losses_file,
     sentence,
     stretch_rows,
 )
@@ -354,5 +355,6 @@ FORM = Form(
         lite_image(settings.name_prefix, split, name): f"{candidate.source.folder}/{path}"
         for name, path in row.files.items()
     },
-    finish=finish_losses,
+    details=counted_details,
+    side_files=losses_file,
 )

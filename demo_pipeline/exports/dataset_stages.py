@@ -21,8 +21,10 @@ from demo_pipeline.datasets.sql_views import (
     View,
 )
 from demo_pipeline.desktopd.validator import validate_dataset
-from demo_pipeline.exports.assemble import BY_TRAJECTORY, build_form, form_problems
+from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.exports.cards import describe_form, describe_index
+from demo_pipeline.exports.dataset_comparison import form_problems
+from demo_pipeline.exports.export_summary import BY_TRAJECTORY, CardFacts
 from demo_pipeline.exports.form import Form
 from demo_pipeline.exports.record_checks import validate_form, validate_form_file
 from demo_pipeline.files.atomic_write import link_or_copy
@@ -53,25 +55,22 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed = inputs.committed
         settings = inputs.settings.datasets
-        written = inputs.written
-        summary = build_form(form, committed.trajectories, out, settings, written)
-        made_of = (written, committed.provenance)
+        facts = CardFacts()
+        summary = build_form(form, committed.trajectories, out, settings, facts)
         describe_form(
             form,
             out,
             settings,
-            made_of,
+            (facts, committed.provenance),
             summary,
             privacy=committed.privacy,
             damaged=committed.left_out.get("broken", 0),
         )
-        written.note_files(out, inputs.folders.values())
         return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
         trajectories = inputs.committed.trajectories
-        settings = inputs.settings.datasets
-        return form_problems(form, trajectories, out, settings, inputs.written)
+        return form_problems(form, trajectories, out, inputs.settings.datasets)
 
     def validate(path: Path, _settings: Settings) -> Sequence[Problem]:
         if path.is_file():

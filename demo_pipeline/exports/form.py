@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -29,8 +30,9 @@ from demo_pipeline.datasets.selection import (
     read_head,
     trajectory_lines,
 )
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import ExportPlan, Split, plan_export
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
+from demo_pipeline.exports.export_summary import FinishedRows
 from demo_pipeline.files import json_files
 from demo_pipeline.files.atomic_write import FileDigest, file_digest
 from demo_pipeline.files.shown_text import replace_surrogates
@@ -200,6 +202,7 @@ class File:
 
 
 Pictures = Callable[[Candidate, Split, KeptRow, DatasetSettings], Mapping[str, str]]
+Place = Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]]
 Validate = Callable[[Path], Sequence[Problem]]
 
 
@@ -214,9 +217,29 @@ def linked_pictures(
     }
 
 
+def _of_whole_trajectory(_row: KeptRow) -> tuple[int, str]:
+    """Of a row without a step of its own; see `Form.kind_of`."""
+    return -1, "trajectory"
+
+
+def _unchanged(
+    row: Mapping[str, Any], _split: Split, _settings: DatasetSettings, _folder: str
+) -> Mapping[str, Any]:
+    """A row that is the same in every split; see `Form.place`."""
+    return row
+
+
+def _nothing(_finished: FinishedRows) -> Mapping[str, Any]:
+    """No details, no side files."""
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """All that the package knows of a form: `FORM` of its module. Defaults suit most forms.
+    """All that the package knows of a form: `FORM` of its module.
+
+    The defaults suit most forms. A form that needs more than the fields overrides the methods, in
+    a subclass in its own module.
 
     Attributes:
         name: in `datasets.exports`, and of its module.
@@ -228,30 +251,27 @@ class Form:
         exclusions: why a row may be left out; each reason is counted from 0.
         rows: yields the rows of a trajectory, and an `Excluded` for each that is left out. When a
             hidden action follows the last step, the final screenshot is not its doing.
-        files: what its rows are written to.
+        files: the files that its rows are written to.
         check: name of the check that compares the dataset with the rows.
         unit: what is counted: `samples`, `records`, or `steps` of whole trajectories.
         kinds: tags of the asset.
         kind_of: step (-1: of the whole) and kind of what is done, for the numbers of the card.
         place: a row of a table as a split has it; gets the folder of its trajectory.
-        pictures: where a row's pictures are written, and their files.
+        pictures: where a row's pictures are written, and the files that they are made of.
         whole: it is of whole trajectories, not of steps.
-        finish: writes the other files; returns details of the summary.
+        details: further keys of the summary.
+        side_files: the files beside the rows: name → JSON value, of a `.txt` its text.
+        folders: exist even if no file is written into them.
         marks: names in its folder by which `validate` recognises it.
         decisive: one of `marks` is enough.
         line_key: a key that each of its lines has, and no line of another form.
-        validate: of a seed's format, the problems of a dataset of anybody's; None: `validate` asks
+        validate: the problems of a dataset in this format, whoever wrote it; None: `validate` asks
             what `files` say.
         validate_file: the same of one file.
         hub: each `HubTable` in the layout for the Hugging Face Hub.
         views: each `View` over its tables, for `demo-pipeline stats`.
         checks: further checks of the dataset.
         subfolder, replaces: see `TrainingExport`.
-        make, prepare, of_trajectory: CUDAG's alone. Writes a picture that is not a link (None: it
-            is one; False: it cannot be written); writes such pictures beside the kept rows already;
-            what a trajectory as a whole counts.
-        plan, parts, skips_bad_steps: step labels' alone. Another plan than that of most forms; what
-            a dataset takes of a row, when reviews say more than the row; a bad step gives no row.
     """
 
     name: str
@@ -266,13 +286,13 @@ class Form:
     check: str
     unit: str = "samples"
     kinds: frozenset[str] = frozenset({"json"})
-    kind_of: Callable[[KeptRow], tuple[int, str]] = lambda _: (-1, "trajectory")
-    place: Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]] = (
-        lambda row, _split, _settings, _folder: row
-    )
+    kind_of: Callable[[KeptRow], tuple[int, str]] = _of_whole_trajectory
+    place: Place = _unchanged
     pictures: Pictures = linked_pictures
     whole: bool = False
-    finish: Callable[..., Mapping[str, Any]] = lambda *_: {}
+    details: Callable[[FinishedRows], Mapping[str, Any]] = _nothing
+    side_files: Callable[[FinishedRows], Mapping[str, Any]] = _nothing
+    folders: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     decisive: bool = True
     line_key: str = ""
@@ -283,14 +303,6 @@ class Form:
     checks: tuple[Any, ...] = ()
     subfolder: Callable[[Any], str] | None = None
     replaces: Callable[..., Sequence[str]] | None = None
-    make: Callable[[str, str, KeptRow, DatasetSettings], bool | None] = lambda *_: None
-    prepare: Callable[[Candidate, Iterable[KeptRow], DatasetSettings, Path], None] = lambda *_: None
-    of_trajectory: Callable[[Source], Mapping[str, int]] = lambda _: {}
-    plan: Callable[..., Any] | None = None
-    parts: Callable[[Candidate, KeptRow, DatasetSettings], Mapping[str, Any]] = (
-        lambda _candidate, row, _settings: row.parts
-    )
-    skips_bad_steps: bool = True
 
     @property
     def file(self) -> str:
@@ -303,8 +315,50 @@ class Form:
         return DatasetSettings.model_construct(**{n: getattr(settings, n) for n in names})
 
     def fingerprint(self, settings: DatasetSettings) -> str:
-        """What its rows depend on besides the trajectory."""
+        """A text that changes when the rows of an unchanged trajectory may change."""
         return f"{self.code_version} {self.own(settings).fingerprint()}"
+
+    def plan(
+        self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+    ) -> ExportPlan:
+        """Which trajectories take part, and in which split."""
+        return plan_export(trajectories, settings, whole_trajectories=self.whole)
+
+    def skips(self, screenshot: Path, bad_steps: AbstractSet[Path]) -> bool:
+        """Whether a row is left out because its step was marked as bad.
+
+        `bad_steps`: the folders of those steps.
+        """
+        return screenshot.parent in bad_steps
+
+    def count_trajectory(self, _made_of: Source) -> Mapping[str, int]:
+        """Counts of a trajectory as a whole, which the dataset adds up."""
+        return {}
+
+    def prepare_pictures(
+        self, candidate: Candidate, rows: Iterable[KeptRow], settings: DatasetSettings, out: Path
+    ) -> None:
+        """Write the pictures that are not links beside the kept rows, in `out`."""
+
+    def make_picture(
+        self, _source: str, _target: str, _row: KeptRow, _settings: DatasetSettings
+    ) -> bool | None:
+        """Write a picture that is not a link to its source.
+
+        Returns:
+            Whether it could be written; None: it is a link, and nothing was written.
+        """
+        return None
+
+    def parts_of(
+        self, _candidate: Candidate, row: KeptRow, _settings: DatasetSettings
+    ) -> Mapping[str, Any]:
+        """The parts of a row that the dataset takes."""
+        return row.parts
+
+    def derived_files(self, _out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Yield name and content, in pieces, of the files that are made of other written files."""
+        return iter(())
 
 
 def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
@@ -397,7 +451,8 @@ def write_form_rows(
         own = form.own(settings)
         with (out / form.file).open("wb") as file:
             sizes = list(map(file.write, row_lines(form, source, head, loaded, own)))
-        form.prepare(candidate_of(source, head, own), written_rows(out / form.file), own, out)
+        rows_of_form = written_rows(out / form.file)
+        form.prepare_pictures(candidate_of(source, head, own), rows_of_form, own, out)
         counts[form.name] = len(sizes) - 1  # without the head
     return counts
 
@@ -431,11 +486,11 @@ def row_lines(
         for row in form.rows(made_of):
             if isinstance(row, Excluded):
                 excluded[row.reason] += 1
-            elif form.skips_bad_steps and row.screenshot.parent in bad:
+            elif form.skips(row.screenshot, bad):
                 excluded[BAD_STEP] += 1
             else:
                 lines.write(_line(row, candidate, tables))
-        yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
+        yield _encoded({"excluded": excluded, "counts": dict(form.count_trajectory(made_of))})
         lines.seek(0)
         yield from lines
 

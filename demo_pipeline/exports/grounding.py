@@ -42,7 +42,7 @@ from demo_pipeline.exports.record_checks import (
     NamedFiles,
     RecordFormat,
     row_schema,
-    schema_writer,
+    schema_file,
 )
 from demo_pipeline.exports.step_facts import CANVAS, STEP_SETTINGS
 from demo_pipeline.files.base_model import Document
@@ -295,7 +295,7 @@ FORM = Form(
         placed_row(row, split, settings, folder) if "images" in row else row
     ),
     pictures=_pictures,
-    finish=schema_writer(GROUNDING_SCHEMA_FILE, GroundingRow),
+    side_files=schema_file(GROUNDING_SCHEMA_FILE, GroundingRow),
     hub=(
         HubTable(
             "grounding",

@@ -32,7 +32,7 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    schema_writer,
+    schema_file,
 )
 from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.exports.token_estimates import chat_tokens, resized
@@ -344,7 +344,7 @@ FORM = Form(
     place=_placed,
     marks=(SCHEMA_FILE,),
     line_key="messages",
-    finish=schema_writer(SCHEMA_FILE, MessagesRecord, _SCHEMA_HEAD),
+    side_files=schema_file(SCHEMA_FILE, MessagesRecord, _SCHEMA_HEAD),
     hub=(
         HubTable(
             "messages",

@@ -20,10 +20,11 @@ from pydantic import ConfigDict
 from demo_pipeline.datasets.selection import corrected_documents
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.trajectory_reader import json_problem
+from demo_pipeline.exports.export_summary import FinishedRows
 from demo_pipeline.exports.form import File, Form, KeptRow
 from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_files import ImageInfo, probe_image_file
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
@@ -254,16 +255,15 @@ def row_schema(model: type[Document]) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
 
-def schema_writer(
+def schema_file(
     file: str, model: type[Document], head: Mapping[str, Any] = {}
-) -> Callable[..., Mapping[str, Any]]:
-    """What writes the JSON Schema of a model, after a head, into a dataset; see `Form.finish`."""
+) -> Callable[[FinishedRows], Mapping[str, Any]]:
+    """The JSON Schema of a model, after a head, as the only side file; see `Form.side_files`."""
 
-    def finish(out: Path, *_: object) -> Mapping[str, Any]:
-        dump_json(out / file, {**head, **model.model_json_schema()})
-        return {}
+    def side_files(_finished: FinishedRows) -> Mapping[str, Any]:
+        return {file: {**head, **model.model_json_schema()}}
 
-    return finish
+    return side_files
 
 
 def missing(file: str) -> Problem:

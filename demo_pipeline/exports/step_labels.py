@@ -16,7 +16,9 @@ demonstrations take part unless they are of no use at all.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -41,7 +43,7 @@ from demo_pipeline.exports.record_checks import (
     NamedFiles,
     RecordFormat,
     row_schema,
-    schema_writer,
+    schema_file,
 )
 from demo_pipeline.exports.step_facts import CANVAS, is_off_screen
 from demo_pipeline.files.base_model import Document
@@ -210,23 +212,6 @@ def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **cut, "steps": steps}
 
 
-def _reviewed_parts(
-    candidate: Candidate, record: KeptRow, settings: DatasetSettings
-) -> Mapping[str, Any]:
-    """Of a rejected demonstration: that its task was not done, and no label of an unmarked step."""
-    if settings.require_review == "none" or not candidate.source.rejected_for:
-        return record.parts
-    parts = dict(record.parts)
-    if candidate.source.rejected_for in _NOT_DONE and parts["outcome"]["outcome"] == "success":
-        failed = {"outcome": "failed"}
-        parts["outcome"] = {**parts["outcome"], **failed, "labels": [False]}
-        if "steps" in parts and not all(parts["steps"]["labels"]):
-            parts["steps"] = _until_bad(parts["steps"]) | failed
-    if "steps" in parts and all(parts["steps"]["labels"]):
-        del parts["steps"]
-    return parts
-
-
 def _exclusion(made_of: Source) -> str:
     """Why a demonstration has no row; empty when it has."""
     steps = made_of.trajectory.steps
@@ -265,7 +250,40 @@ def _table(_settings: DatasetSettings) -> Table:
     return Table(row_schema(StepLabelsRow))
 
 
-FORM = Form(
+class StepLabelsForm(Form):
+    """Takes failed and rejected demonstrations too, whose rows depend on reviews."""
+
+    def plan(
+        self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+    ) -> ExportPlan:
+        """The plan of step labels, which has failed demonstrations."""
+        return plan_labels(trajectories, settings)
+
+    def skips(self, _screenshot: Path, _bad_steps: AbstractSet[Path]) -> bool:
+        """A bad step is a label, so its row stays."""
+        return False
+
+    def parts_of(
+        self, candidate: Candidate, row: KeptRow, settings: DatasetSettings
+    ) -> Mapping[str, Any]:
+        """The parts without what the review of a rejected demonstration contradicts.
+
+        Its task was not done, and a step without a mark has no label.
+        """
+        if settings.require_review == "none" or not candidate.source.rejected_for:
+            return row.parts
+        parts = dict(row.parts)
+        if candidate.source.rejected_for in _NOT_DONE and parts["outcome"]["outcome"] == "success":
+            failed = {"outcome": "failed"}
+            parts["outcome"] = {**parts["outcome"], **failed, "labels": [False]}
+            if "steps" in parts and not all(parts["steps"]["labels"]):
+                parts["steps"] = _until_bad(parts["steps"]) | failed
+        if "steps" in parts and all(parts["steps"]["labels"]):
+            del parts["steps"]
+        return parts
+
+
+FORM = StepLabelsForm(
     name="step_labels",
     asset="step_labels_dataset",
     folder="step_labels",
@@ -290,7 +308,7 @@ FORM = Form(
     check="step_labels_schema",
     kind_of=of_row("outcome", "outcome"),
     marks=(STEP_LABELS_SCHEMA_FILE,),
-    finish=schema_writer(STEP_LABELS_SCHEMA_FILE, StepLabelsRow),
+    side_files=schema_file(STEP_LABELS_SCHEMA_FILE, StepLabelsRow),
     hub=(
         HubTable(
             "step_labels",
@@ -308,7 +326,4 @@ FORM = Form(
             task_categories=("text-classification",),
         ),
     ),
-    plan=plan_labels,
-    parts=_reviewed_parts,
-    skips_bad_steps=False,
 )

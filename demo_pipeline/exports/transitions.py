@@ -23,7 +23,7 @@ from demo_pipeline.exports.record_checks import (
     NamedFiles,
     RecordFormat,
     row_schema,
-    schema_writer,
+    schema_file,
 )
 from demo_pipeline.exports.step_facts import (
     CANVAS,
@@ -177,7 +177,7 @@ FORM = Form(
     check="transitions_schema",
     kind_of=of_row("row", "action_type"),
     marks=(TRANSITIONS_SCHEMA_FILE,),
-    finish=schema_writer(TRANSITIONS_SCHEMA_FILE, TransitionRow),
+    side_files=schema_file(TRANSITIONS_SCHEMA_FILE, TransitionRow),
     hub=(
         HubTable(
             "transitions",

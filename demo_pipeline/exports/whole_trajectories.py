@@ -9,7 +9,7 @@ Where the trajectory has the screen's own pictures, they are shown, and points a
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
     InexpressibleError,
 )
-from demo_pipeline.exports.assemble import ExportSummary
+from demo_pipeline.exports.export_summary import FinishedRows
 from demo_pipeline.exports.form import Excluded, Row, Source
 from demo_pipeline.exports.native_pictures import natively
 from demo_pipeline.exports.prompts import done_words, hidden_words, points_in, with_points_replaced
@@ -36,9 +36,7 @@ from demo_pipeline.exports.step_facts import (
     readable_size,
     step_exclusion,
 )
-from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 OUTSIDE = "outside_stretch"
@@ -206,23 +204,19 @@ def counted_steps(steps: Sequence[SaidStep], made_of: Source) -> dict[str, int]:
     return {"steps": len(steps), "opened_by_hover": sum(bool(hovered_places(row)) for row in rows)}
 
 
-def finish_losses(
-    out: Path,
-    _plan: object,
-    summary: ExportSummary,
-    counts: Mapping[str, int],
-    _settings: DatasetSettings,
-) -> Mapping[str, Any]:
-    """Write `metadata.json`: what the export holds, and what it leaves out, by reason.
+def counted_details(finished: FinishedRows) -> Mapping[str, Any]:
+    """The counts of `counted_steps`; see `Form.details`."""
+    return {name: finished.counts.get(name, 0) for name in ("steps", "opened_by_hover")}
+
+
+def losses_file(finished: FinishedRows) -> Mapping[str, Any]:
+    """`metadata.json`: the rows of the export, and what it leaves out, by reason.
 
     The reasons that the form has are listed even when nothing was left out for them.
     """
     left_out = {
         reason: {"count": count, "meaning": _MEANINGS[reason]}
-        for reason, count in summary.excluded_records.items()
+        for reason, count in finished.summary.excluded_records.items()
     }
-    details = {name: counts.get(name, 0) for name in ("steps", "opened_by_hover")}
-    known = replace(summary, details=details).as_dict()
-    shown = {name: value for name, value in known.items() if name != "problems"}
-    dump_json(out / "metadata.json", {**shown, "excluded_steps": left_out})
-    return details
+    summary = {k: value for k, value in finished.summary.as_dict().items() if k != "problems"}
+    return {"metadata.json": {**summary, "excluded_steps": left_out}}

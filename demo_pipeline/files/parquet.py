@@ -10,7 +10,7 @@ words for people, and a search for values outside of it.
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -220,8 +220,58 @@ def whole_table(path: Path, schema: pa.Schema) -> "TableWriter":
     return TableWriter(path, schema, 2**20, None)
 
 
-class TableWriter:
-    """Streams rows into one Parquet file in batches; an error deletes the file.
+class RowBatches:
+    """Collects rows into tables of a limited size.
+
+    Args:
+        schema: the columns.
+        batch_rows: number of rows that are held in memory and become a table.
+        batch_characters: number of characters of text that end a table earlier; None: no limit.
+        take: gets each table.
+
+    Attributes:
+        rows: number of rows added until now.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        batch_rows: int,
+        batch_characters: int | None,
+        take: Callable[[pa.Table], object],
+    ) -> None:
+        self._schema = without_domains(schema)
+        self._batch_characters = batch_characters or float("inf")
+        self._batch_rows = batch_rows
+        self._take = take
+        self._names = tuple(schema.names)
+        self._held: list[tuple[Any, ...]] = []
+        self._characters = 0
+        self.rows = 0
+
+    def append_row(self, row: Mapping[str, Any]) -> None:
+        """Add one row: column name → value; a missing one is null."""
+        self.append(tuple(map(row.get, self._names)))
+
+    def append(self, values: Sequence[Any]) -> None:
+        """Add one row: its values in the schema's order."""
+        self._held.append(tuple(values))
+        self.rows += 1
+        self._characters += sum([len(value) for value in values if isinstance(value, str)])
+        if len(self._held) >= self._batch_rows or self._characters >= self._batch_characters:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over the rows that are held."""
+        if self._held:
+            rows = pa.array(self._held, type=pa.struct(self._schema))
+            self._take(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
+            self._held = []
+            self._characters = 0
+
+
+class TableWriter(RowBatches):
+    """Streams rows into one Parquet file in row groups; an error deletes the file.
 
     Args:
         path: the file; its folder exists.
@@ -240,13 +290,9 @@ class TableWriter:
         batch_rows: int = 32_768,
         batch_characters: int | None = _BATCH_CHARACTERS,
     ) -> None:
-        self._path, self._schema = path, without_domains(schema)
-        self._batch_characters = batch_characters or float("inf")
-        self._batch_rows = batch_rows
-        self._names, self._held = tuple(schema.names), list[tuple[Any, ...]]()
-        self._characters = 0
-        self._writer = pq.ParquetWriter(path, self._schema, **_COMPRESSION)
-        self.rows = 0
+        self._path = path
+        self._writer = pq.ParquetWriter(path, without_domains(schema), **_COMPRESSION)
+        super().__init__(schema, batch_rows, batch_characters, self._writer.write_table)
 
     def __enter__(self) -> Self:
         return self
@@ -261,7 +307,7 @@ class TableWriter:
         try:
             with self._writer:
                 if kind is None:
-                    self._flush()
+                    self.flush()
             complete = kind is None
         finally:
             # The Parquet writer ends even a partial file with a valid footer.
@@ -270,28 +316,9 @@ class TableWriter:
 
     def write(self, table: pa.Table) -> None:
         """Write a table of this schema as row groups of its own."""
-        self._flush()
+        self.flush()
         self._writer.write_table(table)
         self.rows += table.num_rows
-
-    def append_row(self, row: Mapping[str, Any]) -> None:
-        """Add one row: column name → value; a missing one is null."""
-        self.append(tuple(map(row.get, self._names)))
-
-    def append(self, values: Sequence[Any]) -> None:
-        """Add one row: its values in the schema's order."""
-        self._held.append(tuple(values))
-        self.rows += 1
-        self._characters += sum([len(value) for value in values if isinstance(value, str)])
-        if len(self._held) >= self._batch_rows or self._characters >= self._batch_characters:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._held:
-            rows = pa.array(self._held, type=pa.struct(self._schema))
-            self._writer.write_table(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
-            self._held = []
-            self._characters = 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
@@ -377,6 +404,32 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
         return problem("unreadable_table", f"cannot be read: {type(error).__name__}")
     faults = [domain.fault(name, table) for name, domain in domains.items()]
     return [found for fault in faults if fault for found in problem("wrong_value", fault)]
+
+
+class RowGroups:
+    """The row groups of a Parquet file, one after the other.
+
+    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is not a Parquet file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = pq.ParquetFile(path)
+        self._next = 0
+
+    def has_columns(self, schema: pa.Schema) -> bool:
+        """Whether the file has these columns, with these types."""
+        return bool(self._file.schema_arrow.equals(without_domains(schema), check_metadata=False))
+
+    def read_next(self) -> pa.Table | None:
+        """The next row group; None: there is no further one."""
+        if self._next == self._file.num_row_groups:
+            return None
+        self._next += 1
+        return self._file.read_row_group(self._next - 1, use_threads=False)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 @contextmanager

@@ -38,8 +38,14 @@ from demo_pipeline.recording.clock_steps import (
 )
 from demo_pipeline.recording.input_log import (
     BUFFER_BYTES,
+    BUTTON_EVENTS,
     DAY_MS,
+    DOCUMENTED_EVENTS,
     EVENTS_SCHEMA,
+    KEY_EVENTS,
+    MILLISECONDS,
+    MOUSEMOVE,
+    MOUSEWHEEL,
     REJECTED_SCHEMA,
     SCANS_SCHEMA,
     Event,
@@ -50,6 +56,7 @@ from demo_pipeline.recording.input_log import (
     parse_log,
     public_event_name,
     time_unit_problems,
+    unit_of_time,
 )
 
 EVENTS_FILE = "events.parquet"
@@ -225,6 +232,46 @@ def check_order(folder: Path) -> list[Problem]:
             if np.any(np.diff(column.to_numpy()) <= 0):
                 message = "is not in the order of the log"
                 problems.append(Problem("wrong_order", name, message, remedy=DEFECT_REMEDY))
+    return problems
+
+
+_NEEDED_COLUMN = {
+    MOUSEMOVE: "x",
+    MOUSEWHEEL: "delta",
+    **dict.fromkeys(BUTTON_EVENTS, "button"),
+    **dict.fromkeys(KEY_EVENTS, "key"),
+}
+
+
+def check_event_values(folder: Path) -> list[Problem]:
+    """Check that each event has the value that its kind needs, and that all times are near."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - only for checks
+
+    names = ["event_index", "event", "time_ms", "payload", *set(_NEEDED_COLUMN.values())]
+    table = read_table(folder / EVENTS_FILE, columns=names)
+    problems: list[Problem] = []
+
+    def report(wrong: Any, message: str) -> None:
+        row = pc.index(wrong, value=True).as_py()
+        if row >= 0:
+            line = table["event_index"][row].as_py()
+            message = f"row {row + 1}, of line {line} of the log: {message}"
+            problems.append(Problem("wrong_event", EVENTS_FILE, message, remedy=DEFECT_REMEDY))
+
+    for kind, column in _NEEDED_COLUMN.items():
+        wrong = pc.and_(pc.equal(table["event"], kind), pc.is_null(table[column]))
+        report(wrong, f"{kind} without {column}")
+    documented = pc.is_in(table["event"], value_set=pa.array(sorted(DOCUMENTED_EVENTS)))
+    report(
+        pc.xor(documented, pc.is_null(table["payload"])),
+        "exactly the undocumented events have a payload",
+    )
+    times = table["time_ms"].to_numpy()
+    median = float(np.median(times)) if len(times) else 0.0
+    if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
+        # The median of the log, which decides, is at most a day from that of the accepted lines.
+        far = np.abs(times - median) > 2 * DAY_MS
+        report(pa.chunked_array([pa.array(far)]), "its time is days from the others")
     return problems
 
 

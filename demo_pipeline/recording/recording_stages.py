@@ -103,7 +103,7 @@ def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
         differing_files(out, {}, events.EVENT_SCHEMAS)
         or events.check_event_tables(out)
         or events.check_line_accounting(out, log)
-        or events.check_order(out)
+        or [*events.check_order(out), *events.check_event_values(out)]
     )
 
 

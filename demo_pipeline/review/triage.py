@@ -320,9 +320,14 @@ def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
     problems = problems or schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     if problems:
         return problems
-    steps = [f"{row['step_index']:03d}" for row in read_steps(out)]
+    steps_of_triage = read_steps(out)
+    steps = [f"{row['step_index']:03d}" for row in steps_of_triage]
     if steps != sorted(path.name for path in (inputs.folders["trajectories"] / "steps").iterdir()):
         problems.append(_problem(TRIAGE_STEPS_FILE, "does not have one row for each step"))
+    recorded = read_provenance(inputs.folders["trajectories"] / "provenance.parquet")
+    kinds = [row["action_type"] for row in recorded]
+    if [row["action_type"] for row in steps_of_triage] != kinds:
+        problems.append(_problem(TRIAGE_STEPS_FILE, "has other actions than the trajectory"))
     rows = read_rows(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     try:
         if rows != [load_json(out / QUEUE_FILE)]:

@@ -20,7 +20,7 @@ from demo_pipeline.datasets.selection import (
     TRAJECTORY_FILE,
     judged_success,
 )
-from demo_pipeline.exports.assemble import BY_TRAJECTORY
+from demo_pipeline.exports.export_summary import BY_TRAJECTORY
 from demo_pipeline.privacy.redaction_stage import hash_of_settings
 from demo_pipeline.runs.committed_trajectories import trajectory_fingerprints
 from demo_pipeline.runs.damage import trajectory_damage

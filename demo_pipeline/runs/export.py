@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from demo_pipeline.datasets.card_files import CARD
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.exports.cards import CARD
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import SplitStats, table_stats
 from demo_pipeline.exports.hub_layout import HubConfig, hub_card, write_hub_config

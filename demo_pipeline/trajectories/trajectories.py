@@ -229,12 +229,17 @@ def _milliseconds(events: pa.Table) -> int:
     return int(span["max"] - span["min"]) if events.num_rows else 0
 
 
+def recorded_failure(manifest: RecordingManifest) -> str | None:
+    """Why a recording does not count as a success, as its meta file says; None: it does."""
+    meta = manifest.parsed_meta()
+    if meta.status == COMPLETED and meta.reason == DONE:
+        return None
+    return f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
+
+
 def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
     """The outcome as recorded; hidden actions do not change it."""
-    meta = manifest.parsed_meta()
-    message = None
-    if meta.status != COMPLETED or meta.reason != DONE:
-        message = f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
+    message = recorded_failure(manifest)
     return Result(
         trajectory_id=manifest.id,
         success=message is None,

@@ -1,11 +1,16 @@
 """What is wrong with a written trajectory: its files against each other and against its inputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from filecmp import cmp
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.actions.action_tables import (
+    AFTER_LONG_REST,
+    CONTINUED,
+    Action,
+    read_actions,
+)
 from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import read_rows
@@ -24,7 +29,7 @@ _TABLES = {PROVENANCE_FILE, HIDDEN_ACTIONS_FILE}
 
 
 def check_against_inputs(
-    out: Path, demonstration: str, folders: Mapping[str, Path]
+    out: Path, demonstration: str, folders: Mapping[str, Path], failure: str | None
 ) -> list[Problem]:
     """How a trajectory differs from the actions and pictures that it was built from.
 
@@ -32,12 +37,14 @@ def check_against_inputs(
         out: the trajectory; its own files are valid already.
         demonstration: its id.
         folders: stage → folder with its output.
+        failure: why the recording does not count as a success; None: it does.
     """
     rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
     hidden = read_rows(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA)
     try:
         return [
             *_check_rows(out, demonstration, rows),
+            *_check_result(out, failure),
             *_check_actions(rows, hidden, demonstration, folders["actions"]),
             *_check_files(out, rows, folders["screenshots"]),
         ]
@@ -62,12 +69,46 @@ def _check_rows(out: Path, demonstration: str, rows: list[dict[str, Any]]) -> It
         yield _problem("task.json", f"expects {expected_steps} steps, not {len(steps)}")
 
 
+def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
+    """Yield how result.json differs from the outcome that was recorded."""
+    result = load_json(out / "result.json")
+    if result.get("success") is not (failure is None) or result.get("error_message") != failure:
+        yield _problem("result.json", "has another outcome than the recording")
+
+
+def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
+    """Typing → the scans that show its text, also those of the typing that may be joined to it."""
+    scans: dict[int, set[int]] = {}
+    first: set[int] = set()
+    for action in actions:
+        if action.action_type != "type":
+            continue
+        if not {CONTINUED, AFTER_LONG_REST}.intersection(action.flags):
+            first = set()
+        if action.text_scan_event is not None:
+            first.add(action.text_scan_event)
+        scans[action.action_index] = first
+    return scans
+
+
 def _check_actions(
     rows: list[dict[str, Any]], hidden: list[dict[str, Any]], demonstration: str, actions: Path
 ) -> Iterator[Problem]:
     """Yield steps and hidden actions that differ from the actions."""
-    times = {action.action_index: action.press_ms for action in read_actions(actions)}
+    all_actions = read_actions(actions)
+    times = {action.action_index: action.press_ms for action in all_actions}
+    scans = scans_of_typing(all_actions)
     for row in rows:
+        scan = row["text_scan_event"]
+        if scan is not None and scan not in scans.get(row["action_index"], ()):
+            yield _problem(
+                PROVENANCE_FILE, f"step {row['step_index']} names another scan than its action"
+            )
+        if row["opened_by_hover"] not in {None, row["hover_x"] is not None}:
+            yield _problem(
+                PROVENANCE_FILE,
+                f"step {row['step_index']} has a place of hovering exactly if it was opened there",
+            )
         if times.get(row["action_index"]) != row["press_ms"]:  # typing may be joined: it ends later
             message = f"step {row['step_index']} is not at the time of its action"
             yield _problem(PROVENANCE_FILE, message)

@@ -41,7 +41,8 @@ def _check_trajectory(inputs: RecordingInputs, out: Path) -> list[Problem]:
     problems = trajectories.check_trajectory(out, key) + trajectories.check_provenance(out)
     if errors(problems):
         return problems
-    return problems + check_against_inputs(out, key, inputs.folders)
+    failure = trajectories.recorded_failure(inputs.recording)
+    return problems + check_against_inputs(out, key, inputs.folders, failure)
 
 
 TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(

@@ -5,22 +5,17 @@ takes all of them. `unseen.json` has asset → why no check can see it → the d
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
-from demo_pipeline_tests.breakages.built import Output, build_outputs
+from demo_pipeline_tests.breakages.built import Output
 from demo_pipeline_tests.breakages.damages import damages_of
 
 ASSETS = [*(stage.name for stage in STAGES), *(stage.name for stage in DATASET_STAGES)]
 UNSEEN = json.loads(Path(__file__).with_name("unseen.json").read_bytes())
-
-
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory, real_root: Path) -> Mapping[str, Output]:
-    return build_outputs(tmp_path_factory.mktemp("breakages") / "root", real_root)
 
 
 def names_of(output: Output) -> list[str]:

@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.datasets.dataset_inputs import WrittenDataset
-from demo_pipeline.exports.assemble import ExportSummary, build_form
+from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.exports.cards import describe_form
 from demo_pipeline.exports.dataset_stages import export_of
 from demo_pipeline.exports.dataset_statistics import DatasetStats
+from demo_pipeline.exports.export_summary import CardFacts, ExportSummary
 from demo_pipeline.exports.form import form_of
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import Problem
@@ -50,7 +50,7 @@ def build_described(
 ) -> DatasetStats:
     """A dataset with its card and charts; returns what is in it."""
     form = form_of(name)
-    written = WrittenDataset()
-    summary = build_form(form, demos, out, settings, written)
+    facts = CardFacts()
+    summary = build_form(form, demos, out, settings, facts)
     provenance = [demo.provenance for demo in demos]
-    return describe_form(form, out, settings, (written, provenance), summary)
+    return describe_form(form, out, settings, (facts, provenance), summary)

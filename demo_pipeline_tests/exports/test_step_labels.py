@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.datasets.splits import plan_export
-from demo_pipeline.exports.assemble import ExportSummary
+from demo_pipeline.exports.export_summary import ExportSummary
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,12 @@ from pydantic import JsonValue
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.selection import EPOCH, Candidate, select
 from demo_pipeline.datasets.splits import (
-    ExportPlan,
     Split,
     SplitPlan,
     split_at,
     split_intervals,
     stable_position,
 )
-from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.cudag.models import (
     DIRECTORY_PATTERN,
     GENERATOR,
@@ -46,6 +45,7 @@ from demo_pipeline.exports.cudag.records import (
     record_drafts,
 )
 from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
+from demo_pipeline.exports.export_summary import ExportSummary, FinishedRows
 from demo_pipeline.exports.form import (
     Excluded,
     File,
@@ -58,7 +58,6 @@ from demo_pipeline.exports.form import (
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.tool_calls import RU_MAX, render_tool_calls
 from demo_pipeline.files.image_files import Pixels, PngWriter
-from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import NAME_PART, DatasetSettings
@@ -348,21 +347,7 @@ def _split_report(
     }
 
 
-def _derived_files(
-    out: Path, settings: DatasetSettings, config: Mapping[str, Any], report: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What is written beside the records: file → its JSON value; a `.txt` holds a text."""
-    files = {split: out / RECORD_FILES[split.value] for split in Split}
-    written = [split for split, file in files.items() if file.is_file() and file.stat().st_size]
-    return {
-        "config.json": config,
-        "system_prompt.txt": system_prompt(settings) + "\n",
-        "tools.json": [tool_schema(settings)],
-        "dataset_info.json": _dataset_info(written, settings),
-        REPORT_FILE: report,
-    }
-
-
+_PIECE = 2**20  # bytes
 _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte for byte
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
@@ -389,20 +374,19 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         yield Row(draft.id, draft.prompt, draft.screenshot, parts, files, counts, tokens=tokens)
 
 
-def _instruction_markers(made_of: Source) -> Mapping[str, int]:
-    in_prompt = made_of.settings.prompt_style != "grounding"
-    instruction = made_of.trajectory.task.instruction
-    return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
+def _task_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Records of all splits together, by task type."""
+    prefix = len(_TASK)
+    return {name[prefix:]: counts[name] for name in sorted(counts) if name.startswith(_TASK)}
 
 
-def _finish(
-    out: Path,
-    plan: ExportPlan,
-    summary: ExportSummary,
-    counts: Counter[str],
-    settings: DatasetSettings,
-) -> Mapping[str, Any]:
-    """Write what is made of all records.
+def _escaped(counts: Mapping[str, int]) -> dict[str, int]:
+    """Number of escaped markers in prompts and in tool calls."""
+    return {"prompts": counts.get(_PROMPTS, 0), "tool_calls": counts.get(_CALLS, 0)}
+
+
+def _details(finished: FinishedRows) -> Mapping[str, Any]:
+    """The keys of the summary that only CUDAG has.
 
     Returns:
         `name` (of the directory that the dataset should have), `trajectories` (planned, by split),
@@ -413,35 +397,37 @@ def _finish(
     Raises:
         ValueError: a setting cannot be used in the dataset's name.
     """
-    time = _generated_at(plan.selection.newest, settings)
-    prefix = len(_TASK)
-    tasks = {name[prefix:]: counts[name] for name in sorted(counts) if name.startswith(_TASK)}
-    escaped = {"prompts": counts[_PROMPTS], "tool_calls": counts[_CALLS]}
-    for folder in ("images", "test/images", "test/annotated"):
-        (out / folder).mkdir(parents=True, exist_ok=True)
-    _write_conversations(out, system_prompt(settings))
-    with (out / "data.jsonl").open("wb") as data:
-        for path in (out / f"{split}.jsonl" for split in _DATA):
-            if path.is_file():
-                with path.open("rb") as source:
-                    shutil.copyfileobj(source, data)
-    config = _configuration(settings, time, tasks, plan.splits, escaped)
-    report = _split_report(plan.splits, settings, summary)
-    for name, value in _derived_files(out, settings, config, report).items():
-        if isinstance(value, str):
-            (out / name).write_text(value, encoding="utf-8")
-        else:
-            dump_json(out / name, value)
+    plan = finished.plan
+    settings = finished.settings
+    records = finished.summary.records
     planned = Counter(plan.splits.splits.values())
     ratios = _split_ratios(settings)
-    empty = [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
+    empty = [split for split, ratio in ratios.items() if ratio > 0 and not records[split]]
     return {
-        "name": _directory_name(time, settings),
+        "name": _directory_name(_generated_at(plan.selection.newest, settings), settings),
         "trajectories": {split.value: planned[split] for split in Split},
-        "task_counts": tasks,
-        "escaped": escaped,
+        "task_counts": _task_counts(finished.counts),
+        "escaped": _escaped(finished.counts),
         "empty_splits": empty if plan.splits.groups else [],
         SETTINGS_DETAIL: decisive_settings(settings),
+    }
+
+
+def _side_files(finished: FinishedRows) -> Mapping[str, Any]:
+    """The configuration, the tool, the system prompt, LLaMA-Factory's entries and the splits."""
+    plan = finished.plan
+    settings = finished.settings
+    time = _generated_at(plan.selection.newest, settings)
+    tasks = _task_counts(finished.counts)
+    written = [split for split in Split if finished.summary.records[split.value]]
+    return {
+        "config.json": _configuration(
+            settings, time, tasks, plan.splits, _escaped(finished.counts)
+        ),
+        "system_prompt.txt": system_prompt(settings) + "\n",
+        "tools.json": [tool_schema(settings)],
+        "dataset_info.json": _dataset_info(written, settings),
+        REPORT_FILE: _split_report(plan.splits, settings, finished.summary),
     }
 
 
@@ -498,32 +484,66 @@ def _family(directory: str) -> str:
     return directory.rpartition("--")[0]
 
 
-def _write_conversations(out: Path, told: str) -> None:
-    """Write `qwen_vl/<split>.json`: the records with the system prompt in the human turn.
-
-    For scripts that have no place for a system prompt of ours. A record a line, in an array.
-    """
-    (out / QWEN_VL).mkdir()
+def _union(out: Path) -> Iterator[bytes]:
+    """Yield `data.jsonl`: the records of the splits, one split after the other."""
     for split in _DATA:
         path = out / f"{split}.jsonl"
-        if not path.is_file() or not path.stat().st_size:
-            continue
-        with (
-            path.open(encoding="utf-8") as lines,
-            (out / QWEN_VL / f"{split}.json").open("w", encoding="utf-8") as file,
-        ):
-            for number, line in enumerate(lines):
-                record = json.loads(line)
-                human = record["conversations"][0]
-                asked = human["value"].removeprefix(HUMAN_START)
-                human["value"] = f"{HUMAN_START}{told}\n\n{asked}"
-                file.write((",\n" if number else "[\n") + json_text(record))
-            file.write("\n]\n")
+        if path.is_file():
+            with path.open("rb") as records:
+                yield from iter(partial(records.read, _PIECE), b"")
+
+
+def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
+    """Yield the records of a split with the system prompt in the human turn, as a JSON array.
+
+    For scripts that have no place for a system prompt of ours. A record a line.
+    """
+    before = "[\n"
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            human = record["conversations"][0]
+            asked = human["value"].removeprefix(HUMAN_START)
+            human["value"] = f"{HUMAN_START}{prompt}\n\n{asked}"
+            yield f"{before}{json_text(record)}".encode()
+            before = ",\n"
+    yield b"\n]\n"
+
+
+class CudagForm(Form):
+    """Writes pictures that are not links, and files that repeat the records for other readers."""
+
+    def count_trajectory(self, made_of: Source) -> Mapping[str, int]:
+        """The markers that are escaped in the instruction, which every prompt repeats."""
+        in_prompt = made_of.settings.prompt_style != "grounding"
+        instruction = made_of.trajectory.task.instruction
+        return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
+
+    def prepare_pictures(
+        self, candidate: Candidate, rows: Iterable[KeptRow], settings: DatasetSettings, out: Path
+    ) -> None:
+        """Write JPEGs and annotated screenshots."""
+        prepare_cudag_pictures(candidate, rows, settings, out)
+
+    def make_picture(
+        self, source: str, target: str, row: KeptRow, settings: DatasetSettings
+    ) -> bool | None:
+        """Write a JPEG, an annotated screenshot or a copy."""
+        return make_cudag_picture(source, target, row, settings)
+
+    def derived_files(self, out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Yield `data.jsonl`, and `qwen_vl/<split>.json` of the splits that have a record."""
+        yield "data.jsonl", _union(out)
+        prompt = (out / "system_prompt.txt").read_text(encoding="utf-8").removesuffix("\n")
+        for split in _DATA:
+            path = out / f"{split}.jsonl"
+            if path.is_file() and path.stat().st_size:
+                yield f"{QWEN_VL}/{split}.json", _conversations(path, prompt)
 
 
 _CONVERSED = frozenset({Split.TRAIN, Split.VAL, Split.HELD_OUT})
 _TESTED = frozenset({Split.TEST})
-FORM = Form(
+FORM = CudagForm(
     name="cudag",
     asset="cudag_dataset",
     folder="datasets",
@@ -553,10 +573,9 @@ FORM = Form(
     check="cudag_schema",
     kind_of=_kind_of,
     pictures=cudag_pictures,
-    make=make_cudag_picture,
-    prepare=prepare_cudag_pictures,
-    of_trajectory=_instruction_markers,
-    finish=_finish,
+    details=_details,
+    side_files=_side_files,
+    folders=("images", "test/images", "test/annotated", QWEN_VL),
     marks=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
     decisive=False,
     line_key="conversations",

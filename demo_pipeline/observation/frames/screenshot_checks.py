@@ -1,6 +1,9 @@
 """Whether the pictures of a demonstration are those that were encoded."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -66,6 +69,7 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     if [row["action_index"] for row in rows] != expected:
         message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
         problems.append(Problem("frames_rows", FRAMES_FILE, message))
+    problems += _wrong_frames(rows)
     names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
     for name in names:
         try:
@@ -79,6 +83,20 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
             message = f"its size is {size}, expected {CANVAS_SIZE}"
             problems.append(Problem("bad_picture", name, message))
     return problems
+
+
+def _wrong_frames(rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield rows with the file of another action, and times that are not in the order of frames."""
+    for row in rows:
+        expected = f"{row['action_index']:03d}.png"
+        if row["file"] not in {None, expected}:
+            message = f"action {row['action_index']} names {row['file']}, not {expected}"
+            yield Problem("frames_rows", FRAMES_FILE, message)
+    frames = sorted((row["frame"], row["pts"]) for row in rows if row["frame"] is not None)
+    for (frame, pts), (later_frame, later_pts) in pairwise(frames):
+        if (frame == later_frame) != (pts == later_pts) or pts > later_pts:
+            message = f"frame {later_frame} is at {later_pts} s, frame {frame} at {pts} s"
+            yield Problem("frames_rows", FRAMES_FILE, message)
 
 
 def check_frames_present(folder: Path) -> list[Problem]:

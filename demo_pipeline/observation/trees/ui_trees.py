@@ -321,6 +321,11 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     if [row["action_index"] for row in rows] != expected:
         message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
         problems.append(Problem("trees_rows", UI_TREES_FILE, message))
+    for row in rows:
+        age = row["tree_age_ms"]
+        if age is not None and age < 0:
+            message = f"the scan of action {row['action_index']} ends after it"
+            problems.append(Problem("trees_rows", UI_TREES_FILE, message))
     for same in _by_file(folder, rows).values():
         problems += _tree_problems(folder / same[0]["file"], same)
     return problems
@@ -343,6 +348,11 @@ def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
         return
     yield from problems
     for row in rows:
+        below_root = len(nodes) - 1
+        if row["nodes"] != below_root and not problems:
+            message = f"{UI_TREES_FILE} counts {row['nodes']} nodes, not {below_root}"
+            remedy = "build the UI trees again"
+            yield Problem("nodes_differ", row["file"], message, remedy=remedy)
         target = row["target_id"] and _target(row)
         node = nodes.get(row["target_id"]) if target else None
         keys = ("role", "name", "bounds")

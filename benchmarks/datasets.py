@@ -23,7 +23,7 @@ from demo_pipeline import __version__
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.exports.cudag.dataset import dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES, is_built
+from demo_pipeline.runs.stages import dataset_stages, dataset_stages_by_name, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -143,7 +143,7 @@ def commit_all(root: Path, count: int) -> Workspace:
 def export_stage(root: Path, name: str, count: int) -> str:
     """Build one dataset stage of the registry in a store with `count` trajectories."""
     settings = Settings(uploads=str(root), store=str(root / f"store-{count}"))
-    stage = DATASET_STAGE_BY_NAME[name]
+    stage = dataset_stages_by_name()[name]
     result = run_dataset_stage(Workspace.open(settings), stage, force=True)
     return result.status
 
@@ -155,7 +155,7 @@ def report_per_demonstration(root: Path, count: int) -> None:
     for number in (few, many):
         commit_all(root, number)
     print(f"\n{'cpu ms a trajectory':<22}")
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         if stage.reads_trajectories and is_built(stage, Settings()):
             spent = [measured(export_stage, root, stage.name, number) for number in (few, many)]
             each = (spent[1].cpu - spent[0].cpu) / (many - few)

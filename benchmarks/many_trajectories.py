@@ -31,7 +31,7 @@ from demo_pipeline.privacy.redaction_stage import REDACTIONS
 from demo_pipeline.runs.dataset_outputs import DatasetOutput
 from demo_pipeline.runs.demonstration_outputs import demonstration_output
 from demo_pipeline.runs.graph import Graph
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
+from demo_pipeline.runs.stages import STAGE_BY_NAME, dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.folder import Folder
@@ -146,7 +146,7 @@ def build(root: Path, stage: str) -> str:
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
     graph = Graph(workspace)
-    return graph.build(DatasetOutput(graph, DATASET_STAGE_BY_NAME[stage])).status
+    return graph.build(DatasetOutput(graph, dataset_stages_by_name()[stage])).status
 
 
 def build_all(root: Path, stages: Sequence[str]) -> str:
@@ -154,7 +154,7 @@ def build_all(root: Path, stages: Sequence[str]) -> str:
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
     graph = Graph(workspace)
-    outputs = [DatasetOutput(graph, DATASET_STAGE_BY_NAME[name]) for name in stages]
+    outputs = [DatasetOutput(graph, dataset_stages_by_name()[name]) for name in stages]
     return [graph.build(output).status for output in outputs][-1]
 
 

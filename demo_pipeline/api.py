@@ -55,7 +55,7 @@ from demo_pipeline.review.triage import (
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.evaluations import Evaluation, score_rows
 from demo_pipeline.runs.queries import answering
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
@@ -390,7 +390,7 @@ class NotebookStore:
             ) from None
         tables = {
             table.config: (export.stage, table)
-            for export in TRAINING_EXPORTS.values()
+            for export in training_exports().values()
             for table in export.hub_tables
         }
         if name not in tables:

@@ -123,12 +123,14 @@ class Need(StrEnum):
         EXPORTS: it reads what is committed of every training export, after they were built; one
             that fails does not hold it up.
         LINKS: its output links the exact versions of the trajectories that it was built from.
+        VIEWS: it reads the definitions of all views over the store.
     """
 
     UPLOADS = "uploads"
     TASK = "task"
     EXPORTS = "exports"
     LINKS = "links"
+    VIEWS = "views"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +152,7 @@ class Stage(Generic[AnyInputs]):
         source: reads what no stage wrote, from a `Workspace`; of a demonstration also from its id
             and the versions of the inputs by stage.
         needs: what a run does for it besides.
+        export: name of the training export in `datasets.exports`; empty: it is not one.
     """
 
     name: str
@@ -164,6 +167,7 @@ class Stage(Generic[AnyInputs]):
     columns: pa.Schema | None = None
     source: Callable[..., SourceInput] | None = None
     needs: frozenset[Need] = frozenset()
+    export: str = ""
 
     def output(self, demonstration: str) -> str:
         """Name of the stage's output of a demonstration in the store."""

@@ -8,8 +8,9 @@ from functools import cache
 
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.review.triage import TRIAGE_STAGE
-from demo_pipeline.runs.stages import DATASET_STAGES, DATASETS_JOB_STAGES, STAGES, upstream
+from demo_pipeline.runs.stages import STAGES, dataset_stages, datasets_job_stages, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.settings import Settings, export_names
 from demo_pipeline.stage import RECORDS, Need
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
 
@@ -23,14 +24,15 @@ _COLOURS = {
     **dict.fromkeys((TASKS_STAGE.name, REVIEWS), "#e2e8f0"),  # observed: people write them
     **dict.fromkeys(("redactions", "annotations", RECORDS), "#fae8ff"),
     **dict.fromkeys((CONTACT_SHEETS_STAGE.name, TRIAGE_STAGE.name), "#dcfce7"),  # for people
-    **dict.fromkeys((stage.name for stage in DATASETS_JOB_STAGES), "#fef3c7"),
+    **dict.fromkeys((stage.name for stage in datasets_job_stages()), "#fef3c7"),
 }
 
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
     """Asset → the assets that it reads, those that follow from others left out."""
     inputs = {stage.name: set(stage.inputs) for stage in STAGES}
-    inputs |= {stage.name: set(upstream(stage)) for stage in DATASET_STAGES}
+    everything = Settings(datasets={"exports": export_names()})
+    inputs |= {stage.name: set(upstream(stage, everything)) for stage in dataset_stages()}
     for stage in STAGES:
         inputs[stage.name] |= {TASKS_STAGE.name} if Need.TASK in stage.needs else set()
     inputs[RECORDS].add(REVIEWS)

@@ -25,7 +25,7 @@ from demo_pipeline.defs.dataset_assets import built_from_event, newest_records_e
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import (
@@ -200,7 +200,7 @@ def check_outputs(demo: Demo, exported: Path) -> list[str]:
     if quarantined != [BROKEN]:
         wrong.append(f"quarantined: {quarantined}")
     store = demo.workspace.store
-    validated = [export.stage.folder for export in TRAINING_EXPORTS.values()] + [
+    validated = [export.stage.folder for export in training_exports().values()] + [
         QUESTS_STAGE.folder,
         INDEX_STAGE.folder,
     ]

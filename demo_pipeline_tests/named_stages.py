@@ -1,8 +1,8 @@
 """The stages of the training exports by the names that tests use."""
 
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 
-_STAGES = {export.name: export.stage for export in TRAINING_EXPORTS.values()}
+_STAGES = {export.name: export.stage for export in training_exports().values()}
 SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE = (_STAGES[n] for n in ("sft", "messages", "cudag"))
 CUA_LITE_STAGE, AGENTNET_STAGE, ATIF_STAGE = (_STAGES[n] for n in ("cua_lite", "agentnet", "atif"))
 STEP_LABELS_STAGE = _STAGES["step_labels"]

@@ -13,7 +13,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.settings import Section, Settings, project_root
 from demo_pipeline.stage import Stage
 from demo_pipeline_tests.asset_graph import asset_graph
@@ -72,7 +72,7 @@ def _settings() -> Iterator[str]:
 def _depending(section: str, settings: Settings) -> str:
     """Which outputs depend on a section, as a sentence."""
     value = getattr(settings, section)
-    stages: list[Stage] = [*STAGES, *DATASET_STAGES]
+    stages: list[Stage] = [*STAGES, *dataset_stages()]
     names = [
         f"`{stage.name}`"
         for stage in stages

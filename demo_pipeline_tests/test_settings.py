@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.settings import CONFIG_VARIABLE, DatasetSettings, Section, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ class TestExports:
         assert "'sft', 'messages', 'cudag'" in str(caught.value)
 
     def test_the_names_are_those_of_the_registry(self):
-        names = [export.name for export in TRAINING_EXPORTS.values()]
+        names = [export.name for export in training_exports().values()]
         assert DatasetSettings(exports=names).exports == tuple(names)
         assert DatasetSettings().exports == tuple(names)[:3]  # the others are built on request
 

@@ -63,7 +63,7 @@ def export(
     from demo_pipeline.exports.dataset_stages import INDEX_STAGE
     from demo_pipeline.runs.damage import damage_in_datasets
     from demo_pipeline.runs.export import export_datasets, export_hub_layout
-    from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
+    from demo_pipeline.runs.stages import is_built, training_exports
 
     workspace = open_workspace()
     if hub_layout:
@@ -72,10 +72,10 @@ def export(
             total = byte_text(sum(config.sizes.values()))
             print_line(f"{config.table.config}: {rows or 'no row, not listed'} ({total})")
         print_line(f"to share it: hf upload NAME {dest} --repo-type dataset")
-        for problem in damage_in_datasets(workspace.store):
+        for problem in damage_in_datasets(workspace):
             print_error(f"left out: {problem}")
         return
-    exports = (export.stage for export in TRAINING_EXPORTS.values())
+    exports = (export.stage for export in training_exports().values())
     disabled = [stage.folder for stage in exports if not is_built(stage, workspace.settings)]
     written: Counter[str] = Counter()
     privacy = workspace.settings.privacy
@@ -87,7 +87,7 @@ def export(
     print_line(f"written: {sizes}")
     if index and (told := str(index.manifest.summary.get("privacy", ""))):
         print_line(told)
-    for problem in damage_in_datasets(workspace.store):
+    for problem in damage_in_datasets(workspace):
         print_error(f"left out: {problem}")
 
 

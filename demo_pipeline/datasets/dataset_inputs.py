@@ -58,7 +58,7 @@ class DatasetInputs(Inputs):
 
     Attributes:
         committed: the trajectories, for a stage with the input `records`.
-        views: over every output of the store, for the stage that writes them down.
+        views: over every output of the store, for a stage that needs them.
         published: the stage's published outputs by name, for a stage with several.
         code_version: of the stage.
         exports: the state of every training export, for a stage that follows them.

@@ -25,7 +25,7 @@ from demo_pipeline.runs.failures import (
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.plan import bytes_written
 from demo_pipeline.runs.results import REFUSED, BuildResult
-from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built, upstream
+from demo_pipeline.runs.stages import built_stages, parents_that_always_exist, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DATASETS_JOB, Stage
@@ -46,7 +46,7 @@ _Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 def wanted_stages(settings: Settings) -> list[Stage[Any]]:
     """The stages of the datasets that the settings want, in the order in which they run."""
-    return [stage for stage in DATASETS_JOB_STAGES if is_built(stage, settings)]
+    return built_stages(settings)
 
 
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -54,14 +54,7 @@ def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
     Otherwise every selection that contains the export would fail.
     """
-    stages = wanted_stages(settings)
-    names = {stage.name for stage in stages}
-    assets = []
-    for stage in stages:
-        disabled = TRAINING_EXPORTS.keys() - names
-        parents = [name for name in upstream(stage) if name not in disabled]
-        assets.append(_asset(stage, parents))
-    return assets
+    return [_asset(stage, upstream(stage, settings)) for stage in wanted_stages(settings)]
 
 
 def datasets_job(settings: Settings) -> Any:
@@ -82,8 +75,8 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 
     @dg.asset(
         name=stage.name,
-        deps=[name for name in stage.inputs if name not in TRAINING_EXPORTS],
-        op_tags={_PRIORITY_TAG: "1" if stage.name in TRAINING_EXPORTS else "0"},
+        deps=parents_that_always_exist(stage),
+        op_tags={_PRIORITY_TAG: "1" if stage.export else "0"},
         group_name=ASSET_GROUP,
         kinds={*stage.kinds, DATASET_KIND},
         owners=OWNERS,

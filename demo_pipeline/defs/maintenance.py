@@ -23,7 +23,7 @@ from demo_pipeline.runs.demonstration_outputs import is_outdated
 from demo_pipeline.runs.failures import warning_words
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 
 _PAGE = 500
@@ -67,7 +67,7 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
         for start in range(0, len(ids), _PAGE):
             yield from _runs_behind_partitions(instance, stage.name, ids[start : start + _PAGE])
     for dataset in instance.get_asset_records(
-        [dg.AssetKey(stage.name) for stage in DATASET_STAGES]
+        [dg.AssetKey(stage.name) for stage in dataset_stages()]
     ):
         if dataset.asset_entry.last_materialization is not None:
             yield dataset.asset_entry.last_materialization.run_id

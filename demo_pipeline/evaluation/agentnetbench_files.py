@@ -317,6 +317,7 @@ def _run(inputs: DatasetInputs, out: Path) -> Summary:
 
 _STAGE: Stage[DatasetInputs] = Stage(
     name="agentnetbench",
+    export="agentnetbench",
     folder="agentnetbench",
     description="The test split in AgentNetBench's own form, a file per trajectory with the true "
     "actions and their targets' boxes, so that its script can score a model on it.",

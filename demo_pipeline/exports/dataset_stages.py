@@ -80,6 +80,7 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
     compared = ("records", "steps") if form.unit == "steps" else ("records",)
     stage = Stage(
         name=form.asset,
+        export=form.name,
         folder=form.folder,
         description=form.description,
         kinds=form.kinds,

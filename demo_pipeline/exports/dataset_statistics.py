@@ -26,7 +26,7 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
@@ -386,4 +386,5 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
             compared=("trajectories", "steps"),
         ),
     ),
+    needs=frozenset({Need.VIEWS}),
 )

@@ -28,7 +28,7 @@ from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.export import folder_draft
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import contents, left_out_words
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import MissingOutput, OutputError
 from demo_pipeline.store.store import Store
@@ -224,7 +224,7 @@ def _bars(counts: Counter[str]) -> list[tuple[str, int, float]]:
 
 def _datasets(workspace: Workspace) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the name of each training export, what it holds, and what was left out and why."""
-    for export in TRAINING_EXPORTS.values():
+    for export in training_exports().values():
         stage = export.stage
         for output in workspace.store.outputs(stage.folder):
             version = workspace.store.current(output)

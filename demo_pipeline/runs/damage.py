@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
+from demo_pipeline.runs.stages import STAGES, built_stages, dataset_stages, export_of_stage
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.bucket import in_parallel
@@ -31,8 +31,6 @@ _MATERIALIZE = "dagster asset materialize -m demo_pipeline.definitions --select"
 _RUN = "demo-pipeline run"
 _RUN_VERIFY = "demo-pipeline run --verify"
 _STAGES = {stage.folder: stage.name for stage in STAGES}
-# The first folders of the outputs that `run --verify` rebuilds.
-_VERIFIED = {*_STAGES, *(stage.folder.partition("/")[0] for stage in DATASET_STAGES)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def rebuild_command(output: str) -> str:
     """The command that builds an output, e.g. `events/<id>`."""
     if output == TASKS_STAGE.folder:
         return _RUN_VERIFY  # no asset builds the catalog
-    for dataset in DATASET_STAGES:
+    for dataset in dataset_stages():
         if f"{output}/".startswith(f"{dataset.folder}/"):
             return f"{_MATERIALIZE} {dataset.name}"
     folder, _, demonstration = output.partition("/")
@@ -69,7 +67,10 @@ def rebuild_command(output: str) -> str:
 
 def _remedy(output: str) -> str:
     """How to rebuild a damaged output, and with it every output that shares its files."""
-    is_verified = output.partition("/")[0] in _VERIFIED
+    top = output.partition("/")[0]
+    is_verified = top in _STAGES or any(
+        stage.folder.partition("/")[0] == top for stage in dataset_stages()
+    )
     return _builds_again(_RUN_VERIFY if is_verified else rebuild_command(output))
 
 
@@ -173,21 +174,25 @@ def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
 
 
-def noted_demonstrations(store: Store) -> set[str]:
+def noted_demonstrations(workspace: Workspace) -> set[str]:
     """The demonstrations that a published dataset left out because of damage.
 
     They may have been rebuilt since.
     """
-    return {problem.demonstration for problem in damage_in_datasets(store)}
+    return {problem.demonstration for problem in damage_in_datasets(workspace)}
 
 
-def damage_in_datasets(store: Store) -> list[Problem]:
-    """The damage because of which a published dataset lacks a demonstration, each once."""
+def damage_in_datasets(workspace: Workspace) -> list[Problem]:
+    """The damage because of which a published dataset lacks a demonstration, each once.
+
+    Only datasets that the settings build are read: the next run builds no others again.
+    """
+    store = workspace.store
     outputs: list[str] = []
-    for stage in DATASET_STAGES:
+    for stage in built_stages(workspace.settings):
         if not stage.reads_trajectories:
             continue
-        export = TRAINING_EXPORTS.get(stage.name)
+        export = export_of_stage(stage)
         if export is not None and export.subfolder is not None:
             outputs += store.outputs(stage.folder)
         else:

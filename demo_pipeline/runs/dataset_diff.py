@@ -16,7 +16,7 @@ from typing import Any, Literal
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.stages import dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
@@ -24,7 +24,9 @@ from demo_pipeline.store.versions import Version
 
 # Stage → folder of its outputs.
 _COMPARED = {
-    name: stage.folder for name, stage in DATASET_STAGE_BY_NAME.items() if stage.reads_trajectories
+    name: stage.folder
+    for name, stage in dataset_stages_by_name().items()
+    if stage.reads_trajectories
 }
 # Where a dataset has its rows: the first tuple of which a file exists.
 _ROW_FILES = (

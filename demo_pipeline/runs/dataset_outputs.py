@@ -6,7 +6,7 @@ date, and builds it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,13 +28,13 @@ from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.graph import BuildPlan, Cause, Current, Graph, Output, Refused, Stale
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import (
-    DATASET_STAGE_BY_NAME,
-    TRAINING_EXPORTS,
-    is_built,
+    built_stages,
+    export_of_stage,
     store_views,
+    training_export,
 )
-from demo_pipeline.settings import PrivacySettings
-from demo_pipeline.stage import Need, SourceInput, Stage, Summary, TrainingExport
+from demo_pipeline.settings import PrivacySettings, export_names
+from demo_pipeline.stage import Need, SourceInput, Stage, Summary
 from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
@@ -52,19 +52,16 @@ class DatasetOutput(Output[DatasetInputs]):
     @property
     def name(self) -> str:
         """The folder of the stage, or a subfolder whose name depends on the content."""
-        export = TRAINING_EXPORTS.get(self.stage.name)
+        export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return self.stage.folder
         return f"{self.stage.folder}/{export.subfolder(self._inputs_to_ask())}"
 
     def inputs(self) -> list[Output[Any]]:
         """The datasets that it reads, unless the settings switch them off."""
-        outputs: list[Output[Any]] = []
-        for name in self.stage.inputs:
-            stage = DATASET_STAGE_BY_NAME.get(name)
-            if stage is not None and is_built(stage, self.graph.workspace.settings):
-                outputs.append(DatasetOutput(self.graph, stage))
-        return outputs
+        stages = {stage.name: stage for stage in built_stages(self.graph.workspace.settings)}
+        names = [name for name in self.stage.inputs if name in stages]
+        return [DatasetOutput(self.graph, stages[name]) for name in names]
 
     def names_of_inputs(self) -> list[str]:
         """The datasets that it reads, and every trajectory with its records."""
@@ -107,14 +104,13 @@ class DatasetOutput(Output[DatasetInputs]):
         return DatasetInputs(
             settings=self.graph.workspace.settings,
             committed=self.graph.trajectories if reads_trajectories else CommittedTrajectories(),
-            views=store_views(),
             published=self._published_outputs(),
             code_version=self.stage.code_version,
         )
 
     def _published_outputs(self) -> dict[str, Version]:
         """Name → version of each published output, if the stage has several; else empty."""
-        export = TRAINING_EXPORTS.get(self.stage.name)
+        export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return {}
         store = self.graph.workspace.store
@@ -142,12 +138,14 @@ class DatasetOutput(Output[DatasetInputs]):
         staging: Staging,
     ) -> Iterator[DatasetInputs]:
         store = self.graph.workspace.store
-        if self.stage.name in TRAINING_EXPORTS:
+        if self.stage.export:
             _share_files(staging, inputs.committed, recipe)
         if Need.LINKS in self.stage.needs:
             _link_trajectories(self.graph, staging, inputs.committed)
         folders = {name: store.open_version(version, None) for name, version in versions.items()}
-        yield replace(inputs, folders=folders)
+        views = store_views() if Need.VIEWS in self.stage.needs else ()
+        exports = with_assets(inputs.exports)
+        yield replace(inputs, folders=folders, views=views, exports=exports)
 
     def _complete_summary(self, summary: Summary) -> Summary:
         """Add to the summary which demonstrations are left out, and what was looked for."""
@@ -200,14 +198,14 @@ class DatasetOutput(Output[DatasetInputs]):
         self._note(type(error).__name__)
 
     def _note(self, reason: str) -> None:
-        if self.stage.name in TRAINING_EXPORTS:
+        if self.stage.export:
             document = sealed({"reason": reason})
             self.graph.workspace.store.put_document(_key_of_note(self.stage), document)
 
     def remember_success(self, result: BuildResult) -> None:
         """Forget earlier failures, and unpublish the outputs that this one replaces."""
         store = self.graph.workspace.store
-        export = TRAINING_EXPORTS.get(self.stage.name)
+        export = export_of_stage(self.stage)
         if export is None:
             return
         store.delete_document(_key_of_note(self.stage))
@@ -259,7 +257,7 @@ def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
 
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
     """The files of records that a dataset reads; the file of its form, if any, comes last."""
-    export = TRAINING_EXPORTS.get(stage.name)
+    export = export_of_stage(stage)
     form = (export.kept,) if export and export.kept else ()
     return (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, *form)
 
@@ -268,15 +266,23 @@ def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
 
 
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
-    """The state of every training export."""
-    return tuple(_export_state(graph, export) for export in TRAINING_EXPORTS.values())
+    """The state of every training export.
+
+    A disabled export has no asset yet: its name is in the module of its form, which a question
+    does not load. See `with_assets`.
+    """
+    return tuple(_export_state(graph, name) for name in export_names())
 
 
-def _export_state(graph: Graph, export: TrainingExport[DatasetInputs]) -> ExportState:
-    name = export.name
-    stage = export.stage
-    if not is_built(stage, graph.workspace.settings):
-        return ExportState(name, stage.name, "disabled")
+def with_assets(states: Sequence[ExportState]) -> tuple[ExportState, ...]:
+    """The states with the asset of every export, also of the disabled ones."""
+    return tuple(replace(state, asset=training_export(state.name).stage.name) for state in states)
+
+
+def _export_state(graph: Graph, name: str) -> ExportState:
+    if name not in graph.workspace.settings.datasets.exports:
+        return ExportState(name, "", "disabled")
+    stage = training_export(name).stage
     state = graph.state(DatasetOutput(graph, stage))
     reason = state.why if isinstance(state, Refused) else ""
     version = state.version
@@ -307,7 +313,7 @@ def _export_state(graph: Graph, export: TrainingExport[DatasetInputs]) -> Export
 
 def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
     """Why the last build of a training export failed; empty if it did not fail."""
-    if stage.name not in TRAINING_EXPORTS:
+    if not stage.export:
         return ""
     data = store.get_document(_key_of_note(stage))
     if not data:

@@ -29,7 +29,7 @@ from demo_pipeline.privacy.redaction_stage import hash_of_settings
 from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
-from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import datasets_job_stages, is_built, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings, Settings
 from demo_pipeline.stage import TrainingExport
@@ -39,7 +39,7 @@ from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 _EXPORTED = (
-    *(stage.folder for stage in DATASETS_JOB_STAGES),
+    *(stage.folder for stage in datasets_job_stages()),
     CONTACT_SHEETS_STAGE.folder,
 )
 _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
@@ -195,7 +195,7 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
     _require_named(settings)
     exports = [
         export
-        for export in TRAINING_EXPORTS.values()
+        for export in training_exports().values()
         if export.hub_tables and is_built(export.stage, settings)
     ]
     if not exports:

@@ -216,7 +216,7 @@ class Graph:
         of a large store takes hours.
         """
         if self._suspects is None:
-            self._suspects = noted_demonstrations(self.workspace.store)
+            self._suspects = noted_demonstrations(self.workspace)
         return self._suspects
 
     def damages(self, name: str) -> Sequence[OutputDamage]:

@@ -19,7 +19,7 @@ from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash
 from demo_pipeline.runs.results import DEFECT, REFUSED, DatasetOutcome, DemonstrationResult, Status
 from demo_pipeline.runs.run_locks import KILLED, dead_runs, lock_folder
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.stages import STAGES, built_stages
 from demo_pipeline.runs.vain_waits import VainWaits
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
@@ -141,9 +141,9 @@ class LocalRuns:
         answer = self._pool.ask(WorkerTask("datasets", (job,), force))
         store = self._workspace.store
         outcomes = [
-            dataset_outcome(store, stage, answer.built[name].removeprefix(f"{store.url}/"))
-            for name, stage in DATASET_STAGE_BY_NAME.items()
-            if name in answer.built and stage.counts
+            dataset_outcome(store, stage, answer.built[stage.name].removeprefix(f"{store.url}/"))
+            for stage in built_stages(self._workspace.settings)
+            if stage.name in answer.built and stage.counts
         ]
         return BuiltDatasets(
             outcomes, [f"{one.step or job}: {one.sentence}" for one in answer.failures]

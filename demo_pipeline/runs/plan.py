@@ -24,10 +24,9 @@ from demo_pipeline.runs.graph import (
 )
 from demo_pipeline.runs.results import DatasetOutcome, left_out_words
 from demo_pipeline.runs.setting_notes import noted_settings, section_values, setting_changes
-from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, STAGES, is_built
+from demo_pipeline.runs.stages import STAGES, built_stages
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.names import is_bucket
@@ -96,7 +95,7 @@ def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Abs
 
 
 def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reasons:
-    stages = _stages_of_a_run(workspace.settings)
+    stages = built_stages(workspace.settings)
     if forced or after:
         why = "--force" if forced else "after the demonstrations"
         return [(stage.name, why) for stage in stages]
@@ -105,11 +104,6 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
         return []
     outputs = [DatasetOutput(graph, stage) for stage in stages]
     return list(_stale_outputs(graph, outputs))
-
-
-def _stages_of_a_run(settings: Settings) -> list[Stage[DatasetInputs]]:
-    """The stages that a run builds after the demonstrations."""
-    return [stage for stage in DATASETS_JOB_STAGES if is_built(stage, settings)]
 
 
 def bytes_written(store: Store, output: str) -> int:
@@ -152,7 +146,7 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     if graph.trajectories.damaged:
         return None
     outcomes = []
-    for stage in _stages_of_a_run(workspace.settings):
+    for stage in built_stages(workspace.settings):
         output = DatasetOutput(graph, stage)
         if not isinstance(graph.state(output), Current):
             return None

@@ -28,7 +28,7 @@ from demo_pipeline.recording import events
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.meta import Meta, read_meta
 from demo_pipeline.recording.video_probe import VideoProbe
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
@@ -177,7 +177,7 @@ LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a 
 FORMATS: Mapping[str, ValidatedFormat] = {
     known.name: known
     for known in (
-        *(export.validated_as for export in TRAINING_EXPORTS.values()),
+        *(export.validated_as for export in training_exports().values()),
         QUESTS_FORMAT,
         INDEX_FORMAT,
         ValidatedFormat(

@@ -17,7 +17,7 @@ from demo_pipeline.files.shown_text import MARKER
 from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.evaluations import Evaluation, score_file, write_right_answers
-from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import is_built, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
@@ -80,7 +80,7 @@ def rebuild(workspace: Workspace, name: str = "demo0") -> list[dict[str, Any]]:
 def datasets(workspace: Workspace) -> dict[str, dict[str, bytes]]:
     """Form → files of its dataset."""
     found = {}
-    for export in TRAINING_EXPORTS.values():
+    for export in training_exports().values():
         stage = export.stage
         if is_built(stage, workspace.settings):
             result = run_dataset_stage(workspace, stage)

@@ -13,7 +13,7 @@ import pytest
 import demo_pipeline as dp
 from demo_pipeline.api import FRAME_SCHEMAS
 from demo_pipeline.files.json_files import dump_json, load_json
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.stages import dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import StorageError
@@ -27,7 +27,7 @@ HEAVY = ("dagster", "pandas", "cv2", "numpy", "pyarrow", "duckdb", "pydantic", "
 
 def build_datasets(pipeline: Workspace) -> None:
     for name in NAMES:
-        run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME[name])
+        run_dataset_stage(pipeline, dataset_stages_by_name()[name])
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.problems import DemonstrationError, errors
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import BUILT_IN_EXPORTS
@@ -86,10 +86,10 @@ def build_outputs(root: Path, known: Path) -> Mapping[str, Output]:
             except DemonstrationError:
                 assert upload.name == "torn"
                 break
-    for dataset in DATASET_STAGES:
+    for dataset in dataset_stages():
         made = run_dataset_stage(workspace, _noting(dataset, outputs, root / "seen"), force=True)
         assert made.status == "made", made.checks
-    assert len(outputs) == len(STAGES) + len(DATASET_STAGES)
+    assert len(outputs) == len(STAGES) + len(dataset_stages())
     return outputs
 
 

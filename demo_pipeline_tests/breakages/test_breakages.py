@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline_tests.breakages.built import Output
 from demo_pipeline_tests.breakages.damages import damages_of
 
-ASSETS = [*(stage.name for stage in STAGES), *(stage.name for stage in DATASET_STAGES)]
+ASSETS = [*(stage.name for stage in STAGES), *(stage.name for stage in dataset_stages())]
 UNSEEN = json.loads(Path(__file__).with_name("unseen.json").read_bytes())
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from demo_pipeline.cli.app import app
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs.forgetting import PersonSearch
-from demo_pipeline.runs.stages import DATASET_STAGES, is_built
+from demo_pipeline.runs.stages import dataset_stages, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.building import run_dataset_stage
@@ -44,7 +44,7 @@ def make_workspace(root: Path) -> None:
     workspace = open_workspace(root)
     for name in (ANNAS, BENS):
         run_all_stages(workspace, name)
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         if is_built(stage, workspace.settings):
             run_dataset_stage(workspace, stage)
 

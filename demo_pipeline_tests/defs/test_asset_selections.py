@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from dagster._cli.asset import asset_materialize_command
 
-from demo_pipeline.runs.stages import STAGES, TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import STAGES, is_built, training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench
 from demo_pipeline_tests.sample_workspace import DEMOS
 
 CHAIN = {stage.name for stage in STAGES}
-EXPORTS = {name for name, one in TRAINING_EXPORTS.items() if is_built(one.stage, Settings())}
+EXPORTS = {name for name, one in training_exports().items() if is_built(one.stage, Settings())}
 DATASETS = {
     *EXPORTS,
     "osworld_quests",

@@ -8,7 +8,7 @@ import pytest
 
 from demo_pipeline.defs import build_defs
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import datasets_job_stages, is_built, training_exports
 from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
@@ -17,7 +17,7 @@ from demo_pipeline_tests.uploads import upload
 KINDS = {"osworld_quests": "osworld", "trajectory_index": "dataset"}
 EXPORTERS = [
     stage
-    for stage in DATASETS_JOB_STAGES
+    for stage in datasets_job_stages()
     if stage.reads_trajectories and is_built(stage, Settings())
 ]
 PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
@@ -39,7 +39,7 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built):
         shown = values(made[stage.name, None])
         assert shown["outcome"] == "unchanged"
         assert shown["left_out"] == {"broken": 0, "private": 0, "quarantined": 0}
-        export = TRAINING_EXPORTS.get(stage.name)
+        export = training_exports().get(stage.name)
         kind = export.name if export else KINDS[stage.name]
         assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
     assert values(made["sft_samples", None])["samples"] == 3
@@ -69,9 +69,10 @@ def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path, stage):
 def test_a_failed_check_is_shown_and_keeps_the_last_good_version(built, monkeypatch):
     strictest = [
         replace(stage, checks=(replace(stage.checks[0], run=lambda *_: [PROBLEM]),))
-        for stage in DATASETS_JOB_STAGES
+        for stage in datasets_job_stages()
     ]
-    monkeypatch.setattr("demo_pipeline.defs.dataset_assets.DATASETS_JOB_STAGES", strictest)
+    patched = "demo_pipeline.defs.dataset_assets.built_stages"
+    monkeypatch.setattr(patched, lambda settings: [s for s in strictest if is_built(s, settings)])
     settings = built.settings.model_copy(update={"datasets": DatasetSettings(seed=1)})
     strict = replace(built, settings=settings, definitions=build_defs(settings))
     before = built.workspace.store.current("dataset")

@@ -11,14 +11,14 @@ import pytest
 from demo_pipeline.defs import build_defs
 from demo_pipeline.defs.dataset_assets import built_from_event, newest_records_event
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.stages import DATASETS_JOB_STAGES, TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import built_stages, is_built, training_exports
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
 
 PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
 FOLLOWERS = ("trajectory_index", "dataset_statistics")
-EXPORTS = {name for name, one in TRAINING_EXPORTS.items() if is_built(one.stage, Settings())}
-ON_REQUEST = TRAINING_EXPORTS.keys() - EXPORTS
+EXPORTS = {name for name, one in training_exports().items() if is_built(one.stage, Settings())}
+ON_REQUEST = training_exports().keys() - EXPORTS
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         return replace(stage, checks=(check,)) if stage.name == name else stage
 
     monkeypatch.setattr(
-        "demo_pipeline.defs.dataset_assets.DATASETS_JOB_STAGES",
-        [strict(one) for one in DATASETS_JOB_STAGES],
+        "demo_pipeline.defs.dataset_assets.built_stages",
+        lambda settings: [strict(stage) for stage in built_stages(settings)],
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.annotations.annotation_store import ANNOTATIONS
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.stage import RECORDS, Stage
 from demo_pipeline_tests.golden.outputs import GOLDEN
@@ -36,7 +36,7 @@ class StageRecord:
 
 def stages() -> dict[str, Stage[Any]]:
     """Every stage by name, those of a demonstration first."""
-    known: list[Stage[Any]] = [*STAGES, *DATASET_STAGES]
+    known: list[Stage[Any]] = [*STAGES, *dataset_stages()]
     return {stage.name: stage for stage in known}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
@@ -36,7 +36,7 @@ def golden_texts(root: Path) -> dict[str, str]:
     for name in REAL_RECORDINGS:
         for stage in STAGES:
             texts[f"{name}/{stage.name}.txt"] = _text(root, build_stage(workspace, stage, name))
-    for dataset in DATASET_STAGES:
+    for dataset in dataset_stages():
         texts[f"{DATASETS}/{dataset.name}.txt"] = _text(root, run_dataset_stage(workspace, dataset))
     return texts
 

@@ -15,7 +15,7 @@ from demo_pipeline.runs.evaluations import (
     write_evaluation_requests,
     write_right_answers,
 )
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.stages import dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, PrivacySettings, ScreenshotSettings
 from demo_pipeline_tests.building import run_dataset_stage
@@ -42,7 +42,7 @@ def _built(root: Path, **settings: Any) -> Workspace:
     )
     run_all_stages(workspace, "demo")
     for name in EXPORTS:
-        run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[f"{name}_dataset"])
+        run_dataset_stage(workspace, dataset_stages_by_name()[f"{name}_dataset"])
     return workspace
 
 

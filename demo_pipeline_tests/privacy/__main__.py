@@ -32,7 +32,7 @@ from demo_pipeline.privacy.private_texts import folded
 from demo_pipeline.review.review_store import subject_of
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.imported_trajectories import import_trajectory
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, is_built
+from demo_pipeline.runs.stages import STAGE_BY_NAME, dataset_stages, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import BUILT_IN_EXPORTS
@@ -159,7 +159,7 @@ def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
     for output in workspace.store.outputs("records"):
         for name in ("annotations", "records"):
             build_stage(workspace, STAGE_BY_NAME[name], output.partition("/")[2])
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         if is_built(stage, workspace.settings):
             result = run_dataset_stage(workspace, stage)
             failed = [one for one in result.checks if not one.passed]

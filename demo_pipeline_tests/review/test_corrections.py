@@ -15,7 +15,7 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.exports.sft import validate_sft_folder
 from demo_pipeline.problems import errors
 from demo_pipeline.review.review_store import Reviews, subject_of
-from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.stages import dataset_stages
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import BUILT_IN_EXPORTS, DatasetSettings
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
@@ -73,11 +73,11 @@ def records(workspace: Workspace, form: str, name: str = "one") -> tuple[Any, li
 
 def built(workspace: Workspace) -> dict[str, bytes]:
     """Every file of every dataset, built now, by output and path."""
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         result = run_dataset_stage(workspace, stage)
         assert result.version is not None, (stage.name, result.problems)
     found: dict[str, bytes] = {}
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         for output in workspace.store.outputs(stage.folder):
             folder = workspace.store.open(output)[0]
             files = every_file(folder)
@@ -204,7 +204,7 @@ def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace):
 def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace):
     before = built(workspace)
     decide(workspace, "approve")
-    stages = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
+    stages = [stage for stage in dataset_stages() if stage.reads_trajectories]
     unchanged = {str(run_dataset_stage(workspace, stage).status) for stage in stages}
     assert unchanged == {"unchanged"}  # by default approval decides nothing
     rejected = decide(workspace, "reject", {"reason": "many_errors"})

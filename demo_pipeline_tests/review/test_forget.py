@@ -16,7 +16,7 @@ from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built
+from demo_pipeline.runs.stages import STAGES, dataset_stages, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
@@ -51,7 +51,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record(root / "uploads", GONE, CANARIES[0], CANARIES[1], 3)
     record(root / "uploads", KEPT, "Amsel", "Drossel", 4)
     workspace = open_workspace(root)
-    datasets = [stage for stage in DATASET_STAGES if is_built(stage, workspace.settings)]
+    datasets = [stage for stage in dataset_stages() if is_built(stage, workspace.settings)]
     for name in (GONE, KEPT):  # the old version of each has the one demonstration alone
         run_all_stages(workspace, name)
         for stage in datasets:
@@ -151,7 +151,7 @@ def test_nothing_of_it_is_left_and_the_others_stay(built, monkeypatch):
     folder, kept = workspace.store.open(f"trajectories/{KEPT}")
     assert kept.id == before
     assert (folder / "steps/000/screenshot.png").is_file()
-    run_dataset_stage(workspace, DATASET_STAGES[0])
+    run_dataset_stage(workspace, dataset_stages()[0])
     assert workspace.store.verify(f"trajectories/{KEPT}") == []
     again = CliRunner().invoke(app, ["forget", GONE, "--yes"])
     assert (again.exit_code, f"{GONE}: not found" in again.output) == (1, True)

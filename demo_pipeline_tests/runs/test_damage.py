@@ -15,7 +15,7 @@ from demo_pipeline.runs.failures import UnusableInputError
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.stages import STAGES, dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
@@ -168,13 +168,13 @@ def test_the_next_run_builds_a_demonstration_again_that_a_dataset_left_out(works
 
 
 def test_a_damaged_dataset_stops_what_reads_it_and_no_trajectory_is_left_out(workspace):
-    for stage in (SFT_STAGE, DATASET_STAGE_BY_NAME["messages_dataset"], INDEX_STAGE):
+    for stage in (SFT_STAGE, dataset_stages_by_name()["messages_dataset"], INDEX_STAGE):
         run_dataset_stage(workspace, stage)
     if workspace.store.url.startswith("s3"):
         pytest.skip("a bucket's manifest is trusted")
     (workspace.store.open(INDEX_STAGE.folder)[0] / "steps.parquet").write_bytes(b"short")
     with pytest.raises(UnusableInputError, match="--select trajectory_index"):
-        run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["dataset_statistics"])
+        run_dataset_stage(workspace, dataset_stages_by_name()["dataset_statistics"])
 
 
 def test_a_dataset_of_a_trajectory_that_is_committed_again_links_the_new_copy(workspace, tmp_path):
@@ -204,7 +204,7 @@ def test_the_doctor_names_a_file_of_another_size(made):
 
 def test_every_check_says_what_it_compares_and_there_are_few():
     of_demonstrations = [check for stage in STAGES for check in stage.checks]
-    of_datasets = [check for stage in DATASET_STAGE_BY_NAME.values() for check in stage.checks]
+    of_datasets = [check for stage in dataset_stages_by_name().values() for check in stage.checks]
     assert [check.name for check in of_demonstrations if not check.compared] == []
     assert len(of_demonstrations) <= 16  # each costs a run 0.02 s of Dagster
     assert [check.name for check in of_datasets if not check.compared] == []

@@ -15,14 +15,14 @@ from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine
 from demo_pipeline.runs.setting_notes import noted_settings
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
+from demo_pipeline.runs.stages import STAGE_BY_NAME, dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.documents import DamagedDocument, damaged_documents, sealed, unsealed
 from demo_pipeline.store.split_memory import SPLIT_MEMORY, read_split_memory
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
 from demo_pipeline_tests.sample_workspace import copy_of, live_in, open_workspace
 
-SFT = DATASET_STAGE_BY_NAME["sft_samples"]
+SFT = dataset_stages_by_name()["sft_samples"]
 
 
 def lose_a_brace(data: bytes) -> bytes:

@@ -9,13 +9,13 @@ import pytest
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import RefusedError
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
+from demo_pipeline.runs.stages import dataset_stages, dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
-EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
+EXPORTERS = [stage for stage in dataset_stages() if stage.reads_trajectories]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root):
     workspace = open_workspace(root)
     run_all_stages(workspace, "first")
     for name in ("sft_samples", "messages_dataset", "cudag_dataset", "osworld_quests"):
-        assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).version is not None
+        assert run_dataset_stage(workspace, dataset_stages_by_name()[name]).version is not None
     for output in ("sft", "messages", *workspace.store.outputs("datasets"), "osworld/quests"):
         folder = workspace.store.open(output)[0]
         texts = [path.read_text() for path in folder.rglob("*.json*")]
@@ -60,7 +60,7 @@ def test_a_new_leak_limit_rebuilds_only_the_index(root):
 
 def test_a_leaky_dataset_is_built_with_a_warning(root):
     seen = Problem("leak_rate", "steps.parquet", "much of it")
-    index = DATASET_STAGE_BY_NAME["trajectory_index"]
+    index = dataset_stages_by_name()["trajectory_index"]
     blocking, leaks = index.checks
     assert (blocking.blocking, leaks.name, leaks.blocking) == (True, "leak_rate", False)
     leaky = replace(index, checks=(blocking, replace(leaks, run=lambda *_: [seen])))
@@ -79,7 +79,7 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root):
     (folder / "task.json").unlink()
     assert set(run_all(workspace).values()) == {"made"}
     assert indexed(workspace) == ["second"]
-    made = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"])
+    made = run_dataset_stage(workspace, dataset_stages_by_name()["trajectory_index"])
     assert made.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
 
 

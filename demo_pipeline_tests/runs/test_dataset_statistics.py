@@ -25,7 +25,7 @@ from demo_pipeline.exports.dataset_statistics import (
 from demo_pipeline.runs import queries
 from demo_pipeline.runs.failures import UnusableInputError
 from demo_pipeline.runs.queries import QueryTimeoutError, current_statistics, run_query
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
+from demo_pipeline.runs.stages import dataset_stages_by_name, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
@@ -38,7 +38,7 @@ NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
 
 def build(workspace: Workspace, *names: str) -> None:
     for name in names:
-        assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).status in {
+        assert run_dataset_stage(workspace, dataset_stages_by_name()[name]).status in {
             "made",
             "unchanged",
         }

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs.export import export_datasets
-from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS
+from demo_pipeline.runs.stages import dataset_stages, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.building import run_dataset_stage
@@ -70,12 +70,12 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path
     good, excluded = demonstrations(tmp_path / "made")
     commit_trajectories(workspace, [*good, *excluded])
     outputs = []
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         if stage.reads_trajectories:
             result = run_dataset_stage(workspace, stage)
             assert result.status == "made", result.checks
-            outputs += [result.output] if stage.name in TRAINING_EXPORTS else []
-    assert len(outputs) == len(TRAINING_EXPORTS)
+            outputs += [result.output] if stage.name in training_exports() else []
+    assert len(outputs) == len(training_exports())
     export_datasets(workspace.store, tmp_path / "exported")
     hashes = {
         hashlib.sha256(path.read_bytes()).hexdigest()

@@ -14,9 +14,9 @@ from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import DefectError, RefusedError
 from demo_pipeline.runs.queries import committed_statistics
-from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
+from demo_pipeline.runs.stages import is_built, training_exports, upstream
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.settings import DatasetSettings, Settings, export_names
 from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
 
 def build(workspace: Workspace) -> None:
     """The training exports that are not disabled, then the index, as the job does."""
-    for stage in (export.stage for export in TRAINING_EXPORTS.values()):
+    for stage in (export.stage for export in training_exports().values()):
         if is_built(stage, workspace.settings):
             run_dataset_stage(workspace, stage)
     run_dataset_stage(workspace, INDEX_STAGE)
@@ -225,6 +225,7 @@ def test_the_index_is_built_again_only_when_an_export_changed(root):
 
 
 def test_every_training_export_comes_before_the_index():
-    names = TRAINING_EXPORTS.keys()
+    names = training_exports().keys()
     assert names > {"sft_samples", "messages_dataset", "cudag_dataset"}
-    assert set(upstream(INDEX_STAGE)) == {"records", *names}
+    settings = Settings(datasets={"exports": export_names()})
+    assert set(upstream(INDEX_STAGE, settings)) == {"records", *names}

@@ -12,7 +12,7 @@ import yaml
 
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.runs.export import export_hub_layout
-from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
+from demo_pipeline.runs.stages import is_built, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
 from demo_pipeline.store.errors import MissingOutput, StorageError
@@ -62,7 +62,7 @@ def fill(root: Path, workspace: Workspace, count: int = 8) -> None:
         for number in range(count)
     ]
     commit_trajectories(workspace, made)
-    for stage in (export.stage for export in TRAINING_EXPORTS.values()):
+    for stage in (export.stage for export in training_exports().values()):
         if is_built(stage, workspace.settings):
             assert run_dataset_stage(workspace, stage).status == "made"
 

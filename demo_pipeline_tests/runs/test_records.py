@@ -9,7 +9,7 @@ import pytest
 from demo_pipeline.exports.cudag import dataset
 from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, WITHOUT_FORM
-from demo_pipeline.runs.stages import TRAINING_EXPORTS
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import BUILT_IN_EXPORTS, DatasetSettings
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
@@ -70,7 +70,7 @@ def test_datasets_of_records_that_other_settings_made_are_those_of_new_ones(tmp_
     workspace = opened(tmp_path, exports=ALL)
     commit(workspace, tmp_path, 0, 1, 2, 3)
     changed = opened(tmp_path, exports=ALL, prompt_style="instruction", image_mode="jpeg")
-    for stage in (export.stage for export in TRAINING_EXPORTS.values()):
+    for stage in (export.stage for export in training_exports().values()):
         result = run_dataset_stage(changed, stage)
         assert result.status == "made", result.checks
         folder = workspace.store.open(result.output)[0]

@@ -9,7 +9,7 @@ from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.failures import UnusableInputError
 from demo_pipeline.runs.queries import current_statistics, run_query, views_script
-from demo_pipeline.runs.stages import DATASET_STAGES, is_built
+from demo_pipeline.runs.stages import dataset_stages, is_built
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.bucket import Bucket
@@ -24,7 +24,7 @@ DEMO = "first"
 def build(workspace: Workspace) -> dict[str, str]:
     """Run every stage and every dataset stage that is built; name → status."""
     found = run_all_stages(workspace, DEMO)
-    wanted = [stage for stage in DATASET_STAGES if is_built(stage, workspace.settings)]
+    wanted = [stage for stage in dataset_stages() if is_built(stage, workspace.settings)]
     datasets = [stage for stage in wanted if stage is not TASKS_STAGE]
     return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
 

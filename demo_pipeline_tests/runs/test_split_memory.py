@@ -14,7 +14,7 @@ from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration
 from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.health import examine_workspace
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.stages import dataset_stages_by_name
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.store.split_memory import read_split_memory
@@ -25,7 +25,7 @@ from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.uploads import made_manifest
 
-SFT = DATASET_STAGE_BY_NAME["sft_samples"]
+SFT = dataset_stages_by_name()["sft_samples"]
 
 
 def made(root: Path, name: str, instruction: str, title: str) -> DatasetTrajectory:

@@ -9,7 +9,7 @@ import pytest
 from demo_pipeline.osworld.task_files import read_catalog
 from demo_pipeline.runs.failures import RefusedError
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
+from demo_pipeline.runs.stages import STAGE_BY_NAME, dataset_stages_by_name
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -113,12 +113,12 @@ def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(root, work
 def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(root, workspace):
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     redone(workspace)
-    sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    sft: Any = run_dataset_stage(workspace, dataset_stages_by_name()["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 1
-    index: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"]).summary
+    index: Any = run_dataset_stage(workspace, dataset_stages_by_name()["trajectory_index"]).summary
     assert (index["trajectories"], index["counts"]["contaminated"]) == (2, 1)
     told = open_workspace(root, datasets=DatasetSettings(include_contaminated=True))
-    sft = run_dataset_stage(told, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    sft = run_dataset_stage(told, dataset_stages_by_name()["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 0
 
 

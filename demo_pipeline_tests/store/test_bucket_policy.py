@@ -23,7 +23,7 @@ from demo_pipeline.runs.dataset_outputs import DatasetOutput, failed_before
 from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
+from demo_pipeline.runs.stages import STAGES, dataset_stages, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
@@ -97,10 +97,10 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace):
 
 def test_every_dataset_is_built_with_it(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
-    failed, *_ = (export.stage for export in TRAINING_EXPORTS.values())
+    failed, *_ = (export.stage for export in training_exports().values())
     DatasetOutput(Graph(workspace), failed).remember_failure(ValueError())
     assert failed_before(workspace.store, failed) == "ValueError"
-    for stage in DATASET_STAGES:
+    for stage in dataset_stages():
         assert run_dataset_stage(workspace, stage).status == "made", stage.name
     assert failed_before(workspace.store, failed) == ""
     assert INDEX_STAGE.folder in workspace.store.outputs()

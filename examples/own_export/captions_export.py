@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
-from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat, schema_writer
+from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat, schema_file
 from demo_pipeline.exports.step_facts import (
     CANVAS,
     STEP_EXCLUSIONS,
@@ -88,5 +88,5 @@ FORM = Form(
     check="captions_lines",
     marks=(SCHEMA_FILE,),  # `validate` recognises a folder by it
     line_key="caption",  # and a file by this key of its first line
-    finish=schema_writer(SCHEMA_FILE, Caption),
+    side_files=schema_file(SCHEMA_FILE, Caption),
 )

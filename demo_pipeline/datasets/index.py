@@ -1,14 +1,15 @@
 """The index of a trajectory dataset: `index.json`, `metadata.json` and tables of both levels.
 
-Belongs here: the files that OSWorld-Desktopd defines for many trajectories together, the two tables
-beside them, and which exports hold what (`exports.json`, `exports.parquet`). Failed trajectories
-are included; only training exports leave them out.
+OSWorld-Desktopd defines the JSON files. The tables beside them repeat them for queries, and
+`exports.json` and `exports.parquet` say which training export holds how many records of which
+trajectory. Failed trajectories are included; only training exports leave them out.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -83,7 +84,7 @@ EXPORTS_SCHEMA = described_schema(
         "records": COUNT,
     },
 )
-_ROWS = 256  # trajectories whose rows are in memory
+_MEMBERS_IN_MEMORY = 256  # trajectories whose rows of `exports.parquet` are in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class ExportState:
             not tried again yet; `failed`: its last build failed, and a version before it is kept
             if there is one; `missing`: never built; `disabled`: not in `datasets.exports`.
         output: its name in the store; empty without a version.
-        version: id of the committed version; empty without one.
+        version: id of the committed version; empty without a version.
         size: bytes of all its files.
         records: trajectory → number of its records.
         reason: why the last build failed: the check that rejected it, or the kind of error.
@@ -114,7 +115,7 @@ class ExportState:
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the state does."""
+        """A text that changes whenever the state does."""
         return " ".join(filter(None, (self.status, self.output, self.version, self.reason)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,32 +135,33 @@ class ExportState:
 def write_exports(
     out: Path,
     exports: Sequence[ExportState],
-    rows: Sequence["_Row"],
+    members: Sequence["_Member"],
 ) -> None:
     """Write `exports.json` and `exports.parquet`.
 
     Args:
         out: the folder of the index.
         exports: every training export.
-        rows: the trajectories of the index.
+        members: the trajectories of the index.
     """
     document = {
         "exports": {state.name: state.as_dict() for state in exports},
         "trajectories": {},
     }
-    members = ((row.trajectory, _member(row, exports)) for row in rows)
-    dump_long_json(out / EXPORTS_FILE, document, "trajectories", members)
-    tables = [
-        rows_table(_columns(rows[start : start + _ROWS], exports), EXPORTS_SCHEMA)
-        for start in range(0, len(rows) if exports else 0, _ROWS)
-    ]
+    items = ((member.trajectory, _as_json(member, exports)) for member in members)
+    dump_long_json(out / EXPORTS_FILE, document, "trajectories", items)
+    tables = []
+    if exports:
+        for start in range(0, len(members), _MEMBERS_IN_MEMORY):
+            some_members = members[start : start + _MEMBERS_IN_MEMORY]
+            tables.append(rows_table(_columns(some_members, exports), EXPORTS_SCHEMA))
     with whole_table(out / EXPORTS_TABLE, EXPORTS_SCHEMA) as writer:
         if tables:
             writer.write(pa.concat_tables(tables).combine_chunks())
 
 
-class _Row(NamedTuple):
-    """A trajectory in the two files."""
+class _Member(NamedTuple):
+    """A trajectory as a member of the training exports."""
 
     trajectory: str
     split: str | None
@@ -167,45 +169,49 @@ class _Row(NamedTuple):
     left_out: str | None
 
 
-def _member(row: _Row, exports: Sequence[ExportState]) -> dict[str, Any]:
-    _, split, group, left_out = row
+def _as_json(member: _Member, exports: Sequence[ExportState]) -> dict[str, Any]:
+    """A member as `exports.json` shows it."""
     records = {
-        state.name: state.records.get(row.trajectory, 0) for state in exports if state.version
+        state.name: state.records.get(member.trajectory, 0) for state in exports if state.version
     }
-    return {"split": split, "split_group": group, "left_out": left_out, "records": records}
+    return {
+        "split": member.split,
+        "split_group": member.split_group,
+        "left_out": member.left_out,
+        "records": records,
+    }
 
 
-def _columns(rows: Sequence[_Row], exports: Sequence[ExportState]) -> list[list[Any]]:
-    """The columns of some trajectories, each with every export."""
-    of_rows = [[value for value in column for _ in exports] for column in zip(*rows, strict=True)]
-    of_exports = [list(column) * len(rows) for column in zip(*map(_facts, exports), strict=True)]
-    records = [state.records.get(row.trajectory, 0) for row in rows for state in exports]
-    return [*of_rows, *of_exports, records]
+def _columns(members: Sequence[_Member], exports: Sequence[ExportState]) -> list[list[Any]]:
+    """The columns of `exports.parquet`: a row for each member and export."""
+    columns: list[list[Any]] = [[] for _ in EXPORTS_SCHEMA.names]
+    for member in members:
+        for state in exports:
+            records = state.records.get(member.trajectory, 0)
+            row = (*member, *_columns_of_export(state), records)
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+    return columns
 
 
-def _facts(state: ExportState) -> tuple[Any, ...]:
+def _columns_of_export(state: ExportState) -> tuple[Any, ...]:
     size = state.size if state.version else None
     return (state.name, state.status, state.output or None, state.version or None, size)
 
 
-def _trajectory_rows(
-    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
-) -> Iterator[_Row]:
-    """Yield id, split, group and reason of every trajectory that can be read, by id."""
+def _members(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> list[_Member]:
+    """Every trajectory that can be read, sorted by id."""
     selection, plan = plan_splits(trajectories, settings)
-    found = {
-        candidate.source.id: (
-            plan.splits[candidate.source.id].value,
-            plan.members[candidate.source.id],
-            None if candidate.gives_steps else "incomplete",
-        )
-        for candidate in selection.chosen
-    }
-    left_out = {
-        key: (None, value.split_group, value.reason) for key, value in selection.left_out.items()
-    }
-    for key, (split, group, reason) in sorted({**found, **left_out}.items()):
-        yield _Row(key, split, replace_surrogates(group), reason)
+    members = []
+    for candidate in selection.chosen:
+        key = candidate.source.id
+        group = replace_surrogates(plan.members[key])
+        left_out = None if candidate.gives_steps else "incomplete"
+        members.append(_Member(key, plan.splits[key].value, group, left_out))
+    for key, excluded in selection.left_out.items():
+        group = replace_surrogates(excluded.split_group)
+        members.append(_Member(key, None, group, excluded.reason))
+    return sorted(members, key=attrgetter("trajectory"))
 
 
 def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> dict[str, Any]:
@@ -230,7 +236,7 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
 def _of_each_step(
     trajectory: str, head: Head, splits: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """What the rows of `INDEX_STEPS_SCHEMA` say about their trajectory."""
+    """The columns of `INDEX_STEPS_SCHEMA` that are equal for all steps of a trajectory."""
     return {
         "application": replace_surrogates(head.application),
         "instruction": replace_surrogates(head.instruction),
@@ -319,15 +325,17 @@ def build_index(
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = IndexTally()
-    members = list(_trajectory_rows(trajectories, settings))
-    _write_tables(trajectories, {row.trajectory: row.split for row in members}, out, tally)
+    members = _members(trajectories, settings)
+    splits = {member.trajectory: member.split for member in members}
+    _write_tables(trajectories, splits, out, tally)
     index = Index.model_validate(
         {"total_trajectories": len(tally.entries), "trajectories": [], **tally.outcomes()}
     )
     entries = map(json.loads, tally.entries.values())
     dump_long_json(out / INDEX_FILE, index.model_dump(mode="json"), "trajectories", entries)
     dump_json(out / METADATA_FILE, _metadata(tally, settings, created_by))
-    write_exports(out, exports, [row for row in members if row.trajectory in tally.entries])
+    indexed = [member for member in members if member.trajectory in tally.entries]
+    write_exports(out, exports, indexed)
     return {
         "trajectories": len(tally.entries),
         **tally.outcomes(),
@@ -355,20 +363,21 @@ def _write_tables(
             try:
                 if TRAJECTORY_FILE not in source.digests:
                     load_corrected(source)  # a trajectory without records may lack a file
-                head, known = facts_of(source)
-                said = judged_success(source)
+                head, provenance = facts_of(source)
+                verdict = judged_success(source)
             except DemonstrationError as error:
                 tally.problems += error.problems
                 tally.unreadable += 1
                 continue
-            whole = _of_each_step(source.id, head, splits)
-            head = head if said is None else replace(head, success=said)
-            tally.add(source.id, head, known)
-            for row in known:
-                steps.append_row(row | whole | {"screenshot": _screenshot(row)})
+            of_each_step = _of_each_step(source.id, head, splits)
+            if verdict is not None:
+                head = replace(head, success=verdict)
+            tally.add(source.id, head, provenance)
+            for row in provenance:
+                steps.append_row(row | of_each_step | {"screenshot": _screenshot(row)})
             for action in hidden_rows(source.id, head.hidden.actions):
                 hidden.append_row(action)
-            rows.append_row(_trajectory_row(source.id, head, known))
+            rows.append_row(_trajectory_row(source.id, head, provenance))
 
 
 _COUNTED = ("actions", "applications", "platforms", "reasons", "freshness", "hidden", "flags")
@@ -379,10 +388,11 @@ class IndexTally:
     """The entries and the counts over the trajectories so far.
 
     Attributes:
-        entries: id → entry of `index.json` as text, which is a tenth of the size.
-        problems: why the `unreadable` ones could not be read.
-        successful, complete, steps: how many.
-        by_name: of `_COUNTED` → name → how many.
+        entries: id → entry of `index.json`, as text because that takes a tenth of the memory.
+        problems: why the `unreadable` trajectories could not be read.
+        unreadable, successful, complete: numbers of trajectories.
+        steps: their number of steps.
+        by_name: subject, one of `_COUNTED` → name → number.
         leaks: counts and rates of leaks.
     """
 
@@ -419,12 +429,14 @@ class IndexTally:
             count["flags"]["missing_frames"] += not has_picture(row)
 
     def outcomes(self) -> dict[str, int]:
-        """How many trajectories succeeded and failed."""
+        """The numbers of trajectories that succeeded and that failed."""
         return {"successful": self.successful, "failed": len(self.entries) - self.successful}
 
     def counts(self) -> dict[str, Any]:
         """The counts of `metadata.json`."""
-        names = {name: dict(sorted(found.items())) for name, found in self.by_name.items()}
+        names = {
+            subject: dict(sorted(counter.items())) for subject, counter in self.by_name.items()
+        }
         flags = dict.fromkeys(("off_screen", "missing_frames", "contaminated"), 0)
         return {
             "trajectories": len(self.entries),

@@ -1,6 +1,7 @@
-"""Places every trajectory in its split, after what is remembered of the last build.
+"""Places every trajectory in its split, after the memory of the last build.
 
-Belongs here: which demonstrations are known, moved or twins. The rules of splits are in `splits`.
+Decides which demonstrations are known, which moved, and which are twins: copies of one recording.
+The rules of splits are in `splits`.
 """
 
 import hashlib
@@ -28,9 +29,9 @@ _PLACING = ("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applicat
 def place(
     store: Store, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> tuple[tuple[DatasetTrajectory, ...], SplitMemory]:
-    """Every trajectory with its group, its split and its twin, and what is to be remembered.
+    """Every trajectory with its group, its split and its twin, and the memory of this build.
 
-    Nothing is read of the trajectories when nothing changed since the last build.
+    No trajectory is read if nothing changed since the last build.
 
     Raises:
         ChangedOutput: a file of records is not the one that was committed.
@@ -38,78 +39,101 @@ def place(
     memory = read_split_memory(store)
     made_of = _made_of(trajectories, settings)
     if memory.made_of != made_of:
-        memory = _Placement(store, memory, settings).made(trajectories, made_of)
-    known = memory.demonstrations
-    return tuple(
-        _with(one, known.get(one.id, KnownDemonstration())) for one in trajectories
-    ), memory
+        memory = _Placement(store, memory, settings).remember(trajectories, made_of)
+    demonstrations = memory.demonstrations
+    placed = [
+        _placed(trajectory, demonstrations.get(trajectory.id, KnownDemonstration()))
+        for trajectory in trajectories
+    ]
+    return tuple(placed), memory
 
 
 def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
-    """Changes when a demonstration gets another split, another task, or a twin."""
-    rows = [(one.id, one.group, one.split, one.duplicate_of) for one in trajectories]
+    """A hash that changes when a demonstration gets another split, another task, or a twin."""
+    rows = [
+        (trajectory.id, trajectory.group, trajectory.split, trajectory.duplicate_of)
+        for trajectory in trajectories
+    ]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _with(source: DatasetTrajectory, known: KnownDemonstration) -> DatasetTrajectory:
-    return replace(source, group=known.group, split=known.split, duplicate_of=known.duplicate_of)
+def _placed(source: DatasetTrajectory, place: KnownDemonstration) -> DatasetTrajectory:
+    """A trajectory with its group, its split and its twin."""
+    return replace(source, group=place.group, split=place.split, duplicate_of=place.duplicate_of)
 
 
 def _made_of(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> str:
+    """A hash of everything that decides splits and twins."""
     rows = [
-        (one.id, one.content, sorted(one.digests.items()), one.review, one.rejected_for)
-        for one in trajectories
+        (
+            trajectory.id,
+            trajectory.content,
+            sorted(trajectory.digests.items()),
+            trajectory.review,
+            trajectory.rejected_for,
+        )
+        for trajectory in trajectories
     ]
     return hashlib.sha256(json.dumps([settings.fingerprint(), rows]).encode()).hexdigest()
 
 
 @dataclass
 class _Placement:
-    """Places the trajectories of a build after what is remembered of the last one."""
+    """Places the trajectories of a build after the memory of the last build.
+
+    Attributes:
+        store: has the manifests of the recordings.
+        before: the memory of the last build.
+        settings: the rules of splits.
+        demonstrations: id → facts and place of each demonstration.
+    """
 
     store: Store
     before: SplitMemory
     settings: DatasetSettings
-    known: dict[str, KnownDemonstration] = field(default_factory=dict)
+    demonstrations: dict[str, KnownDemonstration] = field(default_factory=dict)
 
-    def made(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
-        """What is to be remembered."""
+    def remember(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
+        """Place all trajectories; returns the memory of this build."""
         placing = json.dumps(self.settings.model_dump(include=set(_PLACING)))
-        stays = self.before.placing == placing
-        for one in trajectories:
-            self.known[one.id] = self._read(one, stays=stays)
+        keeps_splits = self.before.placing == placing
+        for trajectory in trajectories:
+            self.demonstrations[trajectory.id] = self._read(trajectory, keeps_split=keeps_splits)
         self._find_duplicates(trajectories)
-        sources = [_with(one, self.known[one.id]) for one in trajectories]
+        sources = [
+            _placed(trajectory, self.demonstrations[trajectory.id]) for trajectory in trajectories
+        ]
         _, plan = plan_splits(sources, self.settings)
-        moved = {}
+        moved: dict[str, tuple[str, str]] = {}
         for key, split in plan.splits.items():
-            known = self.known[key]
-            last = self.known[key].split
-            if last and last != split:
-                moved[key] = (last, split.value)
-            self.known[key] = msgspec.structs.replace(
-                known, group=plan.members[key], split=split.value
+            split_before = self.demonstrations[key].split
+            if split_before and split_before != split:
+                moved[key] = (split_before, split.value)
+            self.demonstrations[key] = msgspec.structs.replace(
+                self.demonstrations[key], group=plan.members[key], split=split.value
             )
-        return SplitMemory(made_of, placing, self.known, moved)
+        return SplitMemory(made_of, placing, self.demonstrations, moved)
 
-    def _read(self, source: DatasetTrajectory, *, stays: bool) -> KnownDemonstration:
-        """What is known of a demonstration before it is placed."""
+    def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
+        """The facts of a demonstration that decide its place, and its place at the last build."""
         try:
             task = head_of(source).split_groups[0]
         except DemonstrationError:  # the selection reports it
             task = ""
-        last = self.before.demonstrations.get(source.id, KnownDemonstration())
-        same = last.task == task
-        return KnownDemonstration(
-            task,
-            last.group if same else "",
-            last.split if same and stays else "",
-            last.files if last.content == source.content else self._files(source.id),
-            source.content,
-        )
+        before = self.before.demonstrations.get(source.id, KnownDemonstration())
+        group = ""
+        split = ""
+        if before.task == task:
+            group = before.group
+            if keeps_split:
+                split = before.split
+        files = before.files
+        if before.content != source.content:
+            files = self._files(source.id)
+        return KnownDemonstration(task, group, split, files, source.content)
 
     def _files(self, demonstration: str) -> tuple[str, ...]:
-        """SHA-256 of film and log; none when the recording's manifest cannot be read."""
+        """SHA-256 of the video and of the log; empty if the recording's manifest is unreadable."""
         try:
             folder, _ = self.store.open(RAW_RECORDINGS_STAGE.output(demonstration), MANIFEST_FILE)
             manifest = read_manifest(folder)
@@ -118,15 +142,17 @@ class _Placement:
         return tuple(manifest.file(name).sha256 for name in (VIDEO_FILE, LOG_FILE))
 
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
-        """Note whose film or log an older demonstration has; of new ones the first id is older."""
-        ids = [one.id for one in trajectories]
-        seen: dict[str, str] = {}
+        """Note demonstrations whose video or log an older one has; new ones age by their ids."""
+        ids = [trajectory.id for trajectory in trajectories]
+        owner_of_file: dict[str, str] = {}
         for key in sorted(ids, key=lambda key: (not self._was_first(key), key)):
-            known = self.known[key]
-            older = next((seen[file] for file in known.files if file in seen), "")
-            self.known[key] = msgspec.structs.replace(known, duplicate_of=older)
-            for file in known.files if not older else ():
-                seen[file] = key
+            files = self.demonstrations[key].files
+            older = next((owner_of_file[file] for file in files if file in owner_of_file), "")
+            self.demonstrations[key] = msgspec.structs.replace(
+                self.demonstrations[key], duplicate_of=older
+            )
+            if not older:
+                owner_of_file.update(dict.fromkeys(files, key))
 
     def _was_first(self, key: str) -> bool:
         last = self.before.demonstrations.get(key)

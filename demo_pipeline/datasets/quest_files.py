@@ -1,7 +1,7 @@
-"""Writes the quest of every demonstration as an OSWorld task file.
+"""Writes the quest of every demonstration as an OSWorld task file, and checks these files.
 
-Belongs here: `examples/<application>/<trajectory_id>.json` and `test_all.json`, in the layout that
-OSWorld's tools read, and the check of these files.
+They are `examples/<application>/<trajectory_id>.json` and `test_all.json`, in the layout that
+OSWorld's tools read.
 """
 
 from collections import defaultdict
@@ -24,13 +24,13 @@ _NO_APPLICATION = "unknown"
 def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[str, Any]:
     """Write a task file for every demonstration whose instruction came from a quest.
 
-    The task's id is that of the trajectory, its snapshot the application. A quest has neither an
-    evaluator nor a setup: `evaluator` is null and `config` is empty. Failed demonstrations give a
-    file too, because the quest is the same.
+    The id of the task is that of the trajectory, its snapshot the application. A quest has neither
+    an evaluator nor a setup: `evaluator` is null and `config` is empty. Failed demonstrations give
+    a file too, because the quest is the same.
 
     Returns:
-        A summary: numbers of tasks, of tasks by folder, of demonstrations whose instruction came
-        from no quest and of unreadable ones, which give no file, and why these are unreadable.
+        A summary: the number of tasks, of tasks by folder, of demonstrations whose instruction came
+        from no quest, and of unreadable demonstrations, and why these are unreadable.
     """
     task_ids: dict[str, list[str]] = defaultdict(list)
     without = 0
@@ -63,12 +63,12 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
     head = head_of(source)
     if not head.instruction_source.startswith("quest."):
         return None
-    apps = [] if head.application == _NO_APPLICATION else [head.application]
+    application = None if head.application == _NO_APPLICATION else head.application
     return OsworldTask(
         id=source.id,
-        snapshot=apps[0] if apps else None,
+        snapshot=application,
         instruction=head.instruction,
-        related_apps=apps,
+        related_apps=[application] if application else [],
         trajectory=f"trajectories/{source.id}",
         evaluator=None,
     )
@@ -87,14 +87,16 @@ def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> lis
         task = expected.pop(entry.source.file, None)
         if task is None or entry.source.data != json_bytes(task):
             problems.append(_problem(entry.source.file, "is not the quest of its trajectory"))
-    problems += [_problem(file, "is missing") for file in expected]
+    for file in expected:
+        problems.append(_problem(file, "is missing"))
     ids = _ids_by_domain(_readable_tasks(trajectories))
     is_written = (folder / LIST_FILE).is_file()
     if not is_written or (folder / LIST_FILE).read_bytes() != json_bytes(ids):
         problems.append(_problem(LIST_FILE, "does not list the quests of the trajectories"))
     names = {path.name for path in folder.iterdir()}
-    unexpected = names - {EXAMPLES, LIST_FILE}
-    return problems + [_problem(name, "does not belong here") for name in sorted(unexpected)]
+    for name in sorted(names - {EXAMPLES, LIST_FILE}):
+        problems.append(_problem(name, "does not belong here"))
+    return problems
 
 
 def _readable_tasks(trajectories: Sequence[DatasetTrajectory]) -> Iterator[OsworldTask]:

@@ -1,7 +1,7 @@
-"""Selects the trajectories of a training export, by the little that decides it.
+"""Selects the trajectories of a training export, and reads the few facts that decide it.
 
-Belongs here: what is known of a trajectory (`TRAJECTORY_FILE` of its records), and the rules that
-leave out a whole trajectory. The rules that leave out a single step are in the forms.
+The facts of a trajectory are in `TRAJECTORY_FILE` of its records. The rules here leave out whole
+trajectories; the rules that leave out a single step are in the forms.
 """
 
 import hashlib
@@ -49,31 +49,33 @@ COUNTED_COLUMNS = (
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
-# Of the records: what is known of the trajectory as recorded, and what people corrected in it.
-TRAJECTORY_FILE = "trajectory.jsonl"
-CORRECTIONS_FILE = "corrections.json"
+# Files of the records.
+TRAJECTORY_FILE = "trajectory.jsonl"  # facts of the trajectory as recorded, and its provenance
+CORRECTIONS_FILE = "corrections.json"  # made by people
+NOTES_FILE = "notes.json"  # annotations
+# Reasons to leave out a trajectory or a step.
 NOT_APPROVED = "not_approved"
 UNKNOWN_OUTCOME = "unknown_outcome"
-NOTES_FILE = "notes.json"  # of the records: what is annotated
-BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
+BAD_STEP = "bad_step"
+_LOG = logging.getLogger(__package__)
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What datasets need of a trajectory besides its records and its provenance.
+    """The facts of a trajectory that datasets need besides its records and its provenance.
 
     Attributes:
         instruction, application, task_id, osworld_task_id, difficulty: of task.json.
         success, completion_time_ms: of result.json.
         status, recorded_at, instruction_source: of its provenance; empty without steps.
         split_groups: of its provenance, sorted.
-        steps: how many.
+        steps: number of steps.
         waits: indexes of the steps that are waits.
         hidden: its hidden actions.
-        corrections: that it has been changed by; empty as recorded.
-        notes: what is annotated; see `Trajectory`.
+        corrections: the corrections that are applied to these facts.
+        notes: its annotations; see `Trajectory`.
     """
 
     instruction: str
@@ -99,32 +101,41 @@ class Head:
         return self.corrections.trim.first if self.corrections.trim else 0
 
     def corrected(self, corrections: Corrections) -> "Head":
-        """The same after people's corrections, from what was recorded."""
-        words = corrections.instruction
-        success = corrections.success
+        """The facts after people's corrections, from the facts as recorded."""
+        instruction = self.instruction
+        if corrections.instruction is not None:
+            instruction = corrections.instruction
+        success = self.success
+        if corrections.success is not None:
+            success = corrections.success
         steps = list(filter(corrections.keeps, range(self.steps)))
+        hidden = self.hidden
+        if corrections.trim:
+            hidden = hidden.around(steps)
         return replace(
             self,
-            instruction=self.instruction if words is None else words,
-            success=self.success if success is None else success,
+            instruction=instruction,
+            success=success,
             steps=len(steps),
             waits=tuple(filter(corrections.keeps, self.waits)),
-            hidden=self.hidden.around(steps) if corrections.trim else self.hidden,
+            hidden=hidden,
             corrections=corrections,
         )
 
     @property
     def recorded(self) -> datetime:
-        """When it was recorded, in UTC; the epoch when that is not known."""
+        """When it was recorded, in UTC; the epoch if that is unknown."""
         try:
             time = datetime.fromisoformat(self.recorded_at)
         except ValueError:
             return EPOCH
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        if time.tzinfo is None:
+            return time.replace(tzinfo=UTC)
+        return time.astimezone(UTC)
 
 
 def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """What is known of a trajectory as recorded, from its files, and its provenance.
+    """The facts of a trajectory as recorded, from its files, and its provenance.
 
     Raises:
         DemonstrationError: a file cannot be read.
@@ -156,14 +167,14 @@ def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Yield the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
-    known = asdict(head)
-    del known["corrections"], known["notes"]
-    for value in (known, *rows):
+    recorded = asdict(head)
+    del recorded["corrections"], recorded["notes"]
+    for value in (recorded, *rows):
         yield f"{json.dumps(value)}\n".encode()
 
 
 def corrections_of(source: DatasetTrajectory) -> Corrections:
-    """What people corrected in a trajectory, as its records say.
+    """The corrections of a trajectory, from its records.
 
     Raises:
         ChangedOutput: the file is not the one that was committed.
@@ -175,16 +186,19 @@ def corrections_of(source: DatasetTrajectory) -> Corrections:
 
 
 def judged_success(source: DatasetTrajectory) -> bool | None:
-    """A reviewer's verdict on success that is another than the recorded one; None: there is none.
+    """A reviewer's verdict on success, if it contradicts the recorded success; else None.
 
     Raises as `read_head` and `corrections_of`.
     """
-    said = corrections_of(source).success
-    return None if said is None or said == facts_of(source)[0].success else said
+    verdict = corrections_of(source).success
+    if verdict is None:
+        return None
+    head, _ = facts_of(source)
+    return None if verdict == head.success else verdict
 
 
 def notes_of(source: DatasetTrajectory) -> Notes:
-    """What is annotated in a trajectory, as its records say; raises as `corrections_of`."""
+    """The annotations of a trajectory, from its records; raises as `corrections_of`."""
     lines = kept_lines(source, NOTES_FILE)
     return parsed_notes(lines[0]) if lines else {}
 
@@ -204,12 +218,12 @@ def load_corrected(
         DemonstrationError: it cannot be read.
         ChangedOutput: a file of its records is not the one that was committed.
     """
-    trajectory, known = load(source, rows)
+    trajectory, provenance = load(source, rows)
     try:
-        found = corrected(trajectory, corrections_of(source), known)
+        result = corrected(trajectory, corrections_of(source), provenance)
     except JsonFileError as error:
         raise DemonstrationError(of_demonstration([json_problem(error)], source)) from None
-    return replace(found, trajectory=replace(found.trajectory, notes=notes_of(source)))
+    return replace(result, trajectory=replace(result.trajectory, notes=notes_of(source)))
 
 
 def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
@@ -226,7 +240,7 @@ def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, 
 
 
 def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
-    """The lines of a file of a trajectory's records; None: it has no such file, or an older one.
+    """The lines of a file of a trajectory's records; None: it has no such file, or an old version.
 
     Raises:
         ChangedOutput: the file is not the one that was committed.
@@ -244,26 +258,31 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 
 
 def head_of(source: DatasetTrajectory) -> Head:
-    """What is known of a trajectory as people corrected it, from its records if it has any.
+    """The facts of a trajectory as people corrected it, from its records if it has any.
 
     Raises as `read_head`.
     """
-    if TRAJECTORY_FILE not in source.read:
-        lines = kept_lines(source, TRAJECTORY_FILE)
-        head = read_head(source)[0] if lines is None else _parsed(lines[0])
-        corrections = corrections_of(source)
-        notes = notes_of(source)
-        head = head.corrected(corrections) if corrections.decisions else head
-        head = replace(head, notes=notes) if notes else head
-        if lines is None:
-            return head
+    if TRAJECTORY_FILE in source.read:
+        cached: Head = source.read[TRAJECTORY_FILE]
+        return cached
+    lines = kept_lines(source, TRAJECTORY_FILE)
+    if lines is None:
+        head, _ = read_head(source)
+    else:
+        head = _parsed(lines[0])
+    corrections = corrections_of(source)
+    if corrections.decisions:
+        head = head.corrected(corrections)
+    notes = notes_of(source)
+    if notes:
+        head = replace(head, notes=notes)
+    if lines is not None:
         source.read[TRAJECTORY_FILE] = head
-    known: Head = source.read[TRAJECTORY_FILE]
-    return known
+    return head
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """What is known of a trajectory as recorded, and its provenance. Raises as `read_head`."""
+    """The facts of a trajectory as recorded, and its provenance. Raises as `read_head`."""
     lines = kept_lines(source, TRAJECTORY_FILE)
     if lines is None:
         return read_head(source)
@@ -272,7 +291,8 @@ def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 def _parsed(line: bytes) -> Head:
     values = json.loads(line)
-    hidden = HiddenActions(tuple(HiddenAction(**one) for one in values["hidden"]["actions"]))
+    actions = values["hidden"]["actions"]
+    hidden = HiddenActions(tuple(HiddenAction(**action) for action in actions))
     groups = tuple(values["split_groups"])
     waits = tuple(values["waits"])
     return Head(**{**values, "hidden": hidden, "split_groups": groups, "waits": waits})
@@ -281,7 +301,7 @@ def _parsed(line: bytes) -> Head:
 def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
     """The rows and columns of all provenance tables that statistics need, from the records.
 
-    None: a trajectory has no records; then the tables have to be read.
+    None: a trajectory has no records, so that the tables must be read.
     """
     columns: list[list[Any]] = [[] for _ in COUNTED_COLUMNS]
     for source in trajectories:
@@ -295,28 +315,25 @@ def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | 
     return rows_table(columns, _COUNTED_SCHEMA)
 
 
-_LOG = logging.getLogger(__package__)
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trajectory that may take part in a training export, with what decides its split.
+    """A trajectory that may take part in a training export, with the facts that decide its split.
 
     Attributes:
-        source: where it is.
+        source: the committed trajectory.
         instruction: of task.json.
         application: of task.json.
-        split_groups: of its provenance, then its instruction and other wordings of it: those who
-            share one are one task.
-        recorded: when, in UTC.
+        split_groups: of its provenance, then its instruction and other wordings of it. Trajectories
+            that share one of them are of the same task.
+        recorded: when it was recorded, in UTC.
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
-            that follows the last stands for the end.
-        bad_steps: that somebody marked, or, with `exclude_steps`, that are annotated as incorrect:
-            they stay in the history, and nobody should learn them.
+            after the last step stands for the end.
+        bad_steps: steps that a person marked, or, with `exclude_steps`, that are annotated as
+            incorrect. They stay in the history, but no model should learn them.
         gives_steps: some step, or the end, is not incomplete.
         stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
-        wordings: other ones of its instruction.
+        wordings: other wordings of its instruction.
     """
 
     source: DatasetTrajectory
@@ -334,7 +351,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _LeftOut:
-    """A trajectory that takes no part: why, and the group that its split would be decided by."""
+    """A trajectory that takes no part: the reason, and the group that would decide its split."""
 
     reason: str
     split_group: str
@@ -346,12 +363,12 @@ class Selection:
 
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
-        excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable; when there are any also excluded, duplicate, rejected, not_approved,
-            ungraded and low_alignment.
+        excluded: the number of trajectories left out by reason: failed, aborted, contaminated,
+            incomplete and unreadable, even if it is 0; excluded, duplicate, rejected, not_approved,
+            ungraded and low_alignment only if it is not.
         problems: why unreadable trajectories could not be read.
-        newest: when the newest of `chosen` was recorded, in UTC; the epoch when that is unknown.
-        left_out: trajectory → why it takes no part; the unreadable ones are not in it.
+        newest: when the newest of `chosen` was recorded, in UTC; the epoch if that is unknown.
+        left_out: trajectory → why it takes no part; without the unreadable trajectories.
     """
 
     chosen: tuple[Candidate, ...]
@@ -364,12 +381,11 @@ class Selection:
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
     """Choose trajectories for training.
 
-    Demonstrations that the settings name, or whose review they do not accept, are left out, and
-    unless the settings include them duplicates, failed and aborted ones and those of a benchmark
-    task; each is
-    counted under the first reason that holds. A trajectory that cannot be read is left out and
-    reported; the others are not affected. Which of the chosen have too many hidden actions depends
-    on the export; `splits.plan_export` leaves them out.
+    Left out are demonstrations that the settings name, or whose review they do not accept; and,
+    unless the settings include them, duplicates, failed and aborted demonstrations and those of a
+    benchmark task. Each counts under the first reason that holds. A trajectory that cannot be read
+    is left out and reported; the others are not affected. Which of the chosen have too many hidden
+    actions depends on the export: `splits.plan_export` leaves them out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -385,7 +401,8 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             excluded["unreadable"] += 1
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
-        if reason := _reason(source, settings) or _left_out(head, settings):
+        reason = _reason_by_review(source, settings) or _reason_by_outcome(head, settings)
+        if reason:
             excluded[reason] += 1
             left_out[source.id] = _LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
@@ -401,12 +418,12 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
     share = settings.max_hidden_share
     incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
     others = tuple(_wordings(head))
-    said = dict.fromkeys(instruction_key(text) or text for text in (head.instruction, *others))
+    keys = dict.fromkeys(instruction_key(text) or text for text in (head.instruction, *others))
     return Candidate(
         source=source,
         instruction=head.instruction,
         application=head.application,
-        split_groups=(*head.split_groups, *(f"instruction: {text}" for text in said)),
+        split_groups=(*head.split_groups, *(f"instruction: {key}" for key in keys)),
         recorded=head.recorded,
         hidden=head.hidden,
         incomplete=incomplete,
@@ -418,14 +435,14 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
 
 
 def _wordings(head: Head) -> Iterator[str]:
-    """Yield what else the task was called, and what people corrected its instruction to."""
+    """Yield other wordings of the instruction, and the recorded one if people corrected it."""
     yield from (text for _, text, _ in wordings(head.notes))
     if head.corrections.instruction is not None:
         yield head.instruction
 
 
-def _reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Why it is not wanted in a dataset, by its review and its twin; empty when it is."""
+def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
+    """Why a trajectory is left out by its id, its twin or its review; empty if it is not."""
     if source.id in settings.exclude:
         return "excluded"
     if source.duplicate_of and not settings.include_duplicates:
@@ -437,15 +454,19 @@ def _reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
 
 
 def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
-    """The steps that count as incorrect, if the settings leave them out."""
+    """The steps that are annotated as incorrect, if the settings leave them out."""
     if settings.exclude_steps == "none":
         return frozenset()
-    said = {step: of.get("step_correct") for step, of in notes.items() if step is not None}
-    return frozenset(step for step, note in said.items() if note and note.value is False)
+    incorrect: set[int] = set()
+    for step, notes_of_step in notes.items():
+        verdict = notes_of_step.get("step_correct")
+        if step is not None and verdict and verdict.value is False:
+            incorrect.add(step)
+    return frozenset(incorrect)
 
 
-def _graded(head: Head, settings: DatasetSettings) -> str:
-    """Why a trajectory is left out for its grade; empty when it is not."""
+def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
+    """Why a trajectory is left out for its grade; empty if it is not."""
     note = head.notes.get(None, {}).get("alignment")
     if not settings.min_alignment:
         return ""
@@ -454,16 +475,18 @@ def _graded(head: Head, settings: DatasetSettings) -> str:
     return "low_alignment" if note.value < settings.min_alignment else ""
 
 
-def _left_out(head: Head, settings: DatasetSettings) -> str:
-    """Why a trajectory takes no part; empty when it does.
+def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
+    """Why a trajectory is left out by its outcome, task or grade; empty if it is not.
 
-    A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is; one
-    without a status counts like those, by its own name.
+    A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is. A
+    demonstration without a status is treated alike, but counts under a reason of its own.
     """
-    outcome = recorded_outcome(head.status, success=head.success) if head.steps else "failed"
+    outcome = "failed"
+    if head.steps:
+        outcome = recorded_outcome(head.status, success=head.success)
     included = settings.include_failed if outcome == "failed" else settings.include_aborted
     if not head.success and not included:
         return UNKNOWN_OUTCOME if outcome == "unknown" else outcome
     if head.osworld_task_id and not settings.include_contaminated:
         return "contaminated"
-    return _graded(head, settings)
+    return _reason_by_grade(head, settings)

@@ -1,8 +1,7 @@
-"""Assigns trajectories to splits.
+"""Assigns trajectories to splits, and plans which trajectories an export is made of.
 
-Belongs here: grouping the demonstrations of a task and assigning groups by a stable hash, so that
-no task is in two splits and a new demonstration moves no old one unless it joins two tasks; and
-which trajectories an export is made of.
+Demonstrations of the same task form a group, and a stable hash assigns every group to a split. So
+no task is in two splits, and a new demonstration moves an old one only if it joins two tasks.
 """
 
 import hashlib
@@ -52,7 +51,7 @@ class SplitPlan:
     absent: tuple[str, ...]
 
     def only(self, trajectories: AbstractSet[str]) -> "SplitPlan":
-        """The plan of some of its trajectories."""
+        """The plan for some of the trajectories."""
         members = {key: group for key, group in self.members.items() if key in trajectories}
         present = set(members.values())
         return replace(
@@ -69,13 +68,13 @@ def connected_groups(
     """Join trajectories that share a split group, directly or through others.
 
     Args:
-        split_groups: trajectory → its split groups, oldest trajectory first; one without any is a
-            group of its own.
-        names: trajectory → the group that it was in before, when there is one.
+        split_groups: trajectory → its split groups, oldest trajectory first; a trajectory without
+            any is a group of its own.
+        names: trajectory → the group that it was in at the last build, if it took part in it.
 
     Returns:
-        Trajectory → group, named as the oldest of its trajectories was: by its group before, else
-        by its first split group. So the name stays when younger ones come.
+        Trajectory → group. The oldest trajectory of a group names it: by its group at the last
+        build, else by its first split group. So the name stays when younger ones join.
     """
     parent: dict[str, str] = {}
 
@@ -86,14 +85,16 @@ def connected_groups(
             name = parent[name]
         return name
 
-    keys = {key: [*of] or [f"trajectory:{key}"] for key, of in split_groups.items()}
-    for of in keys.values():
-        for key in of:
-            parent[root(key)] = root(of[0])
-    found: dict[str, str] = {}
-    for trajectory, of in keys.items():
-        found.setdefault(root(of[0]), (names or {}).get(trajectory, of[0]))
-    return {trajectory: found[root(of[0])] for trajectory, of in keys.items()}
+    groups_of = {key: [*groups] or [f"trajectory:{key}"] for key, groups in split_groups.items()}
+    for groups in groups_of.values():
+        for group in groups:
+            parent[root(group)] = root(groups[0])
+    names_before = names or {}
+    name_of_root: dict[str, str] = {}
+    for trajectory, groups in groups_of.items():
+        name = names_before.get(trajectory, groups[0])
+        name_of_root.setdefault(root(groups[0]), name)
+    return {trajectory: name_of_root[root(groups[0])] for trajectory, groups in groups_of.items()}
 
 
 def assign_splits(
@@ -108,32 +109,32 @@ def assign_splits(
     A group with a trajectory of a held-out application is held out as a whole. The hash of any
     other group is compared with the cumulative ratios of train, val and test. An empty split with a
     ratio above 0 takes the new group whose hash is nearest to it, unless that would empty another
-    one. A group that was placed before stays where it was.
+    split. A group that was placed by an earlier build stays in its split.
 
     Args:
         groups: trajectory → group.
         settings: seed, ratios and held-out applications (any name that `normalise_app` knows).
         applications: trajectory → application; needed for held-out applications.
-        besides: trajectories that get a split but affect no other: a group of nothing else fills
-            no split, and a split that holds nothing else is empty.
-        placed: group → the split that it was in before.
+        besides: trajectories that get a split but affect no other trajectory: a group of nothing
+            else fills no split, and a split that holds nothing else is empty.
+        placed: group → its split at an earlier build.
     """
     placed = placed or {}
-    held = {normalise_app(name): name for name in settings.held_out_applications}
+    held_names = {normalise_app(name): name for name in settings.held_out_applications}
     used = {key: normalise_app(name) for key, name in (applications or {}).items()}
-    held_out = {group for key, group in groups.items() if used.get(key) in held}
+    held_out = {group for key, group in groups.items() if used.get(key) in held_names}
     intervals = split_intervals(settings)
     position = {
         group: stable_position(settings.seed, group)
         for group in sorted(set(groups.values()) - held_out)
     }
-    hashed = {
-        group: placed.get(group) or split_at(where, intervals) for group, where in position.items()
-    }
+    hashed: dict[str, Split] = {}
+    for group, value in position.items():
+        hashed[group] = placed.get(group) or split_at(value, intervals)
     counted = {group for key, group in groups.items() if key not in besides}
     assigned = {group: split for group, split in hashed.items() if group in counted}
-    new = {group: where for group, where in position.items() if group not in placed}
-    filled = _fill(assigned, new, intervals)
+    new_positions = {group: value for group, value in position.items() if group not in placed}
+    filled = _fill(assigned, new_positions, intervals)
     present = set(assigned.values())
     assigned = hashed | assigned | dict.fromkeys(held_out, Split.HELD_OUT)
     return SplitPlan(
@@ -142,7 +143,7 @@ def assign_splits(
         members=dict(sorted(groups.items())),
         filled=filled,
         empty=tuple(split for split in intervals if split not in present),
-        absent=tuple(sorted(held[name] for name in held.keys() - set(used.values()))),
+        absent=tuple(sorted(held_names[name] for name in held_names.keys() - set(used.values()))),
     )
 
 
@@ -179,9 +180,9 @@ def _fill(
     position: Mapping[str, float],
     intervals: Mapping[Split, tuple[float, float]],
 ) -> tuple[tuple[str, Split], ...]:
-    """Move a group with a position into each empty split, if another can spare it.
+    """Move a group into each empty split, if another split can spare one; changes `assigned`.
 
-    Changes `assigned`.
+    `position`: of the groups that may be moved.
     """
     moves = []
     for split, (low, high) in intervals.items():
@@ -217,23 +218,26 @@ def plan_splits(
 ) -> tuple[Selection, SplitPlan]:
     """The selected trajectories and their splits, which are the same for every export.
 
-    Those with too many hidden actions for some kind of export are among them.
+    Trajectories with too many hidden actions for some kind of export are among them.
     """
     selection = select(trajectories, settings)
-    candidates = {candidate.source.id: candidate for candidate in selection.chosen}
-    oldest = sorted(selection.chosen, key=_age)
-    known = [one.source for one in oldest if one.source.group]
-    names = {source.id: source.group for source in known}
-    groups = connected_groups({one.source.id: one.split_groups for one in oldest}, names)
-    placed = {one.group: Split(one.split) for one in reversed(known) if one.split}
-    applications = {key: candidates[key].application for key in candidates}
-    sparse = {key for key, candidate in candidates.items() if not candidate.gives_steps}
+    candidates = sorted(selection.chosen, key=_age)
+    placed_sources = [candidate.source for candidate in candidates if candidate.source.group]
+    names = {source.id: source.group for source in placed_sources}
+    split_groups = {candidate.source.id: candidate.split_groups for candidate in candidates}
+    groups = connected_groups(split_groups, names)
+    placed: dict[str, Split] = {}
+    for source in placed_sources:  # of a group that was joined from two, the oldest decides
+        if source.split:
+            placed.setdefault(source.group, Split(source.split))
+    applications = {candidate.source.id: candidate.application for candidate in candidates}
+    sparse = {candidate.source.id for candidate in candidates if not candidate.gives_steps}
     return selection, assign_splits(groups, settings, applications, besides=sparse, placed=placed)
 
 
-def _age(one: Candidate) -> tuple[bool, datetime, str]:
-    """Sorts by age: what was in a split before is older than what was not."""
-    return not one.source.group, one.recorded, one.source.id
+def _age(candidate: Candidate) -> tuple[bool, datetime, str]:
+    """Sorts by age: trajectories that an earlier build placed are older than new ones."""
+    return not candidate.source.group, candidate.recorded, candidate.source.id
 
 
 def plan_export(
@@ -244,9 +248,9 @@ def plan_export(
 ) -> ExportPlan:
     """Select trajectories and split them; the splits of all exports agree.
 
-    Trajectories with hidden actions are left out as `incomplete`: of exports of steps when every
-    step has more than `max_hidden_share` before it, of exports of whole trajectories when no
-    `min_steps` steps in a row are without a gap.
+    Trajectories with hidden actions are left out as `incomplete`: of exports of steps if every step
+    has more than `max_hidden_share` before it, of exports of whole trajectories if no `min_steps`
+    steps in a row are without a gap.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -254,11 +258,10 @@ def plan_export(
         whole_trajectories: the export is of whole trajectories, not of steps.
     """
     selection, splits = plan_splits(trajectories, settings)
-    chosen = tuple(
-        candidate
-        for candidate in selection.chosen
-        if (candidate.stretch is not None if whole_trajectories else candidate.gives_steps)
-    )
+    if whole_trajectories:
+        chosen = tuple(candidate for candidate in selection.chosen if candidate.stretch is not None)
+    else:
+        chosen = tuple(candidate for candidate in selection.chosen if candidate.gives_steps)
     for candidate in chosen:
         split = splits.splits[candidate.source.id]
         _LOG.debug("%s: split %s", candidate.source.id, split.value)

@@ -1,9 +1,6 @@
-"""DuckDB views over the Parquet files of a store, for people's own queries.
+"""DuckDB views over the Parquet files of a store, for people's own queries."""
 
-Belongs here: the name, content and files of every view, and the script that creates them.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +15,7 @@ class View:
 
     Attributes:
         name: the view's name.
-        holds: what a row is.
+        holds: the meaning of a row.
         files: pattern of its files below the store's root.
         select: the query; `{files}` stands for the files.
     """
@@ -98,17 +95,15 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
         present: names of the views whose files exist; None: all. The others become comments,
             because DuckDB refuses a view without files.
     """
-    return "".join(_statements(views, f"{root.rstrip('/')}/" if root else "", present))
-
-
-def _statements(
-    views: Sequence[View], prefix: str, present: frozenset[str] | None
-) -> Iterator[str]:
-    yield "-- Views over the store's Parquet files.\n"
+    prefix = f"{root.rstrip('/')}/" if root else ""
+    lines = ["-- Views over the store's Parquet files.\n"]
     for view in views:
-        missing = present is not None and view.name not in present
-        yield f"\n-- {view.name}: {view.holds}{'; no files yet' if missing else ''}\n"
-        yield f"{'-- ' if missing else ''}{view.create(prefix + view.files)};\n"
+        statement = f"{view.create(prefix + view.files)};\n"
+        if present is None or view.name in present:
+            lines += [f"\n-- {view.name}: {view.holds}\n", statement]
+        else:
+            lines += [f"\n-- {view.name}: {view.holds}; no files yet\n", f"-- {statement}"]
+    return "".join(lines)
 
 
 def views_with_files(views: Sequence[View], root: Path) -> frozenset[str]:
@@ -137,4 +132,5 @@ def create_views(
 
 def quoted(paths: Sequence[Path | str]) -> str:
     """Paths as a SQL list of strings."""
-    return "[" + ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths) + "]"
+    escaped = (str(path).replace("'", "''") for path in paths)
+    return "[" + ", ".join(f"'{path}'" for path in escaped) + "]"

@@ -1,7 +1,8 @@
-"""What a form is, and its rows of one trajectory: made once, kept as lines, put together later.
+"""Forms of training records: what a form declares, and the file of its rows of one trajectory.
 
-Belongs here: the types that the module of a form uses, the lines that keep its rows, and finding a
-form by its name. Which rows a dataset holds, and in which split, is decided in assemble.py.
+The stage `records` makes the rows of a trajectory once and keeps them as lines of a file, before
+their split is known. `assemble` decides which rows a dataset holds and in which split, and puts
+them together.
 """
 
 import hashlib
@@ -47,19 +48,20 @@ SHARED_SPLITS = frozenset({Split.TRAIN, Split.VAL, Split.TEST})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one record of a step, or of a whole trajectory, puts into a dataset of any split.
+    """All that one record of a step, or of a whole trajectory, adds to a dataset.
 
     Attributes:
-        id: no two rows of a dataset have the same.
-        prompt: what is asked about the screenshot; the same screenshot with the same prompt is
+        id: unique in the dataset.
+        prompt: the question about the screenshot; the same screenshot with the same prompt is
             never written to two splits.
         screenshot: a file of the trajectory, of a whole trajectory that of its first step.
         parts: part → row of a table, or else a line: text or JSON value.
-        files: name in the dataset, or what `Form.pictures` makes one of → file of the trajectory.
-        counts: what the dataset counts over its rows.
+        files: name in the dataset, or a text that `Form.pictures` makes a name of → file of the
+            trajectory.
+        counts: numbers that the dataset adds up over its rows.
         documents: name → text of a file of its own. Names here and in `files` may begin with
             `{split}/`.
-        tokens: of a chat, estimated; 0: it is none.
+        tokens: estimated tokens of a chat; 0: it is not a chat.
     """
 
     id: str
@@ -85,13 +87,13 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the rows of a trajectory are made of.
+    """The inputs of the rows of a trajectory.
 
     Attributes:
-        candidate: what datasets know of it.
-        trajectory: as people corrected it, with notes.
+        candidate: the facts of it that decide its split.
+        trajectory: as people corrected it, with annotations.
         rows: its provenance, by step.
-        settings: those that the form declares; reading another one raises `AttributeError`.
+        settings: those that the form declares; reading another setting raises `AttributeError`.
     """
 
     candidate: Candidate
@@ -101,17 +103,17 @@ class Source:
 
     @property
     def id(self) -> str:
-        """The trajectory's id, as rows have it."""
+        """The trajectory's id, as rows write it."""
         return replace_surrogates(self.trajectory.id)
 
     @property
     def application(self) -> str:
-        """The application of its task, as rows have it."""
+        """The application of its task, as rows write it."""
         return replace_surrogates(self.trajectory.task.application)
 
     @property
     def instruction(self) -> str:
-        """The instruction of its task, as rows have it."""
+        """The instruction of its task, as rows write it."""
         return replace_surrogates(self.trajectory.task.instruction)
 
     def name(self, file: Path) -> str:
@@ -121,7 +123,7 @@ class Source:
 
 
 class KeptRow(msgspec.Struct):
-    """A row as its line keeps it.
+    """A row as a line of the records keeps it.
 
     Attributes:
         id, counts, documents, tokens: see `Row`.
@@ -139,8 +141,13 @@ class KeptRow(msgspec.Struct):
     tokens: int = 0
 
 
-class _KeptHead(msgspec.Struct):
-    """The first line: rows that a trajectory does not give, by reason, and what it counts."""
+class RowsHead(msgspec.Struct):
+    """The first line of a file of kept rows.
+
+    Attributes:
+        excluded: reason → number of rows that the trajectory does not give.
+        counts: numbers of the trajectory as a whole, which the dataset adds up.
+    """
 
     excluded: dict[str, int]
     counts: dict[str, int]
@@ -148,7 +155,7 @@ class _KeptHead(msgspec.Struct):
 
 _LINES_IN_MEMORY = 2**24  # bytes
 _KEPT = msgspec.json.Decoder(KeptRow)
-_HEAD = msgspec.json.Decoder(_KeptHead)
+_HEAD = msgspec.json.Decoder(RowsHead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +164,9 @@ class Table:
 
     Attributes:
         schema: the columns.
-        rows: that are held in memory and become a row group.
-        characters: of text that end a row group earlier; None: no limit.
-        annotated: the columns where some trajectory of the dataset has one of `notes`.
+        rows: number of rows that are held in memory and become a row group.
+        characters: number of characters of text that end a row group earlier; None: no limit.
+        annotated: the columns if some trajectory of the dataset has one of `notes`.
         notes: kinds of annotations, and names of other wordings of the instruction.
     """
 
@@ -172,17 +179,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """The files of a part, one a split: `.jsonl` lines, `.json` an array, `.parquet` a table.
+    """The files of a part, one per split: `.jsonl` lines, `.json` an array, `.parquet` a table.
 
     Attributes:
-        part: whose values are written.
+        part: the part of a row that is written.
         path: with `{split}`; with `{id}` each row has a file, which is the text of the part.
-        table: of a Parquet file, by the settings.
-        checked: what describes a value, for the check of the rows and for `validate`: a
-            `RecordFormat`, or what yields its problems.
-        empty: the splits whose file is written without a row, too.
+        table: returns the columns of a Parquet file for the settings.
+        checked: describes a value, for the check of the rows and for `validate`: a `RecordFormat`,
+            or a function that yields the problems of the value.
+        empty: the splits whose file is written even without a row.
         only: the splits that have the file.
-        config: the configuration of the card that loads it; empty: none does.
+        config: the configuration of the card that loads it; empty: the card does not load it.
         base: the folder that names in its values are relative to; with `{id}` its own.
     """
 
@@ -202,7 +209,7 @@ class File:
 
 
 Pictures = Callable[[Candidate, Split, KeptRow, DatasetSettings], Mapping[str, str]]
-Place = Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]]
+PlaceRow = Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]]
 Validate = Callable[[Path], Sequence[Problem]]
 
 
@@ -287,7 +294,7 @@ class Form:
     unit: str = "samples"
     kinds: frozenset[str] = frozenset({"json"})
     kind_of: Callable[[KeptRow], tuple[int, str]] = _of_whole_trajectory
-    place: Place = _unchanged
+    place: PlaceRow = _unchanged
     pictures: Pictures = linked_pictures
     whole: bool = False
     details: Callable[[FinishedRows], Mapping[str, Any]] = _nothing
@@ -362,7 +369,7 @@ class Form:
 
 
 def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
-    """What finds step and kind in the columns of a part; see `Form.kind_of`."""
+    """A function that finds step and kind in the columns of a part; see `Form.kind_of`."""
 
     def find(row: KeptRow) -> tuple[int, str]:
         return row.parts[part].get("step_index", -1), row.parts[part][kind]
@@ -370,8 +377,8 @@ def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
     return find
 
 
-class _Declared:
-    """The settings of a form, as `Source` has them."""
+class _DeclaredSettings:
+    """The settings that a form declares. Reading another setting raises `AttributeError`."""
 
     def __init__(self, form: Form, own: DatasetSettings) -> None:
         self._form = form
@@ -432,9 +439,9 @@ def json_text(value: Any) -> str:
 def write_form_rows(
     source: DatasetTrajectory, forms: Sequence[Form], out: Path, settings: DatasetSettings
 ) -> Mapping[str, int]:
-    """Write what datasets need of a trajectory, and its rows in some forms.
+    """Write the facts of a trajectory that datasets need, and its rows in some forms.
 
-    The rows are of the trajectory as people corrected it.
+    The rows are those of the trajectory as people corrected it.
 
     Returns:
         Form → number of rows.
@@ -458,7 +465,7 @@ def write_form_rows(
 
 
 def written_rows(path: Path) -> Iterator[KeptRow]:
-    """The rows of a file that keeps them, each read when its turn comes."""
+    """The rows of a file of kept rows; one row at a time is in memory."""
     with path.open("rb") as file:
         next(file)
         yield from map(_KEPT.decode, file)
@@ -471,7 +478,7 @@ def row_lines(
     loaded: Corrected,
     own: DatasetSettings,
 ) -> Iterator[bytes]:
-    """Yield the lines that keep the rows of a trajectory: a head, then `KeptRow`.
+    """Yield the lines that keep the rows of a trajectory: a `RowsHead`, then each `KeptRow`.
 
     `own`: see `Form.own`.
     """
@@ -479,7 +486,7 @@ def row_lines(
     trajectory = loaded.trajectory
     candidate = candidate_of(source, head, own)
     bad = {step.folder for step in trajectory.steps if step.index in candidate.bad_steps}
-    declared = cast("DatasetSettings", _Declared(form, own))
+    declared = cast("DatasetSettings", _DeclaredSettings(form, own))
     made_of = Source(candidate, trajectory, loaded.rows, declared)
     excluded = Counter[str]()
     with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:  # each step repeats those before it
@@ -497,23 +504,26 @@ def row_lines(
 
 def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
     top = len(candidate.source.folder) + 1
-    read = candidate.source.read
-    if (shown := str(row.screenshot)) not in read:  # every form asks for the same ones
-        read[shown] = file_digest(row.screenshot)
-    return _encoded(
-        {
-            "id": row.id,
-            "question": question(row.prompt, read[shown]),
-            "files": {name: str(path)[top:] for name, path in row.files.items()},
-            "counts": row.counts,
-            "parts": {
-                name: value if name in tables or isinstance(value, str) else json_text(value)
-                for name, value in row.parts.items()
-            },
-            **({"documents": row.documents} if row.documents else {}),
-            **({"tokens": row.tokens} if row.tokens else {}),
-        }
-    )
+    digests = candidate.source.read
+    screenshot = str(row.screenshot)
+    if screenshot not in digests:  # every form asks for the same screenshots
+        digests[screenshot] = file_digest(row.screenshot)
+    parts: dict[str, Any] = {}
+    for name, value in row.parts.items():
+        is_ready = name in tables or isinstance(value, str)
+        parts[name] = value if is_ready else json_text(value)
+    line: dict[str, Any] = {
+        "id": row.id,
+        "question": question(row.prompt, digests[screenshot]),
+        "files": {name: str(path)[top:] for name, path in row.files.items()},
+        "counts": row.counts,
+        "parts": parts,
+    }
+    if row.documents:
+        line["documents"] = row.documents
+    if row.tokens:
+        line["tokens"] = row.tokens
+    return _encoded(line)
 
 
 def question(prompt: str, screenshot: FileDigest) -> str:
@@ -530,7 +540,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 
 def kept_rows(
     form: Form, source: DatasetTrajectory, settings: DatasetSettings
-) -> tuple[_KeptHead, Iterator[KeptRow]]:
+) -> tuple[RowsHead, Iterator[KeptRow]]:
     """The rows of a trajectory, from the file that keeps them if it has one.
 
     Raises:

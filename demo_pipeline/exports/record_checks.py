@@ -1,8 +1,8 @@
-"""Checking the rows of any form, kept ones and those of a dataset.
+"""Checks the records of any form: those that the stage `records` keeps, and those of a dataset.
 
-Belongs here: what a form says of its values, the problems of one of them, and what is the same for
-every form: missing files, values that cannot be read, pictures that are not there, ids that repeat,
-trajectories in two splits, tables beside lines.
+A form describes its records by a `RecordFormat`. The rest is the same for every form: missing
+files, values that cannot be read, missing pictures, ids that repeat, trajectories in two splits,
+and tables that differ from lines.
 """
 
 import hashlib
@@ -41,13 +41,13 @@ FormRecordT = TypeVar("FormRecordT", bound=Document)
 
 
 class StrictDocument(Document):
-    """A part of a record; unknown keys are refused."""
+    """A part of a record; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Fault(NamedTuple):
-    """What is wrong with a record, without its place, which the caller knows."""
+    """A problem of a record without its file and line, which the caller adds."""
 
     code: str
     message: str
@@ -57,12 +57,12 @@ class Fault(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, field: str) -> "Fault":
-        """The fault of a record in a part of it, whose problem has a place of its own."""
+        """The fault of a record because of a problem in one of its fields."""
         message = f"{field}: {problem.message}"
         return cls(problem.code, message, problem.remedy, problem.severity)
 
     def at(self, file: str, line: int | None) -> Problem:
-        """The problem at a place."""
+        """The problem in a line of a file."""
         code, message, remedy, severity, column = self
         return Problem(code, file, message, line, remedy=remedy, severity=severity, column=column)
 
@@ -71,8 +71,8 @@ class NamedFiles:
     """The files that records name: pictures, each read once, and documents of trajectories.
 
     Args:
-        locate: gives the file of a name as records write it.
-        documents: name → document that counts instead of its file.
+        locate: returns the file of a name as records write it.
+        documents: name → document that replaces the content of its file.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class NamedFiles:
         return cls(lambda name: root / name)
 
     def path(self, name: str) -> Path | None:
-        """The file of a name; None: it is not a path below the folder."""
+        """The file of a name; None: the name is not a path below the folder."""
         parts = PurePosixPath(name)
         is_below = name and not parts.is_absolute() and ".." not in parts.parts
         return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None
 
     def picture(self, name: str) -> ImageInfo | str:
-        """What a picture declares, or why it cannot be used."""
+        """Size and format of a picture, or a sentence that says why it cannot be used."""
         if name not in self.pictures:
             self.pictures[name] = self._probed(name)
         return self.pictures[name]
@@ -121,7 +121,7 @@ class NamedFiles:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
 
     def _document(self, name: str) -> Mapping[str, Any]:
-        """A JSON object; empty when the file is absent or bad, which its own validation reports."""
+        """A JSON object; empty if the file is missing or bad, which its own validation reports."""
         path = self.path(name)
         if name in self._documents:
             return self._documents[name]
@@ -134,14 +134,15 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat(Generic[FormRecordT]):
-    """What a form says of its records.
+    """How the records of a form must look.
 
     Attributes:
         model: keys, types and ranges.
         pictures: the pictures that a record names, each with the field that names it.
-        faults: what a model cannot say; asked when the model fits, also if a picture does not open.
-        id_field: that no two records of an export share, with dots inside parts.
-        picture_code: of the problem of a picture.
+        faults: yields the faults that a model cannot describe; called if the model accepts the
+            record, even if a picture does not open.
+        id_field: the field that is unique in an export.
+        picture_code: code of the problem of a picture.
     """
 
     model: type[FormRecordT]
@@ -168,10 +169,11 @@ def read_record(
 def record_faults(
     form: RecordFormat[FormRecordT], record: FormRecordT, files: NamedFiles
 ) -> Iterator[Fault]:
-    """Yield what is wrong with a record that its model accepts."""
+    """Yield the faults of a record that its model accepts."""
     for field, name in form.pictures(record):
-        if isinstance(found := files.picture(name), str):
-            yield Fault(form.picture_code, f"{field}: {found}")
+        picture = files.picture(name)
+        if isinstance(picture, str):
+            yield Fault(form.picture_code, f"{field}: {picture}")
     yield from form.faults(record, files)
 
 
@@ -183,45 +185,47 @@ def record_problems(
 
 
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
-"""The problems of one record; gets its value, the file and line that problems name, its files."""
+"""Returns the problems of a record, from its value, its file and line, and the files it names."""
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def kept_problems(
     form: Form, rows: Iterable[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
 ) -> list[Problem]:
-    """What is wrong with kept rows of a trajectory, as far as the form describes their parts.
+    """The problems of kept rows of a trajectory, as far as the form describes their parts.
 
     Args:
         form: of the rows.
         rows: each with its line; gone through twice.
-        file: that problems name.
+        file: the file that problems name.
         source: the trajectory.
     """
-    checked = {one.part: one.checked for one in form.files if one.checked is not None}
-    places = {
-        known: path
-        for _, row in rows
-        for name, path in row.files.items()
-        for known in (name, name.partition("/")[2])
-    }
+    checked = {file.part: file.checked for file in form.files if file.checked is not None}
+    paths: dict[str, str] = {}  # name in a dataset, with or without its folder → file
+    for _, row in rows:
+        for name, path in row.files.items():
+            paths[name] = path
+            paths[name.partition("/")[2]] = path
 
     def locate(name: str) -> Path:
-        known = PurePosixPath(name)
-        tails = ("/".join(known.parts[n:]) for n in range(len(known.parts)))
-        found = filter(None, (places.get(one) for one in (*tails, known.stem)))
-        return source.path / next(found, _OF_TRAJECTORY.sub("", name, count=1))
+        parts = PurePosixPath(name).parts
+        tails = ["/".join(parts[start:]) for start in range(len(parts))]
+        for candidate in (*tails, PurePosixPath(name).stem):
+            if paths.get(candidate):
+                return source.path / paths[candidate]
+        return source.path / _OF_TRAJECTORY.sub("", name, count=1)
 
     files = NamedFiles(locate, corrected_documents(source))
-    return [
-        problem
-        for line, row in rows
-        for part, how in checked.items()
-        if (value := row.parts.get(part)) is not None
-        for problem in _value_problems(
-            how, parse_json(value, file) if isinstance(value, str) else value, file, line, files
-        )
-    ]
+    problems: list[Problem] = []
+    for line, row in rows:
+        for part, description in checked.items():
+            value = row.parts.get(part)
+            if value is None:
+                continue
+            if isinstance(value, str):
+                value = parse_json(value, file)
+            problems += _value_problems(description, value, file, line, files)
+    return problems
 
 
 def _value_problems(
@@ -229,8 +233,8 @@ def _value_problems(
 ) -> Iterable[Problem]:
     if isinstance(checked, RecordFormat):
         return record_problems(checked, value, file, line, files)
-    how: Checked = checked
-    return how(value, file, line, files)
+    problems_of: Checked = checked
+    return problems_of(value, file, line, files)
 
 
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
@@ -247,12 +251,13 @@ _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
 
 def row_schema(model: type[Document]) -> pa.Schema:
     """The columns of a table whose rows a model describes: texts, numbers and lists of these."""
-    kinds = {name: field.annotation for name, field in model.model_fields.items()}
-    types = {
-        name: _COLUMN_TYPES[kind if kind in _COLUMN_TYPES else get_origin(kind)]
-        for name, kind in kinds.items()
-    }
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+    columns = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if kind not in _COLUMN_TYPES:
+            kind = get_origin(kind)
+        columns.append(pa.field(name, _COLUMN_TYPES[kind], nullable=False))
+    return pa.schema(columns)
 
 
 def schema_file(
@@ -267,7 +272,7 @@ def schema_file(
 
 
 def missing(file: str) -> Problem:
-    """The problem of a file that is not there."""
+    """The problem of a missing file."""
     return Problem("missing_file", file, "the file is missing", remedy=REBUILD)
 
 
@@ -277,7 +282,7 @@ def no_records(file: str) -> Problem:
 
 
 def line_value(line: bytes, file: str, number: int) -> Any:
-    """The value of a line, or the problem of one that has none."""
+    """The value of a line, or the problem of a line without a value."""
     if not line.strip():
         return Problem("blank_line", file, "the line is blank", number, remedy="remove it")
     try:
@@ -287,7 +292,7 @@ def line_value(line: bytes, file: str, number: int) -> Any:
 
 
 def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[int | None, Any]]:
-    """Yield number and value of every line or row, with a problem for one that cannot be read.
+    """Yield number and value of every line or row; a problem stands for an unreadable value.
 
     `array`: a JSON document is an array whose members are the values.
     """
@@ -322,40 +327,44 @@ def _members(path: Path, file: str, *, array: bool) -> Iterator[tuple[int | None
 
 
 def validate_form(form: Form, root: Path) -> list[Problem]:
-    """What is wrong with a dataset in a form, as far as the form describes its files.
+    """The problems of a dataset in a form, as far as the form describes its files.
 
-    Files that must be there, what each value's model rejects, pictures that a value names and that
-    do not open, ids that repeat, and trajectories in two splits.
+    These are missing files, values that the model rejects, pictures that do not open, ids that
+    repeat, and trajectories in two splits.
     """
     settings = DatasetSettings(name_prefix="PREFIX")
-    problems = list[Problem]()
-    some = False
+    problems: list[Problem] = []
+    has_files = False
     for file in form.files:
         reader = _FileReader(file, root)
-        read = set[Path]()
+        read_paths: set[Path] = set()
         for split in sorted(file.only):
             pattern = file.at(split, settings).replace("PREFIX", "*").replace("{id}", "*")
-            found = sorted(root.glob(pattern))
-            if not found and split in file.empty and "{id}" not in str(file.path):
+            paths = sorted(root.glob(pattern))
+            if not paths and split in file.empty and "{id}" not in str(file.path):
                 problems.append(missing(pattern))
-            for path in found:
-                if path not in read:
+            for path in paths:
+                if path not in read_paths:
                     problems += limited(list(reader.problems(path, split.value)))
-            read.update(found)
-        some = some or bool(read)
-    return problems if some else [*problems, missing(form.files[0].at(Split.TRAIN, settings))]
+            read_paths.update(paths)
+        has_files = has_files or bool(read_paths)
+    if not has_files:
+        problems.append(missing(form.files[0].at(Split.TRAIN, settings)))
+    return problems
 
 
 def validate_form_file(form: Form, path: Path) -> list[Problem]:
-    """What is wrong with one file of a dataset in a form; names in it are below its folder."""
+    """The problems of one file of a dataset in a form; names in it are below its folder."""
     if not path.is_file():
         return [missing(path.name)]
-    same = [one for one in form.files if one.checked and _suffix(one) == path.suffix]
-    if not same:
+    similar = [file for file in form.files if file.checked and _suffix(file) == path.suffix]
+    if not similar:
         return [Problem("unknown_file", path.name, f"is no file of {form.name} with records")]
-    reader = _FileReader(replace(same[0], base=""), path.parent)
-    found = list(reader.problems(path, ""))
-    return found if found or reader.count else [no_records(path.name)]
+    reader = _FileReader(replace(similar[0], base=""), path.parent)
+    problems = list(reader.problems(path, ""))
+    if not problems and not reader.count:
+        problems.append(no_records(path.name))
+    return problems
 
 
 def _suffix(file: File) -> str:
@@ -363,21 +372,22 @@ def _suffix(file: File) -> str:
 
 
 class _FileReader:
-    """Checks the values of the files of a part, and remembers what must not repeat.
+    """Checks the values of the files of a part, and remembers ids and splits, which must agree.
 
     Attributes:
-        count: of the values that were read.
+        count: number of values that were read.
     """
 
     def __init__(self, file: File, root: Path) -> None:
         self._file = file
         self._root = root
         self.count = 0
-        self._places, self._splits = dict[str, str](), dict[str, str]()
+        self._places: dict[str, str] = {}
+        self._splits: dict[str, str] = {}
         self._files = NamedFiles.below(root / file.base)
 
     def problems(self, path: Path, split: str) -> Iterator[Problem]:
-        """Yield the problems of a file; trajectories of a `split`, if given, are in no other."""
+        """Yield the problems of a file. The trajectories of a `split` may be in no other split."""
         name = path.relative_to(self._root).as_posix()
         files = self._files
         checked = self._file.checked
@@ -388,8 +398,8 @@ class _FileReader:
             if isinstance(value, Problem):
                 yield value
             elif isinstance(checked, RecordFormat):
-                record, found = read_record(checked, value, name, number, files)
-                yield from found
+                record, problems = read_record(checked, value, name, number, files)
+                yield from problems
                 if record is not None:
                     yield from self._repeated(checked, record, (name, number), split)
             elif checked is not None:
@@ -404,8 +414,8 @@ class _FileReader:
     ) -> Iterator[Problem]:
         place = ":".join(str(part) for part in at if part)
         key = getattr(record, form.id_field)
-        if key is not None and (first := self._places.setdefault(key, place)) != place:
-            message = f"{form.id_field}: is not unique, first at {first}"
+        if key is not None and self._places.setdefault(key, place) != place:
+            message = f"{form.id_field}: is not unique, first at {self._places[key]}"
             yield Fault("duplicate_id", message, "change one of the ids").at(*at)
         trajectory = getattr(record, "trajectory_id", None)
         if split and trajectory and self._splits.setdefault(trajectory, split) != split:
@@ -420,35 +430,42 @@ def table_problems(
     columns: Callable[[Any], Mapping[str, Any]],
     plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
 ) -> Iterator[Problem]:
-    """Yield where a table has not the records of a file of lines, one row a line in its order.
+    """Yield the differences between a table and a file of lines: one row per line, in order.
 
     Args:
-        lines: a JSON Lines file, whose own problems are told elsewhere.
+        lines: a JSON Lines file, whose own problems are reported elsewhere.
         table: a Parquet file.
-        columns: the columns that a line gives, as they are written.
-        plain: a row as it is compared.
+        columns: returns the columns that a line gives, as they are written.
+        plain: returns the columns of a row that are compared.
     """
     file = table.name
-    told = 0
-    counts = [0, 0]
-    values = values_of(lines, lines.name)
-    written = ((n, v) for n, v in values if getattr(v, "code", "") != "blank_line")
-    for line, row in zip_longest(written, values_of(table, file)):
+    reported = 0
+    row_count = 0
+    line_count = 0
+    numbered_lines = (
+        (number, value)
+        for number, value in values_of(lines, lines.name)
+        if getattr(value, "code", "") != "blank_line"
+    )
+    for line, row in zip_longest(numbered_lines, values_of(table, file)):
         if row and isinstance(row[1], Problem):
             yield row[1]
             return
-        counts = [counts[0] + (row is not None), counts[1] + (line is not None)]
-        if line is None or row is None or isinstance(line[1], Problem) or told >= MAX_PROBLEMS:
+        row_count += row is not None
+        line_count += line is not None
+        if line is None or row is None or isinstance(line[1], Problem) or reported >= MAX_PROBLEMS:
             continue
         try:
-            wanted = columns(line[1])
-        except (LookupError, TypeError, AttributeError):  # not of the form, which is told elsewhere
+            expected = columns(line[1])
+        except (LookupError, TypeError, AttributeError):  # a line of another form
             continue
-        shown = plain(row[1])
-        if names := ", ".join(name for name in wanted if shown.get(name) != wanted[name]):
-            told += 1
+        values = plain(row[1])
+        differing = [name for name in expected if values.get(name) != expected[name]]
+        if differing:
+            reported += 1
+            names = ", ".join(differing)
             message = f"row {row[0]}: {names} differ from line {line[0]} of the JSON Lines"
             yield Problem("table_differs", file, message, remedy=REBUILD)
-    if counts[0] != counts[1]:
-        message = f"has {counts[0]} rows for {counts[1]} lines of {lines.name}"
+    if row_count != line_count:
+        message = f"has {row_count} rows for {line_count} lines of {lines.name}"
         yield Problem("table_differs", file, message, remedy=REBUILD)

@@ -1,9 +1,8 @@
-"""The stage `records`: what datasets need of a demonstration, in every form that is built.
+"""The stage `records`: the records of a demonstration in every form whose dataset is built.
 
-People's corrections and annotations enter here, and nowhere before: it writes them beside the
-records, and every form gets the trajectory as corrected, with notes (`selection.load_corrected`).
-
-Belongs here: its declaration. What a record holds is decided in its form.
+People's corrections and annotations enter here, and not before: the stage writes them beside the
+records, and every form gets the trajectory as corrected, with annotations
+(`selection.load_corrected`). The module of a form decides what a record holds.
 """
 
 import hashlib
@@ -34,7 +33,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _TRAJECTORIES = "trajectories"
 RECORD_DIGESTS = "files.sha256"
-WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not made of kept rows
+WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not assembled from kept rows
 
 
 def built_forms(settings: Settings) -> list[Form]:
@@ -43,7 +42,7 @@ def built_forms(settings: Settings) -> list[Form]:
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """File → what it depends on besides the trajectory."""
+    """File of the records → a text that changes with the settings and the code of its form."""
     return _record_fingerprints(settings.datasets)
 
 
@@ -56,32 +55,32 @@ def _record_fingerprints(settings: DatasetSettings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """What people corrected in the version that is read, without what is private in it.
+    """The corrections by people of the version that is read, without private text.
 
-    Its value writes it; with it goes what the records depend on.
+    The value is a function that returns the file of corrections, or None without any.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = workspace.reviews.of(demonstration)
-    known = record_fingerprints(workspace.settings)
-    if not decisions:  # asked of thousands; the subject takes a while
-        return SourceInput(None, known)
+    fingerprints = record_fingerprints(workspace.settings)
+    if not decisions:  # asked of thousands of demonstrations, and the subject takes a while
+        return SourceInput(None, fingerprints)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     data = json_bytes(judge(decisions, subject).corrections, compact=True)
     if data == json_bytes(NO_CORRECTIONS, compact=True):
-        return SourceInput(None, known)
+        return SourceInput(None, fingerprints)
     privacy = workspace.settings.privacy
 
-    def written() -> bytes:
-        said = map(cleaner(workspace.store, privacy, demonstration), decisions)
-        return json_bytes(judge(said, subject).corrections, compact=True)
+    def corrections_without_private_text() -> bytes:
+        cleaned = map(cleaner(workspace.store, privacy, demonstration), decisions)
+        return json_bytes(judge(cleaned, subject).corrections, compact=True)
 
-    read = hashlib.sha256(data + json_bytes(privacy)).hexdigest()
-    return SourceInput(written, {**known, REVIEWS: read})
+    fingerprint = hashlib.sha256(data + json_bytes(privacy)).hexdigest()
+    return SourceInput(corrections_without_private_text, {**fingerprints, REVIEWS: fingerprint})
 
 
 def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
-    """The trajectory with what people corrected, once that is written beside its records."""
+    """The trajectory with the corrections and annotations that are written in `out`."""
     added = [out / name for name in (CORRECTIONS_FILE, NOTES_FILE)]
     digests = {path.name: read_digest(path).sha256 for path in added if path.is_file()}
     folder = str(inputs.folders[_TRAJECTORIES])
@@ -104,7 +103,7 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _digests(out: Path) -> str:
-    """A line for each other file, as `sha256sum` writes it."""
+    """The content of `files.sha256`: a line for each other file, as `sha256sum` writes it."""
     names = sorted(name for name, _ in files_below(out) if name != RECORD_DIGESTS)
     return "".join(f"{read_digest(out / name).sha256}  {name}\n" for name in names)
 
@@ -117,13 +116,13 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
     return [
         problem
         for form in built_forms(inputs.settings)
-        for problem in kept_problems(form, _KeptFile(out / form.file), form.file, trajectory)
+        for problem in kept_problems(form, _NumberedRows(out / form.file), form.file, trajectory)
     ]
 
 
 @dataclass(frozen=True)
-class _KeptFile:
-    """The records of a file with their lines, of which the head is the first."""
+class _NumberedRows:
+    """The rows of a file with the numbers of their lines. The first line is the head."""
 
     path: Path
 

@@ -30,9 +30,9 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.runs.discovery import (
     NO_END,
     Look,
-    Request,
-    Seen,
-    Settled,
+    SeenUpload,
+    SettledUploads,
+    UploadRequest,
     as_plain,
     decide,
     from_plain,
@@ -54,7 +54,7 @@ _NO_CATALOG = (
     "tasks_changed launches the job read_osworld_tasks"
 )
 # URL of a store → the uploads whose outputs this process has found in it.
-_settled: dict[str, Settled] = {}
+_settled: dict[str, SettledUploads] = {}
 _RunEnd = tuple[bool, float]
 """Whether a person cancelled a run, and when it ended, in epoch seconds."""
 
@@ -142,7 +142,7 @@ def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefin
     )
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> SensorAnswer:
         instance = context.instance
-        settled = _settled.setdefault(workspace.store.url, Settled())
+        settled = _settled.setdefault(workspace.store.url, SettledUploads())
         if runs_here(instance):
             settled.forget(close_dead_runs(instance))
         if workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None:
@@ -173,7 +173,10 @@ def _skip_reason(look: Look) -> str:
 
 
 def _look(
-    instance: dg.DagsterInstance, workspace: Workspace, settled: Settled, seen: dict[str, Seen]
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    settled: SettledUploads,
+    seen: dict[str, SeenUpload],
 ) -> Look:
     """The decision about every upload, with at most `MANY` requests where each becomes a run."""
     settled.begin(workspace)
@@ -190,7 +193,7 @@ def _look(
     return replace(look, requests=look.requests[:MANY], seen=remembered)
 
 
-def _run_requests(requests: Sequence[Request], *, together: bool) -> list[dg.RunRequest]:
+def _run_requests(requests: Sequence[UploadRequest], *, together: bool) -> list[dg.RunRequest]:
     if not together or len(requests) <= MANY:
         return [
             dg.RunRequest(

@@ -1,8 +1,8 @@
-"""Which uploads are whole and new, so that a run is requested for each; no knowledge of Dagster.
+"""Decides for which uploads a run is requested: the complete ones that are new or changed.
 
-Belongs here: one listing as states, and the decision about each id. The store says what is built or
-refused, the caller what is in work; what is remembered between two looks is only of uploads that
-are not still yet, or not in the store yet.
+The store says which uploads are built or rejected, the caller which have a run. Between two looks
+only uploads are remembered that changed a moment ago, or that are not in the store yet. This module
+does not know Dagster.
 """
 
 import hashlib
@@ -25,16 +25,18 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-_SECONDS_PER_LOOK = 20.0  # for questions to the store; the rest is asked at the next look
+_SECONDS_PER_LOOK = 20.0  # for questions to the store; the next look asks the other questions
 NO_END = (False, 0.0)  # of a run: no person cancelled it, and it ended long ago
-STOPPED = -1  # the attempt of an upload whose run a person cancelled: not requested again
+STOPPED = -1  # instead of a number of attempts: a person cancelled the run, so it is not repeated
 
 
-class Listed(NamedTuple):
-    """One demonstration in a listing.
+class ListedUpload(NamedTuple):
+    """A folder in a listing of the uploads.
 
-    `state` changes with any of its files, and of its decisions by people; `is_whole`: all files are
-    there; `is_marked`: the marker of completeness is.
+    Attributes:
+        state: a hash that changes with any of its files, and with its decisions by people.
+        is_whole: all files of a recording exist.
+        is_marked: the marker of completeness exists.
     """
 
     state: str
@@ -42,11 +44,13 @@ class Listed(NamedTuple):
     is_marked: bool
 
 
-class Seen(NamedTuple):
-    """What is remembered of an upload.
+class SeenUpload(NamedTuple):
+    """The memory of an upload between two looks.
 
-    Since `since` (epoch seconds) it is as it is. `attempt`: the number of runs that were requested
-    for it as it is, or `STOPPED`.
+    Attributes:
+        state: see `ListedUpload`.
+        since: when this state was seen first, epoch seconds.
+        attempt: number of runs that were requested for this state, or `STOPPED`.
     """
 
     state: str
@@ -55,8 +59,8 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Request:
-    """A run that is to be requested. `reason`: new, changed or again."""
+class UploadRequest:
+    """A run to request for an upload. `reason`: new, changed or again."""
 
     id: str
     state: str
@@ -65,24 +69,28 @@ class Request:
 
     @property
     def run_key(self) -> str:
-        """The same run is never launched twice."""
+        """The key by which Dagster launches the same run only once."""
         return f"{self.id}@{self.state}#{self.attempt}"
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one look gave.
+    """The result of one look at the uploads.
 
-    `seen` is to be remembered, `unstable` are not still yet, and `misnamed` folders are refused.
+    Attributes:
+        requests: the runs to request.
+        seen: the memory for the next look.
+        unstable: number of uploads that changed a moment ago.
+        misnamed: number of folders whose names cannot be ids.
     """
 
-    requests: Sequence[Request]
-    seen: Mapping[str, Seen]
+    requests: Sequence[UploadRequest]
+    seen: Mapping[str, SeenUpload]
     unstable: int
     misnamed: int = 0
 
 
-def list_uploads(workspace: Workspace) -> dict[str, Listed]:
+def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
     """Every folder in the uploads, by one listing of them and one of people's decisions.
 
     Raises:
@@ -91,83 +99,84 @@ def list_uploads(workspace: Workspace) -> dict[str, Listed]:
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in workspace.store.list_documents(REVIEWS):
         match key.split("/"):
-            case [_, name, file]:  # any other was put there by a person
+            case [_, name, file]:  # a person put any other document there
                 decisions[name].append(file.removesuffix(".json"))
     marker = workspace.settings.discovery.complete_marker
     folders = workspace.uploads.objects.by_folder()
     return {key: _listed(files, decisions.get(key, ()), marker) for key, files in folders.items()}
 
 
-def _listed(files: Mapping[str, ObjectInfo], decisions: Sequence[str], marker: str) -> Listed:
+def _listed(files: Mapping[str, ObjectInfo], decisions: Sequence[str], marker: str) -> ListedUpload:
     state = listing_fingerprint(files)
     if decisions:
-        state = hashlib.sha256(f"{state} {_decided(decisions)}".encode()).hexdigest()
+        ids = hashlib.sha256("\n".join(sorted(decisions)).encode()).hexdigest()
+        state = hashlib.sha256(f"{state} {ids}".encode()).hexdigest()
     is_whole = set(RECORDING_FILES) <= files.keys()
-    return Listed(state[:16], is_whole, bool(marker) and marker in files)
+    return ListedUpload(state[:16], is_whole, bool(marker) and marker in files)
 
 
-def _decided(ids: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
-
-
-def decide(  # noqa: PLR0917 - what is known, from six places
-    listed: Mapping[str, Listed],
-    seen: Mapping[str, Seen],
-    settled: "Settled",
+def decide(  # noqa: PLR0917 - facts from six places
+    listed: Mapping[str, ListedUpload],
+    seen: Mapping[str, SeenUpload],
+    settled: "SettledUploads",
     ends: Mapping[str, tuple[bool, float]],
     in_work: Collection[str],
     settings: DiscoverySettings,
 ) -> Look:
-    """What is to be requested now.
+    """Decide which runs to request now.
 
     Args:
-        listed: every demonstration in the uploads.
-        seen: what the look before has remembered.
-        settled: answers whether the store has all of an upload as it is.
-        ends: of those with a request before: whether a person cancelled its run, when it ended.
-        in_work: those with a run that is queued or running.
+        listed: every folder in the uploads.
+        seen: the memory of the look before.
+        settled: answers whether the store has all outputs of an upload.
+        ends: id → whether a person cancelled its last requested run, and when that run ended.
+        in_work: ids with a run that is queued or running.
         settings: of discovery.
     """
     now = time.time()
-    requests = list[Request]()
-    kept = dict[str, Seen]()
+    requests: list[UploadRequest] = []
+    remembered: dict[str, SeenUpload] = {}
     unstable = 0
     usable = settled.usable(listed)
-    for key, one in listed.items():
-        if not (one.is_whole and key in usable) or settled.is_known(key, one.state):
+    for key, upload in listed.items():
+        if not (upload.is_whole and key in usable) or settled.was_settled(key, upload.state):
             continue
         before = seen.get(key)
-        if before is None and settled.ask(key, one.state) is not False:
+        if before is None and settled.ask(key, upload.state) is not False:
             continue
-        same = before is not None and before.state == one.state
-        mine = before if before and same else Seen(one.state, now, 0)
-        kept[key] = mine
-        if key in in_work or mine.attempt == STOPPED:
+        memory = SeenUpload(upload.state, now, 0)
+        if before is not None and before.state == upload.state:
+            memory = before
+        remembered[key] = memory
+        if key in in_work or memory.attempt == STOPPED:
             continue
-        marked = one.is_marked and before is None
-        if now - mine.since < settings.stable_seconds and not marked:
+        was_cancelled, ended = ends.get(key, NO_END)
+        is_marked = upload.is_marked and before is None
+        if now - memory.since < settings.stable_seconds and not is_marked:
             unstable += 1
-        elif settled.ask(key, one.state):
-            del kept[key]
-        elif mine.attempt and ends.get(key, NO_END)[0]:
-            kept[key] = mine._replace(attempt=STOPPED)
-        elif not mine.attempt or now - ends.get(key, NO_END)[1] > retry_pause(mine.attempt):
-            kept[key] = mine._replace(attempt=mine.attempt + 1)
-            reason = "again" if mine.attempt else settled.reason(key)
-            requests.append(Request(key, mine.state, mine.attempt + 1, reason))
-    return Look(requests, kept, unstable, len(listed) - len(usable))
+        elif settled.ask(key, upload.state):
+            del remembered[key]
+        elif memory.attempt and was_cancelled:
+            remembered[key] = memory._replace(attempt=STOPPED)
+        elif not memory.attempt or now - ended > retry_pause(memory.attempt):
+            attempt = memory.attempt + 1
+            remembered[key] = memory._replace(attempt=attempt)
+            reason = "again" if memory.attempt else settled.reason(key)
+            requests.append(UploadRequest(key, memory.state, attempt, reason))
+    return Look(requests, remembered, unstable, len(listed) - len(usable))
 
 
-class Settled:
+class SettledUploads:
     """Answers whether the store has every output, or a quarantine record, of an upload as it is.
 
-    By whatever code: new code is no reason to process every upload again. One lives as long as the
-    process that looks: what was answered yes is asked again only when the upload or its quarantine
-    record changed, or when a dataset left the demonstration out because of a damaged output.
+    The outputs may be built by other code: new code is no reason to process every upload again. An
+    object lives as long as the process that looks. An upload that was settled is asked about again
+    only if it or its quarantine record changed, or if a dataset left the demonstration out because
+    of a damaged output.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, str]] = {}  # id → state, its quarantine records
+        self._settled: dict[str, tuple[str, str]] = {}  # id → state, names of quarantine records
         self._records: dict[str, str] = {}
 
     def begin(self, workspace: Workspace) -> None:
@@ -183,30 +192,30 @@ class Settled:
                     self._records[name] = f"{self._records.get(name, '')} {file}"
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Those of the uploads' names that can be ids."""
+        """The names that can be ids."""
         return self._workspace.uploads.usable(names)
 
-    def is_known(self, key: str, state: str) -> bool:
-        """Whether that was answered yes before."""
-        return self._known.get(key) == (state, self._records.get(key, ""))
+    def was_settled(self, key: str, state: str) -> bool:
+        """Whether an earlier question about the same state was answered with yes."""
+        return self._settled.get(key) == (state, self._records.get(key, ""))
 
     def forget(self, keys: Collection[str]) -> None:
-        """Ask again for these."""
+        """Forget earlier answers."""
         for key in keys:
-            self._known.pop(key, None)
+            self._settled.pop(key, None)
 
     def ask(self, key: str, state: str) -> bool | None:
-        """The answer; None when it has to wait for the next look."""
+        """Whether the upload is settled; None: this look has no time left for the question."""
         if time.monotonic() > self._until:
             return None
         quarantined = key in self._records
         answer = is_settled(self._workspace, key, quarantined=quarantined, graph=self._graph)
         if answer:
-            self._known[key] = (state, self._records.get(key, ""))
+            self._settled[key] = (state, self._records.get(key, ""))
         return answer
 
     def reason(self, key: str) -> str:
-        """Whether it is new or changed."""
+        """Why the upload is processed: it is `new` or `changed`."""
         built = self._workspace.store.current(RAW_RECORDINGS_STAGE.output(key))
         return "new" if built is None and key not in self._records else "changed"
 
@@ -224,32 +233,39 @@ def is_settled(
         workspace: store and uploads.
         demonstration: its id.
         quarantined: it may have a quarantine record.
-        graph: of earlier questions, which trusts times; None: a new one.
+        graph: the graph of earlier questions, which trusts times; None: a new graph.
     """
     graph = graph or Graph(workspace, trusts_times=True)
     states = demonstration_states(graph, demonstration)
-    is_present = all(map(is_of_present_inputs, states))
+    is_built = all(map(is_of_present_inputs, states))
     graph.forget_states()
-    if is_present:
+    if is_built:
         return True
-    record = read_quarantine(workspace.store, demonstration) if quarantined else None
+    if not quarantined:
+        return False
+    record = read_quarantine(workspace.store, demonstration)
     return record is not None and record.fingerprint == workspace.uploads.identity(demonstration)
 
 
-def stuck(seen: Mapping[str, Seen]) -> Iterator[str]:
-    """Yield the ids that were requested before and are not in the store yet."""
-    return (key for key, one in seen.items() if one.attempt > 0)
+def stuck(seen: Mapping[str, SeenUpload]) -> Iterator[str]:
+    """Yield the ids with an earlier request whose outputs are not in the store yet."""
+    return (key for key, upload in seen.items() if upload.attempt > 0)
 
 
-def as_plain(seen: Mapping[str, Seen]) -> dict[str, list[str | float | int]]:
-    """What is remembered as JSON values; `from_plain` reads it."""
-    return {key: [one.state, round(one.since, 1), one.attempt] for key, one in seen.items()}
+def as_plain(seen: Mapping[str, SeenUpload]) -> dict[str, list[str | float | int]]:
+    """The memory as JSON values; `from_plain` reads it."""
+    return {
+        key: [upload.state, round(upload.since, 1), upload.attempt] for key, upload in seen.items()
+    }
 
 
-def from_plain(value: object) -> dict[str, Seen]:
-    """What `as_plain` wrote; nothing of what a person wrote."""
+def from_plain(value: object) -> dict[str, SeenUpload]:
+    """The memory that `as_plain` wrote; empty if a person wrote something else."""
     if not isinstance(value, dict):
         return {}
     with suppress(TypeError, ValueError):
-        return {key: Seen(str(s), float(t), int(n)) for key, (s, t, n) in value.items()}
+        seen = {}
+        for key, (state, since, attempt) in value.items():
+            seen[key] = SeenUpload(str(state), float(since), int(attempt))
+        return seen
     return {}

@@ -1,7 +1,7 @@
-"""The quarantine records of demonstrations: a document `quarantine/<id>/<upload>.json` each.
+"""The quarantine records of demonstrations: documents `quarantine/<id>/<upload>.json`.
 
-Belongs here: writing, reading and deleting the records, also for what no stage can report: crashed
-runs. The stages decide which demonstrations are quarantined.
+The stages decide which demonstrations are quarantined. A crashed run, which no stage can report, is
+recorded here too.
 """
 
 import logging
@@ -31,10 +31,10 @@ class QuarantineRecord(BaseModel):
     Attributes:
         demonstration: safe id.
         stage: the stage that failed.
-        fingerprint: of the upload that it failed on; None when the upload could not be read.
+        fingerprint: of the upload that it failed on; None if the upload could not be read.
         tool_version: of this package.
-        attempts: how often this stage failed on these same files.
-        sequence: counts the records of a demonstration; when a crash leaves two of them, the one
+        attempts: number of times that this stage failed on the same files.
+        sequence: counts the records of a demonstration; if a crash leaves two of them, the record
             with the higher number is newer.
         problems: `Problem.as_dict` of each problem, in order.
     """
@@ -51,7 +51,10 @@ class QuarantineRecord(BaseModel):
 
     def known_problems(self) -> list[Problem]:
         """The problems, each of this demonstration."""
-        return [Problem.from_dict(one, demonstration=self.demonstration) for one in self.problems]
+        return [
+            Problem.from_dict(problem, demonstration=self.demonstration)
+            for problem in self.problems
+        ]
 
 
 def quarantine_demonstration(
@@ -61,26 +64,31 @@ def quarantine_demonstration(
     fingerprint: str | None,
     problems: Sequence[Problem],
 ) -> QuarantineRecord:
-    """Quarantine a demonstration, counting how often this stage failed on these same files.
+    """Quarantine a demonstration, and count how often this stage failed on the same files.
 
     Raises:
         StorageError: the id is not safe.
     """
     earlier = read_quarantine(store, demonstration)
-    same = earlier is not None and (earlier.stage, earlier.fingerprint) == (stage, fingerprint)
+    attempts = 1
+    sequence = 1
+    if earlier is not None:
+        sequence = earlier.sequence + 1
+        if (earlier.stage, earlier.fingerprint) == (stage, fingerprint):
+            attempts = earlier.attempts + 1
     record = QuarantineRecord(
         demonstration=demonstration,
         stage=stage,
         fingerprint=fingerprint,
         tool_version=__version__,
-        attempts=earlier.attempts + 1 if earlier and same else 1,
-        sequence=earlier.sequence + 1 if earlier else 1,
+        attempts=attempts,
+        sequence=sequence,
         problems=[problem.as_dict() for problem in problems],
     )
     write_quarantine(store, record)
     codes = ", ".join(f"{problem.code} in {problem.file}" for problem in problems)
-    words = demonstration, stage, record.attempts, codes
-    _LOG.info("%s: quarantined in %s, attempt %d: %s", *words)
+    message = "%s: quarantined in %s, attempt %d: %s"
+    _LOG.info(message, demonstration, stage, attempts, codes)
     return record
 
 
@@ -100,24 +108,26 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 
 
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
-    """The newest record of one demonstration, None when it is not quarantined.
+    """The newest record of a demonstration; None if it is not quarantined.
 
-    A document that is not a valid record still quarantines: it is returned as a record with one
-    problem.
+    A document that is not a valid record quarantines, too: it is returned as a record with a
+    problem that says so.
 
     Raises:
         StorageError: the id is not safe.
     """
     records = []
     for key in _keys(store, demonstration):
-        if (data := store.get_document(key)) is None:
+        data = store.get_document(key)
+        if data is None:
             continue
         try:
             record = QuarantineRecord.model_validate(unsealed(data, key))
         except (DamagedDocument, ValidationError):
-            record = None
-        is_its = record is not None and record.demonstration == demonstration
-        records.append(record if record and is_its else _unreadable(demonstration, key))
+            record = _unreadable(demonstration, key)
+        if record.demonstration != demonstration:
+            record = _unreadable(demonstration, key)
+        records.append(record)
     return max(records, key=lambda record: record.sequence, default=None)
 
 
@@ -132,32 +142,33 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """The newest record of every quarantined demonstration, sorted by id.
 
-    One that cannot be read now still quarantines, and hides no other.
+    A record that cannot be read now quarantines, too, and hides no other record.
     """
     records = []
-    for key in sorted({key for key, _ in _documents(store)}):
+    for demonstration in sorted(_quarantined_ids(store)):
         try:
-            record = read_quarantine(store, key)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this record's alone
-            record = _unreadable(key, _folder(key), error_words(error))
-        records += [record] if record is not None else []
+            record = read_quarantine(store, demonstration)
+        except Exception as error:  # noqa: BLE001 - it concerns this record alone
+            record = _unreadable(demonstration, _folder(demonstration), error_words(error))
+        if record is not None:
+            records.append(record)
     return records
 
 
-def _documents(store: Store) -> list[tuple[str, str]]:
-    """(demonstration, name) of each record."""
-    paths = [key.split("/")[1:] for key in store.list_documents(QUARANTINE_FOLDER)]
-    return [
-        (path[0], path[1].removesuffix(".json"))
-        for path in paths
-        if len(path) == 2 and path[1].endswith(".json") and is_safe_id(path[0])
-    ]
+def _quarantined_ids(store: Store) -> set[str]:
+    """The ids of the demonstrations with a record."""
+    ids: set[str] = set()
+    for key in store.list_documents(QUARANTINE_FOLDER):
+        match key.split("/"):
+            case [_, demonstration, file] if file.endswith(".json") and is_safe_id(demonstration):
+                ids.add(demonstration)
+    return ids
 
 
 def _keys(store: Store, demonstration: str) -> list[str]:
-    """Keys of a demonstration's records; more than one only after a crash."""
-    found = store.list_documents(_folder(demonstration))
-    return [key for key in found if key.endswith(".json")]
+    """The keys of a demonstration's records; several only after a crash."""
+    keys = store.list_documents(_folder(demonstration))
+    return [key for key in keys if key.endswith(".json")]
 
 
 def _folder(demonstration: str) -> str:
@@ -185,9 +196,9 @@ def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRec
 def record_crash(
     workspace: Workspace, demonstration: str, stage: str, cause: str
 ) -> QuarantineRecord:
-    """Quarantine a demonstration that a defect of ours, or the death of its processes, stopped.
+    """Quarantine a demonstration after a defect of this package or the death of its processes.
 
-    `cause`: what ended it, such as the name of an exception, whose message may quote the upload.
+    `cause`: for example the name of an exception, without its message, which may quote the upload.
     """
     problem = Problem(
         CRASH,
@@ -196,5 +207,5 @@ def record_crash(
         remedy="report it; then run it again with `demo-pipeline run --retry`",
         demonstration=demonstration,
     )
-    uploaded = workspace.uploads.identity(demonstration)
-    return quarantine_demonstration(workspace.store, demonstration, stage, uploaded, [problem])
+    identity = workspace.uploads.identity(demonstration)
+    return quarantine_demonstration(workspace.store, demonstration, stage, identity, [problem])

@@ -1,7 +1,7 @@
-"""What became of a demonstration, of a stage, of a dataset: one status, and results as plain data.
+"""The results of building a stage, a demonstration or a dataset, as plain data.
 
-Belongs here: the types that go from the code that builds to whoever asked for it, also from one
-process to another, what they say in words, and counting them.
+These types go from the code that builds to the caller, also from one process to another. The
+sentences about them are made here, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,10 +30,13 @@ LEFT_OUT_REMEDIES = {
 
 
 class Status(StrEnum):
-    """What became of an output, or of a demonstration by its last stage.
+    """The status of an output after a build, or of a demonstration after its last stage.
 
-    `BUILT`, `CACHED`: it is there. `REJECTED`: the recording is at fault, as a quarantine record
-    says. `FAILED`: a defect of ours, or something that may pass, such as a full disk.
+    Attributes:
+        BUILT: it was built and committed.
+        CACHED: the published version is up to date.
+        REJECTED: the recording is at fault, as a quarantine record says.
+        FAILED: a defect of this package, or a transient error such as a full disk.
     """
 
     BUILT = "made"
@@ -43,11 +46,11 @@ class Status(StrEnum):
 
     @property
     def is_done(self) -> bool:
-        """Whether the output is there."""
+        """Whether the output exists and is up to date."""
         return self in {Status.BUILT, Status.CACHED}
 
 
-# The words of the command line for a demonstration.
+# Status of a demonstration → the word for it in tables of the command line.
 IN_TABLES: Mapping[Status, str] = {
     Status.BUILT: "done",
     Status.CACHED: "done",
@@ -69,12 +72,12 @@ class BuildResult:
     Attributes:
         stage: its name.
         output: its name in the store.
-        status: `BUILT`: built and committed; `CACHED`: the published version has this recipe.
+        status: `BUILT` or `CACHED`.
         version: the published version.
         summary: the summary of the build.
         checks: the outcome of every check.
-        files: their number.
-        size: of all files together, bytes.
+        files: number of files.
+        size: bytes of all files together.
     """
 
     stage: str
@@ -88,7 +91,7 @@ class BuildResult:
 
     @classmethod
     def of(cls, version: Version, status: Status) -> Self:
-        """The result of a build that published a version, or left it as it is."""
+        """The result of a build that published a version, or found it up to date."""
         manifest = version.manifest
         return cls(
             stage=manifest.stage,
@@ -103,31 +106,33 @@ class BuildResult:
 
     @property
     def demonstration(self) -> str:
-        """Its id, when the output is of one."""
+        """The id of the demonstration, if the output belongs to a demonstration."""
         return self.output.rpartition("/")[2]
 
     @property
     def content(self) -> str:
-        """Fingerprint of the content."""
+        """A fingerprint of the content."""
         return self.version.content
 
     @property
     def problems(self) -> list[Problem]:
-        """What the checks found, errors before warnings."""
-        found = [problem for outcome in self.checks for problem in outcome.problems]
-        return sorted(found, key=lambda problem: problem.severity is not Severity.ERROR)
+        """The problems that the checks reported, errors before warnings."""
+        problems: list[Problem] = []
+        for outcome in self.checks:
+            problems += outcome.problems
+        return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class DemonstrationResult:
-    """What became of a demonstration.
+    """The result of processing a demonstration.
 
     Attributes:
         demonstration: its id.
-        status: `BUILT` when it is there, else why it is not.
-        summary: of its trajectory, with its `outcome`; empty when it is not done.
-        stage: that gave nothing; empty when it is done.
-        problems: why.
+        status: `BUILT` if its outputs exist, else `REJECTED` or `FAILED`.
+        summary: of its trajectory, with its `outcome`; empty if it is not done.
+        stage: the stage that failed; empty if the demonstration is done.
+        problems: why the stage failed.
     """
 
     demonstration: str
@@ -139,11 +144,16 @@ class DemonstrationResult:
 
 @dataclass(frozen=True)
 class DatasetOutcome:
-    """One built dataset: its asset, where it is, and what its stage counts, maybe by split.
+    """The result of building a dataset.
 
-    `left_out` says what it lacks, and why, such as `1 failed demonstration`; `damaged` names the
-    damaged file of each broken demonstration, with the command that rebuilds it; `bytes_written`
-    counts no hard links. `told`: see `CommittedTrajectories`.
+    Attributes:
+        name: of its asset.
+        path: of its output.
+        counts: the counts of its summary that its stage names, perhaps by split.
+        left_out: sentences on demonstrations that it lacks, such as `1 failed demonstration`.
+        told: see `CommittedTrajectories`.
+        damaged: the damaged file of each broken demonstration, with the command that rebuilds it.
+        bytes_written: without hard links.
     """
 
     name: str
@@ -156,25 +166,37 @@ class DatasetOutcome:
 
 
 def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What a dataset leaves out, from the summary of its stage; what counts 0 is not said."""
+    """Yield a phrase for everything that a dataset leaves out, from the summary of its stage."""
     for key in ("left_out", "excluded_trajectories"):
         for reason, count in summary.get(key, {}).items():
             if count:
-                kind = _DEMONSTRATIONS.get(reason, f"demonstration ({reason.replace('_', ' ')})")
-                remedy = LEFT_OUT_REMEDIES.get(reason, "")
-                yield (
-                    f"{count} {kind if count == 1 else kind.replace('ion', 'ions', 1)}"
-                    f"{f' ({remedy})' if remedy else ''}"
-                )
+                yield _left_out_demonstrations(reason, count)
     units = [key for key in summary if key.startswith("excluded_")]
     for key in (*units, "hidden_actions"):
-        reasons = {name.replace("_", " "): n for name, n in summary.get(key, {}).items() if n}
+        reasons = {name: count for name, count in summary.get(key, {}).items() if count}
         if reasons and key != "excluded_trajectories":
-            total = sum(reasons.values())
-            several = len(reasons) > 1
-            unit = key.removeprefix("excluded_").replace("_", " ")
-            why = ", ".join(f"{n} {name}" if several else name for name, n in reasons.items())
-            yield f"{total} {unit.removesuffix('s') if total == 1 else unit} ({why})"
+            yield _left_out_units(key.removeprefix("excluded_").replace("_", " "), reasons)
+
+
+def _left_out_demonstrations(reason: str, count: int) -> str:
+    """For example `2 failed demonstrations`, with a remedy if there is one."""
+    kind = _DEMONSTRATIONS.get(reason, f"demonstration ({reason.replace('_', ' ')})")
+    if count != 1:
+        kind = kind.replace("ion", "ions", 1)
+    remedy = LEFT_OUT_REMEDIES.get(reason, "")
+    return f"{count} {kind} ({remedy})" if remedy else f"{count} {kind}"
+
+
+def _left_out_units(unit: str, reasons: Mapping[str, int]) -> str:
+    """For example `3 samples (2 off screen, 1 split leak)` or `1 sample (off screen)`."""
+    names = [name.replace("_", " ") for name in reasons]
+    if len(reasons) > 1:
+        counts = zip(reasons.values(), names, strict=True)
+        names = [f"{count} {name}" for count, name in counts]
+    total = sum(reasons.values())
+    if total == 1:
+        unit = unit.removesuffix("s")
+    return f"{total} {unit} ({', '.join(names)})"
 
 
 def contents(counts: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Evaluations over a store: requests for a split, and the scores of predictions.
+"""Evaluations over a store: writes requests for a split, and scores predictions.
 
-Belongs here: opening the committed trajectories for evaluation/.
+Opens the committed trajectories for the package `evaluation`, which knows no store.
 """
 
 import math
@@ -53,9 +53,13 @@ class EvaluationError(StorageError):
 
 
 class Evaluation(BaseModel):
-    """What is asked, in a form of `ANSWER_FORMS`, and judged, by rules of `PRESETS`.
+    """The questions of an evaluation, and the rules that judge the answers.
 
-    `split`: whose steps are asked about, `any`: all; `seed`: of the bootstrap.
+    Attributes:
+        form: the form of the questions, in `ANSWER_FORMS`.
+        split: the split whose steps are asked about; `any`: all steps.
+        presets: the rules, in `PRESETS`.
+        seed: of the bootstrap.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -78,8 +82,10 @@ class Evaluation(BaseModel):
 
     @property
     def splits(self) -> list[Split]:
-        """Whose steps are asked about."""
-        return list(Split) if self.split == ANY_SPLIT else [Split(self.split)]
+        """The splits whose steps are asked about."""
+        if self.split == ANY_SPLIT:
+            return list(Split)
+        return [Split(self.split)]
 
 
 def write_evaluation_requests(
@@ -93,9 +99,9 @@ def write_evaluation_requests(
 ) -> int:
     """Write the requests for a split, mode 0600; returns their number.
 
-    Pictures are inside the lines (`data`), or as paths in a folder beside the file (`path`),
-    `<stem>_images`, from which those of an earlier run are removed; `system` replaces the prompt
-    of the form.
+    Pictures are inside the lines (`data`), or copies in a folder `<stem>_images` next to the file
+    (`path`), from which the pictures of an earlier run are removed. `system` replaces the prompt of
+    the form.
 
     Raises:
         EvaluationError: the split holds no step, or there is no such way to show pictures.
@@ -105,30 +111,31 @@ def write_evaluation_requests(
     form = ANSWER_FORMS[asked.form].question
     settings = workspace.settings.datasets
     folder = out.with_name(f"{out.stem}_images")
-    made = set[str]()
+    copies: set[str] = set()
     if images == "path":
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def line(record: StepRecord) -> dict[str, Any]:
-        def copied(picture: Path) -> str:
+        def copied_url(picture: Path) -> str:
             place = picture.relative_to(record.candidate.source.path).as_posix()
             copy = folder / f"{record.step.trajectory_id}_{place.replace('/', '_')}"
             copy_picture(picture, copy)
-            made.add(copy.name)
+            copies.add(copy.name)
             return copy.resolve().as_uri()
 
-        own, words = form(record, settings)
-        told = own if system is None else system
-        return batch_request(record, told, words, model, copied if images == "path" else data_url)
+        prompt_of_form, words = form(record, settings)
+        prompt = prompt_of_form if system is None else system
+        url = copied_url if images == "path" else data_url
+        return batch_request(record, prompt, words, model, url)
 
     number = _write_lines(workspace, out, asked, line)
     if images == "path":
-        remove_old_pictures(folder, made)
+        remove_old_pictures(folder, copies)
     return number
 
 
 def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> int:
-    """Write what a model that is always right answers, mode 0600; returns the number of lines.
+    """Write the answers of a model that is always right, mode 0600; returns their number.
 
     Raises:
         EvaluationError: the split holds no step.
@@ -175,15 +182,18 @@ def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) ->
         path = Path(folder) / _PREDICTIONS_FILE
         with path.open("wb") as file:
             for row in rows:
-                known = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-                file.write(json_bytes(known, compact=True))
+                values = zip(names, map(_plain, row), strict=True)
+                file.write(json_bytes(dict(values), compact=True))
         return score_file(workspace, path, asked)
 
 
 def _plain(value: Any) -> Any:
-    """A value of a table as JSON has it; None for what no answer and no key is."""
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return value if is_number or isinstance(value, str) else None
+    """A value of a table as JSON has it; None for a value that can be neither answer nor key."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and math.isfinite(value):
+        return value
+    return None
 
 
 def score_file(
@@ -200,16 +210,18 @@ def score_file(
     with ExitStack() as stack:
         committed = committed_trajectories(workspace)
         plan = plan_export(committed.trajectories, settings)
-        known = {candidate.source.id for candidate in plan.selection.chosen}
-        answers = stack.enter_context(read_predictions(predictions, known))
-        keep: Callable[[Mapping[str, Any]], None] = lambda _: None  # noqa: E731
+        ids = {candidate.source.id for candidate in plan.selection.chosen}
+        answers = stack.enter_context(read_predictions(predictions, ids))
+        keep: Callable[[Mapping[str, Any]], None] = _discard
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             table = TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS)
             keep = stack.enter_context(table).append_row
 
         def each_step(add: Callable[[TrueStep], None]) -> None:
-            take = lambda record: add(record.step)  # noqa: E731
+            def take(record: StepRecord) -> None:
+                add(record.step)
+
             each_true_step(plan, settings, asked.splits, take, native=is_native(asked.form))
 
         report = score_steps(each_step, asked.presets, decode, answers, keep=keep, seed=asked.seed)
@@ -222,8 +234,12 @@ def score_file(
     return report
 
 
+def _discard(_row: Mapping[str, Any]) -> None:
+    """Take a row of scores that is not written."""
+
+
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
-    """What an evaluation asked and counted; no word of an answer."""
+    """The questions and the counts of an evaluation, without a word of an answer."""
     return {
         **asked.model_dump(),
         "history": "teacher-forced",

@@ -1,8 +1,8 @@
-"""Errors: which pass by themselves, how often these are tried again, and what is said of defects.
+"""Classifies errors: transient errors, faults of a demonstration, and defects of this package.
 
-Belongs here: telling trouble that passes (full disks, storage that does not answer, too little
-memory) from what is wrong with a demonstration, which alone is quarantined; the one table of
-retries; leaving messages that may quote typed text out of logs and records.
+Only faults of a demonstration and defects quarantine it. Transient errors, such as a full disk,
+storage that does not answer or too little memory, are retried by the one table here. Messages that
+may quote typed text do not reach logs and records.
 """
 
 import logging
@@ -19,15 +19,15 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Seconds before what may pass is tried again within a run; then it ends with its own sentence.
+# Seconds before the retries of a transient error within a run. After the last, the run fails.
 RETRY_SECONDS = (5, 20, 80)
-# Before the daemon requests another run for it: doubled up to the longest, without end.
+# Seconds before the daemon requests another run; doubled after each run, up to the longest.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
 _DOUBLINGS = 10  # more change nothing
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-_SQLITE_TROUBLE = (  # the last two until a person moves the file away
+_SQLITE_TROUBLE = (  # the last two last until a person moves the file away
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
 )
@@ -58,14 +58,14 @@ UPLOAD_CHANGED = "the upload changed while it was read: nothing is kept; run it 
 
 
 class UploadChangedError(TransientError):
-    """The upload is another one than when its processing began; trying again there is no use."""
+    """The upload changed since its processing began, so that a retry is useless."""
 
 
 class RefusedError(DemonstrationError):
     """The inputs of a build are at fault.
 
     Attributes:
-        checks: the outcomes of the checks of the stage, when one of them refused the build.
+        checks: the outcomes of the checks of the stage, if a check rejected the build.
     """
 
     def __init__(
@@ -76,9 +76,10 @@ class RefusedError(DemonstrationError):
 
 
 class UnusableInputError(RefusedError):
-    """An input cannot be used as it is, and no recording is to blame.
+    """An input cannot be used, and the recording is not at fault.
 
-    It is missing or damaged, its demonstration is refused already, or the key is no id.
+    The input is missing or damaged, its demonstration is quarantined already, or the key is not an
+    id.
     """
 
 
@@ -92,14 +93,16 @@ def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
 
 
 def transient_reason(error: BaseException) -> str | None:
-    """Why an error passes by itself, in plain words; None when it does not.
+    """Why an error is transient, in plain words; None if it is not.
 
     Missing and damaged outputs do not count as transient errors: they must be rebuilt.
     """
     if isinstance(error, TransientError):
         return error.reason
+    if isinstance(error, OutputError):
+        return None
     if isinstance(error, StorageError):
-        return None if isinstance(error, OutputError) else str(error)
+        return str(error)
     reason = system_trouble(error) or _database_trouble(error)
     if reason is None and error.__cause__ is not None:  # libraries wrap what the system said
         return transient_reason(error.__cause__)
@@ -116,20 +119,21 @@ def _transient_trouble(error: BaseException) -> str:
 
 
 def error_words(error: BaseException) -> str:
-    """What an error says without a word that may be typed text: our own words, or its type."""
+    """A description of an error without typed text: our own words, or the type of the error."""
     return transient_reason(error) or type(error).__name__
 
 
 def _database_trouble(error: BaseException) -> str | None:
     """SQLite's own words for trouble of its disk or files, e.g. `database or disk is full`."""
-    cause = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
+    cause = getattr(error, "orig", error)  # SQLAlchemy wraps it
     if isinstance(cause, sqlite3.Error):
         name = getattr(cause, "sqlite_errorname", "")
         return str(cause) if name.startswith(_SQLITE_TROUBLE) else None
     kind = type(error)
-    silent = kind.__name__ in {"OperationalError", "InterfaceError"}
-    wrapped = silent and kind.__module__.startswith("sqlalchemy.")
-    return "the database does not answer" if wrapped else None
+    is_of_connection = kind.__name__ in {"OperationalError", "InterfaceError"}
+    if is_of_connection and kind.__module__.startswith("sqlalchemy."):
+        return "the database does not answer"
+    return None
 
 
 def is_defect(error: BaseException) -> bool:
@@ -160,13 +164,13 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
 
 @contextmanager
 def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
-    """Replace a defect by the name of its type, the stage and the line of our code.
+    """Replace the message of a defect by its type, the stage and the line of our code.
 
     Errors with messages of our own keep them, and lose only their cause.
 
     Raises:
-        DefectError: of a subclass with the name of the exception, since Dagster keeps that name.
-        TransientError: something passing stopped the stage, such as a full disk.
+        DefectError: a subclass with the name of the exception, since Dagster keeps that name.
+        TransientError: a transient error, such as a full disk, stopped the stage.
     """
     try:
         yield
@@ -183,8 +187,9 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> str:
-    """`, at <file>:<line>` of the innermost frame in this package; empty without one."""
+    """`, at <file>:<line>` of the innermost frame in this package; empty if there is none."""
     for frame in reversed(extract_tb(error.__traceback__)):
-        if (path := Path(frame.filename)).is_relative_to(_PACKAGE):
+        path = Path(frame.filename)
+        if path.is_relative_to(_PACKAGE):
             return f", at {path.relative_to(_PACKAGE.parent).as_posix()}:{frame.lineno}"
     return ""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldV
     """Yield every field of meta.json that holds a text or a number, items of lists included."""
     if isinstance(meta, Mapping) and depth < _MAX_DEPTH:
         for key, value in meta.items():
-            yield from field_values(value, f"{prefix}.{key}" if prefix else str(key), depth + 1)
+            name = f"{prefix}.{key}" if prefix else str(key)
+            yield from field_values(value, name, depth + 1)
     elif isinstance(meta, list) and depth < _MAX_DEPTH:
         for value in meta:
             yield from field_values(value, prefix, depth + 1)
@@ -61,12 +63,12 @@ def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldV
 
 @dataclass(frozen=True)
 class PersonSearch:
-    """Who is searched for.
+    """The person to search for.
 
     Attributes:
-        person: a name, compared in any case with the whole value of every field that says who
-            recorded; empty: not searched.
-        fields: field → value, of which each has to be equal.
+        person: a name. It is compared, in any case, with the whole value of every field that says
+            who recorded. Empty: any person.
+        fields: field → value; every field must have its value.
     """
 
     person: str = ""
@@ -84,7 +86,7 @@ class PersonSearch:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Ids of a person's demonstrations, and of those whose meta.json cannot be read."""
+    """The ids of a person's demonstrations, and of demonstrations with an unreadable meta.json."""
 
     matching: list[str]
     unreadable: list[str]
@@ -100,28 +102,33 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
     stored = [name.rpartition("/")[2] for name in workspace.store.outputs(folder)]
     uploaded = [upload.id for upload in workspace.uploads.list_demonstrations()]
     ids = sorted({*stored, *uploaded})
-    metas = in_parallel(lambda key: list(_metas(workspace, key)), ids)
-    matching = [
-        key for key, found in zip(ids, metas, strict=True) if any(map(search.matches, found))
-    ]
-    unreadable = [key for key, found in zip(ids, metas, strict=True) if not found]
+    all_metas = in_parallel(partial(_metas, workspace), ids)
+    matching: list[str] = []
+    unreadable: list[str] = []
+    for key, metas in zip(ids, all_metas, strict=True):
+        if not metas:
+            unreadable.append(key)
+        elif any(map(search.matches, metas)):
+            matching.append(key)
     return SearchResult(matching, unreadable)
 
 
-def _metas(workspace: Workspace, demonstration: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the meta.json of the upload and that of the stored recording, which may differ."""
+def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
+    """The meta.json of the upload and that of the stored recording, which may differ."""
+    metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
     if info is not None:
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary, META_FILE)
             with suppress(ObjectChangedError, DemonstrationError, OSError):
                 workspace.uploads.objects.fetch(info.key, info.etag, path)
-                yield read_meta(path.read_bytes())[0].members()
+                metas.append(read_meta(path.read_bytes())[0].members())
     output = RAW_RECORDINGS_STAGE.output(demonstration)
     if workspace.store.current(output) is not None:
         with suppress(JsonFileError, KeyError):
             manifest = load_json(workspace.store.open(output, MANIFEST_FILE)[0] / MANIFEST_FILE)
-            yield manifest["meta"]
+            metas.append(manifest["meta"])
+    return metas
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ class Removal:
 
 
 def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
-    """What forgetting each demonstration removes; nothing is changed."""
+    """List what forgetting each demonstration would remove. Nothing is changed."""
     stages = [stage.name for stage in STAGES]
     records = _records(workspace.store)
     removals = []

@@ -1,7 +1,7 @@
-"""Which runs a process of this machine executes, told by locks that end with the process.
+"""The runs that processes of this machine execute, as files with locks that end with the process.
 
-Belongs here: one small file for each such run, held while it is executed. A file that nobody holds
-belongs to a run whose process was killed: the run is closed in Dagster and its demonstration
+Each such run has a small file, which is locked while the run is executed. A file without a lock
+belongs to a run whose process was killed: the run is closed in Dagster, and its demonstration is
 processed again.
 """
 
@@ -15,18 +15,18 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-_DRAFT_SECONDS = 60.0  # a draft is held, and has its final name, a moment after it was made
+_DRAFT_SECONDS = 60.0  # a draft is locked, and gets its final name, a moment after its creation
 _held_here: set[str] = set()  # runs that this process holds
 
 
 def lock_folder(home: Path) -> Path:
-    """Where the files are, in the folder in which Dagster records runs."""
+    """The folder of the files, inside the folder in which Dagster records runs."""
     return home / "storage" / "demo_pipeline_runs"
 
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Hold the file of a run, and remove it at the end; within another `held` it does nothing."""
+    """Lock the file of a run, and remove it at the end; a nested `held` does nothing."""
     if run_id in _held_here:
         yield
         return
@@ -36,9 +36,9 @@ def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
     _held_here.add(run_id)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # of steps in several processes, each holds it
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # the steps of a run may be in several processes
         os.write(descriptor, demonstration.encode())
-        draft.rename(file)  # so that nobody sees it before it is held
+        draft.rename(file)  # so that no process sees it before it is locked
         yield
         file.unlink(missing_ok=True)
     finally:
@@ -47,16 +47,16 @@ def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
 
 
 def has_lock(folder: Path, run_id: str) -> bool:
-    """Whether the file of a run exists, held or not."""
+    """Whether the file of a run exists, locked or not."""
     return any((folder / f"{run_id}{suffix}").exists() for suffix in (_SUFFIX, _DRAFT_SUFFIX))
 
 
 def dead_runs(folder: Path) -> dict[str, str]:
-    """Run → demonstration, for each file that nobody holds.
+    """Run → demonstration, for each file that no process locks.
 
     Files that a process did not finish writing before it was killed are removed.
     """
-    demonstrations = dict[str, str]()
+    demonstrations: dict[str, str] = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):
         with _free(file) as descriptor:
             if descriptor is not None:
@@ -70,7 +70,7 @@ def dead_runs(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _free(file: Path) -> Iterator[int | None]:
-    """An open handle of a file that nobody holds; None when it is held, or has just gone."""
+    """An open handle of a file that no process locks; None if it is locked or does not exist."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:

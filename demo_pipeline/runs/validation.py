@@ -1,7 +1,6 @@
-"""Recognising the format of any path, and validating it.
+"""Recognises the format of any path, and validates it: `demo-pipeline validate` without its output.
 
-Belongs here: `demo-pipeline validate` without its console output, and the format of a recording:
-everything that the pipeline finds wrong with it before it decodes.
+The validation of a recording finds everything that the pipeline rejects before it decodes.
 """
 
 import os
@@ -33,25 +32,28 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")
-_SAME_SHAPE = 1.02  # 1366 x 768 and films of even sides differ by 0.2 %, 16:9 and 16:10 by 11 %
-_LENGTH_SLACK_S, _LENGTH_SLACK = 5, 0.1  # recorders count from a key's press, or to the upload
+_SAME_SHAPE = 1.02  # 1366 x 768 and videos of even sides differ by 0.2 %, 16:9 and 16:10 by 11 %
+_LENGTH_SLACK_S = 5  # recorders count from the press of a key, or until the upload
+_LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
 
 
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
-    """A folder against the Training Gym recording format, as strictly as the pipeline.
+    """The problems of a folder in the Training Gym recording format, as the pipeline sees them.
 
-    What quarantines a demonstration before its video is decoded is an error, with the same code;
-    a rejected line and another unit of time are errors here, although the pipeline goes on.
+    Everything that quarantines a demonstration before its video is decoded is an error, with the
+    same code. A rejected line and another unit of time are errors here, although the pipeline goes
+    on.
     """
     problems: list[Problem] = []
     try:
         manifest = examine(path, path.name)
-        problems += (Problem.from_dict(found, demonstration="") for found in manifest.warnings)
-        problems += _film_warnings(manifest.parsed_meta(), manifest.video)
+        problems += (Problem.from_dict(values, demonstration="") for values in manifest.warnings)
+        problems += _video_warnings(manifest.parsed_meta(), manifest.video)
     except DemonstrationError as error:
         problems += error.problems
-    meta, file = None, path / META_FILE  # that of a recording whose other files are bad is read
+    meta = None
+    file = path / META_FILE  # read even if the other files are bad
     if file.is_file() and file.stat().st_size <= MAX_BYTES[META_FILE]:
         with suppress(DemonstrationError):  # reported above
             meta = read_meta(file.read_bytes())[0]
@@ -65,7 +67,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
 
 
 def _meta_problems(meta: Meta) -> Iterator[Problem]:
-    """Yield what the trajectory will lack: its instruction, and documented keys."""
+    """Yield the problems of meta.json: no instruction, missing keys, unknown values."""
     try:
         assignment_of(meta)
     except DemonstrationError as error:
@@ -92,22 +94,22 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
         yield _meta_warning("negative_duration", "duration_seconds: is negative")
 
 
-def _film_warnings(meta: Meta, film: VideoProbe) -> Iterator[Problem]:
-    """Yield what meta.json says of the screen and the length otherwise than the film."""
+def _video_warnings(meta: Meta, video: VideoProbe) -> Iterator[Problem]:
+    """Yield a warning if meta.json contradicts the video about the screen or the duration."""
     screen = meta.primary_monitor
-    length = film.last_pts_s - film.first_pts_s
+    length = video.last_pts_s - video.first_pts_s
     if screen is not None:
-        shapes = screen.width / screen.height, film.width / film.height
+        shapes = (screen.width / screen.height, video.width / video.height)
         if max(shapes) > _SAME_SHAPE * min(shapes):
             yield _meta_warning(
                 "other_shape",
                 f"primary_monitor: {screen.width} x {screen.height} has another shape than the "
-                f"film, {film.width} x {film.height}",
+                f"video, {video.width} x {video.height}",
             )
-    said = meta.duration_seconds
-    is_said = said >= 0 and "duration_seconds" in meta.model_fields_set
-    if is_said and abs(said - length) > max(_LENGTH_SLACK_S, _LENGTH_SLACK * length):
-        message = f"duration_seconds: is {said:g}, but the film has {length:.1f} s"
+    duration = meta.duration_seconds
+    has_duration = duration >= 0 and "duration_seconds" in meta.model_fields_set
+    if has_duration and abs(duration - length) > max(_LENGTH_SLACK_S, _LENGTH_SLACK * length):
+        message = f"duration_seconds: is {duration:g}, but the video has {length:.1f} s"
         yield _meta_warning("other_duration", message)
 
 
@@ -132,7 +134,8 @@ def _log_problems(
         return
     rejected = events.rejected_lines(tables)
     yield from rejected
-    if (more := summary["rejected_lines"] - len(rejected)) > 0:
+    more = summary["rejected_lines"] - len(rejected)
+    if more > 0:
         message = f"{more} more lines were rejected"
         yield Problem("rejected_lines", LOG_FILE, message, remedy="upload the log again")
     yield from events.check_time_unit(log)
@@ -160,11 +163,11 @@ def _log_problems(
     except DemonstrationError as error:
         yield from error.problems
         return
-    found = [
+    problems = [
         *typed_text.check_known_input(actions, tables),
         *typed_text.check_keyboard_layout(actions),
     ]
-    yield from limited([replace(problem, severity=Severity.WARNING) for problem in found])
+    yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
 _LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth
@@ -175,8 +178,8 @@ _READ_WHOLE = {
 }
 LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
 FORMATS: Mapping[str, ValidatedFormat] = {
-    known.name: known
-    for known in (
+    known_format.name: known_format
+    for known_format in (
         *(export.validated_as for export in training_exports().values()),
         QUESTS_FORMAT,
         INDEX_FORMAT,
@@ -191,7 +194,7 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 
 
 def recognise(path: Path) -> str | None:
-    """Name of the format of a path; None when no format fits.
+    """The name of the format of a path; None if no format fits.
 
     A folder is in the format of whose files it has the largest share. A single file is in a format
     by the keys of its first line if it has lines, else by its suffix, unless its name is that of a
@@ -199,25 +202,31 @@ def recognise(path: Path) -> str | None:
     """
     if path.is_file():
         return _recognise_file(path)
-    shares = {known.name: _share(path, known) for known in FORMATS.values()}
-    for known in FORMATS.values():
-        if known.decisive and shares[known.name]:
-            return known.name
+    shares = {name: _share(path, known_format) for name, known_format in FORMATS.items()}
+    for name, known_format in FORMATS.items():
+        if known_format.decisive and shares[name]:
+            return name
     best = max(shares, key=lambda name: shares[name])
     if shares[best]:
         return best
-    others = (known for known in FORMATS.values() if known.recognises and known.recognises(path))
-    return next((known.name for known in others), None)
+    for name, known_format in FORMATS.items():
+        if known_format.recognises and known_format.recognises(path):
+            return name
+    return None
 
 
 def _recognise_file(path: Path) -> str | None:
-    if path.suffix == ".jsonl" and (name := _recognise_lines(path)):
-        return name
-    parts = {name for known in FORMATS.values() for name in known.files}
-    for known in FORMATS.values():
-        if known.file_suffix and known.file_suffix == path.suffix:
-            is_part = path.name in parts and known.files != (path.name,)
-            return None if is_part else known.name
+    if path.suffix == ".jsonl":
+        by_lines = _recognise_lines(path)
+        if by_lines:
+            return by_lines
+    parts = set[str]()
+    for known_format in FORMATS.values():
+        parts.update(known_format.files)
+    for name, known_format in FORMATS.items():
+        if known_format.file_suffix and known_format.file_suffix == path.suffix:
+            is_part = path.name in parts and known_format.files != (path.name,)
+            return None if is_part else name
     return None
 
 
@@ -226,30 +235,36 @@ def _recognise_lines(path: Path) -> str | None:
     with path.open("rb") as lines:
         first = lines.readline(_LONGEST_FIRST_LINE)
     if not first.strip():
-        folder = FORMATS.get(recognise(path.parent) or "")
-        is_sure = folder and (folder.decisive or _share(path.parent, folder) > 1 / 2)
-        return folder.name if folder and is_sure and folder.line_key else None
+        folder_format = FORMATS.get(recognise(path.parent) or "")
+        if folder_format is None or not folder_format.line_key:
+            return None
+        is_sure = folder_format.decisive or _share(path.parent, folder_format) > 1 / 2
+        return folder_format.name if is_sure else None
     try:
         line = parse_json(first, path.name)
     except JsonFileError:
         return None
-    keys = line.keys() if isinstance(line, dict) else ()
-    return next((known.name for known in FORMATS.values() if known.line_key in keys), None)
+    if isinstance(line, dict):
+        for name, known_format in FORMATS.items():
+            if known_format.line_key in line:
+                return name
+    return None
 
 
-def _share(folder: Path, known: ValidatedFormat) -> float:
-    return sum((folder / name).exists() for name in known.files) / len(known.files)
+def _share(folder: Path, known_format: ValidatedFormat) -> float:
+    names = known_format.files
+    return sum((folder / name).exists() for name in names) / len(names)
 
 
 def unreadable_files(path: Path) -> Iterator[str]:
-    """Why a path cannot be validated: a sentence for each file that no program can read to its end.
+    """Yield a sentence for each file below a path that no program can read to its end.
 
     Devices, pipes and sockets never end, and a JSON document is read as a whole.
     """
     for file in [path] if path.is_file() else _entries_below(path):
         try:
             status = file.stat()
-        except OSError:  # a link that leads nowhere is the validators' to report
+        except OSError:  # validators report a link that leads nowhere
             continue
         if stat.S_ISDIR(status.st_mode):
             continue
@@ -265,7 +280,7 @@ def unreadable_files(path: Path) -> Iterator[str]:
 
 
 def _has_hole(file: Path, size: int) -> bool:
-    """Whether a part of a file was never written; text has none."""
+    """Whether a part of a file was never written; a file of text has no such part."""
     try:
         with file.open("rb") as stream:
             return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size
@@ -274,7 +289,7 @@ def _has_hole(file: Path, size: int) -> bool:
 
 
 def _entries_below(folder: Path) -> Iterator[Path]:
-    """Everything below a folder, through links too; a folder that is reached twice counts once."""
+    """Every file below a folder, through links too; a folder that is reached twice counts once."""
     seen: set[tuple[int, int]] = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         status = Path(place).stat()
@@ -287,10 +302,7 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
-    """What is wrong with a path in a format of `FORMATS`; empty when it is valid.
-
-    Its pictures are decoded.
-    """
+    """The problems of a path in a format of `FORMATS`. Its pictures are decoded."""
     with decoding_images(_decodes):
         return list(FORMATS[name].validate(path, settings))
 

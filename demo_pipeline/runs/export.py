@@ -1,7 +1,7 @@
-"""Plain copies of the built datasets, and one dataset for the Hugging Face Hub.
+"""Writes plain copies of the built datasets, and one dataset for the Hugging Face Hub.
 
-Belongs here: `demo-pipeline export`. The stages say which outputs are exported; what the Hub's
-files hold is decided in datasets/.
+This is `demo-pipeline export`. The stages say which outputs are exported; `exports.hub_layout`
+decides the content of the files for the Hub.
 """
 
 import os
@@ -29,7 +29,7 @@ from demo_pipeline.privacy.redaction_stage import hash_of_settings
 from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
-from demo_pipeline.runs.stages import datasets_job_stages, is_built, training_exports
+from demo_pipeline.runs.stages import built_stages, datasets_job_stages, export_of_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings, Settings
 from demo_pipeline.stage import TrainingExport
@@ -42,7 +42,7 @@ _EXPORTED = (
     *(stage.folder for stage in datasets_job_stages()),
     CONTACT_SHEETS_STAGE.folder,
 )
-_PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
+_PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # never changed in place
 
 
 def export_datasets(
@@ -53,10 +53,12 @@ def export_datasets(
 ) -> dict[str, int]:
     """Copy every exported output but the `disabled` to `dest`, as files without symbolic links.
 
-    Equal pictures are stored once, as hard links where the file system has them. `dest` does not
-    exist or is empty; it gets all, or stays as it was. Returns the names of the copied outputs,
-    which are also their paths below it, and the bytes that each wrote. Contact sheets are copied of
-    the demonstrations in the index, since private ones are not in it.
+    Equal pictures are stored once, as hard links where the file system has them. `dest` must not
+    exist, or be empty; it gets all files, or stays unchanged. Contact sheets are copied only of the
+    demonstrations in the index, since private demonstrations are not in it.
+
+    Returns:
+        The name of each copied output, which is also its path below `dest`, and the bytes written.
 
     Raises:
         StorageError: `dest` is not empty, a dataset was not built with `privacy`, a file of
@@ -144,10 +146,11 @@ class _Copier:
         else:
             link_or_copy(first, Path(target))
         status = Path(target).stat()
-        self.written += status.st_size if status.st_nlink == 1 else 0
+        if status.st_nlink == 1:
+            self.written += status.st_size
 
     def _first_copy(self, source: Path, target: Path) -> Path | None:
-        """Where the same picture was copied to; None for the first, and for other files."""
+        """The first copy of the same picture; None for the first picture, and for other files."""
         if source.suffix not in _PICTURES:
             return None
         identity = file_id(source)
@@ -193,22 +196,22 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
     """
     settings = workspace.settings
     _require_named(settings)
-    exports = [
-        export
-        for export in training_exports().values()
-        if export.hub_tables and is_built(export.stage, settings)
-    ]
+    built = map(export_of_stage, built_stages(settings))
+    exports = [export for export in built if export and export.hub_tables]
     if not exports:
         raise StorageError("datasets.exports names no export with tables, such as messages")
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
     committed = committed_trajectories(workspace)
-    _require_redacted(workspace.store, (one.stage.folder for one in exports), settings.privacy)
+    folders = [export.stage.folder for export in exports]
+    _require_redacted(workspace.store, folders, settings.privacy)
     with folder_draft(dest) as draft:
         for export in exports:
-            written, found = _write(workspace, export, draft, committed.provenance)
-            configs += written
-            splits |= found
+            configs_of_export, splits_of_export = _write(
+                workspace, export, draft, committed.provenance
+            )
+            configs += configs_of_export
+            splits |= splits_of_export
         if not any(config.rows for config in configs):
             raise StorageError("nothing was exported: no export has a row")
         text = hub_card(
@@ -219,7 +222,7 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
 
 
 def _require_named(settings: Settings) -> None:
-    """Refuse to guess what only the owner of the recordings knows; asks for everything at once."""
+    """Require the settings that only the owner of the recordings knows; asks for all at once."""
     missing = []
     if settings.datasets.license == "unknown":
         missing.append(

@@ -1,7 +1,7 @@
-"""What `demo-pipeline inspect` says: the timeline, steps, datasets, or why there is nothing.
+"""The text of `demo-pipeline inspect`: timeline, steps and datasets of one demonstration.
 
-Belongs here: text for people about one demonstration, read from the committed tables, without typed
-characters. The timeline has its actions, repairs, rejected lines and event accounting.
+It is read from the committed tables and has no typed characters. The timeline has the actions,
+repairs, rejected lines and the event accounting.
 """
 
 import difflib
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -73,48 +74,78 @@ def timeline_lines(
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
-    indexes, reasons_of = (accounting[name].to_pylist() for name in ("event_index", "reason"))
-    reasons = dict(zip(indexes, reasons_of, strict=True))
-    counts = Counter(zip(accounting["bucket"].to_pylist(), reasons_of, strict=True))
-    rejected = sum(lines for (bucket, _), lines in counts.items() if bucket == "rejected")
-    repairs = list(_repairs(events, reasons, actions))
+    reasons_of_rows = accounting["reason"].to_pylist()
+    reasons = dict(zip(accounting["event_index"].to_pylist(), reasons_of_rows, strict=True))
+    counts = Counter(zip(accounting["bucket"].to_pylist(), reasons_of_rows, strict=True))
     meta = manifest.parsed_meta()
-    status = meta.status or ("no status" if meta.reason else "no outcome said")
-    status += f" ({meta.reason})" if meta.reason else ""
-    parts = [meta.platform, f"{manifest.recorded_at:%Y-%m-%d %H:%M:%S} UTC", status]
-    shown = rejected_lines(events_folder)[:_MAX_REJECTED]
-    more = [f"  and {rejected - len(shown)} more"] if rejected > len(shown) else []
-    unknown = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
     return [
-        f"{manifest.id}: {', '.join(filter(None, parts))}",
-        *([meta.title] if meta.title else []),
+        *_title_lines(manifest, meta),
         "",
-        *_entries(actions, manifest.recorded_at.timestamp()),
+        *_action_lines(actions, manifest.recorded_at.timestamp()),
         "",
-        *(["Repairs", *(f"  {line}" for line in repairs)] if repairs else ["Repairs: none"]),
+        *_repair_lines(events, reasons, actions),
         "",
-        f"Rejected lines: {rejected}",
-        *(f"  {problem.location}: {problem.message}" for problem in shown),
-        *more,
+        *_rejected_lines(events_folder, counts),
         "",
         f"Event accounting: {accounting.num_rows} lines",
-        *_buckets(counts),
+        *_bucket_lines(counts),
         "",
         f"Wheel: {_wheel(actions)}",
-        *_keyboards(actions, meta),
-        "Unknown keys: "
-        + (", ".join(f"{name} ({n})" for name, n in sorted(unknown.items())) or "none"),
+        *_keyboard_lines(actions, meta),
+        _unknown_keys(events, reasons),
     ]
 
 
-def _entries(actions: Sequence[Action], origin: float) -> Iterator[str]:
+def _title_lines(manifest: RecordingManifest, meta: Meta) -> Iterator[str]:
+    if meta.status:
+        status = meta.status
+    else:
+        status = "no status" if meta.reason else "no outcome said"
+    if meta.reason:
+        status += f" ({meta.reason})"
+    time = f"{manifest.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"{manifest.id}: {', '.join(filter(None, (meta.platform, time, status)))}"
+    if meta.title:
+        yield meta.title
+
+
+def _repair_lines(
+    events: pa.Table, reasons: Mapping[int, str], actions: Sequence[Action]
+) -> list[str]:
+    repairs = list(_repairs(events, reasons, actions))
+    if not repairs:
+        return ["Repairs: none"]
+    return ["Repairs", *(f"  {repair}" for repair in repairs)]
+
+
+def _rejected_lines(events_folder: Path, counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    rejected = sum(lines for (bucket, _), lines in counts.items() if bucket == "rejected")
+    yield f"Rejected lines: {rejected}"
+    problems = rejected_lines(events_folder)[:_MAX_REJECTED]
+    for problem in problems:
+        yield f"  {problem.location}: {problem.message}"
+    if rejected > len(problems):
+        yield f"  and {rejected - len(problems)} more"
+
+
+def _unknown_keys(events: pa.Table, reasons: Mapping[int, str]) -> str:
+    keys = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
+    names = ", ".join(f"{name} ({number})" for name, number in sorted(keys.items()))
+    return f"Unknown keys: {names or 'none'}"
+
+
+def _action_lines(actions: Sequence[Action], origin: float) -> Iterator[str]:
     pauses = sum(not action.events for action in actions)
     yield f"Actions: {len(actions) - pauses}, pauses: {pauses}"
     if actions:
         yield f"{'#':>5}{'second':>10}{'pre-move':>10}{'events':>8}  action"
     for action in actions:
-        pre_move = "" if action.pre_move_ms is None else f"{action.pre_move_ms / 1000 - origin:.3f}"
-        notes = [*action.flags, *([f"text {action.text_evidence}"] if action.text_evidence else [])]
+        pre_move = ""
+        if action.pre_move_ms is not None:
+            pre_move = f"{action.pre_move_ms / 1000 - origin:.3f}"
+        notes = list(action.flags)
+        if action.text_evidence:
+            notes.append(f"text {action.text_evidence}")
         flags = f"  [{', '.join(notes)}]" if notes else ""
         yield (
             f"{action.action_index:>5}{action.press_ms / 1000 - origin:>10.3f}{pre_move:>10}"
@@ -137,14 +168,20 @@ def _repairs(
     for kind, number in sorted(dropped.items()):
         times = round(kinds[kind] / (kinds[kind] - number), 2)
         yield f"{number} duplicates of {kind}: dropped (each logged {times:g} times)"
-    if late := late_lines(inputs_of(events)):
+    late = late_lines(inputs_of(events))
+    if late:
         yield f"{late} input events logged after a later one: sorted by time"
-    if filled := _filled_positions(events, reasons):
+    filled = _filled_positions(events, reasons)
+    if filled:
         yield f"{filled} presses and releases without a position: taken from the moves around them"
     counts = Counter(reasons.values())
-    yield from (f"{counts[reason]} {text}" for reason, text in _REPAIRS.items() if counts[reason])
+    for reason, text in _REPAIRS.items():
+        if counts[reason]:
+            yield f"{counts[reason]} {text}"
     flags = Counter(flag for action in actions for flag in action.flags)
-    yield from (f"{flags[flag]} {text}" for flag, text in _FLAGS.items() if flags[flag])
+    for flag, text in _FLAGS.items():
+        if flags[flag]:
+            yield f"{flags[flag]} {text}"
 
 
 def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
@@ -159,7 +196,7 @@ def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
     return without_position if any_position else 0
 
 
-def _buckets(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
+def _bucket_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     for bucket in BUCKETS:
         of_bucket = sorted((reason, n) for (name, reason), n in counts.items() if name == bucket)
         reasons = ", ".join(f"{reason} {n}" for reason, n in of_bucket if reason)
@@ -176,7 +213,7 @@ def _wheel(actions: Sequence[Action]) -> str:
     return "not used"
 
 
-def _keyboards(actions: Sequence[Action], meta: Meta) -> Iterator[str]:
+def _keyboard_lines(actions: Sequence[Action], meta: Meta) -> Iterator[str]:
     """Yield the keyboard layout of each run of typed texts, why it was used, and doubtful texts."""
     typed = [action for action in actions if action.action_type == "type"]
     if not typed:
@@ -204,19 +241,27 @@ _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
     """Yield the steps of a trajectory: number, action, picture, leak and target.
 
-    The name of a target that may have been typed is not shown. `shown`: the folder for people.
+    The name of a target is not shown, because it may have been typed.
+
+    Args:
+        trajectory: its folder.
+        shown: the folder as people should read it.
     """
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)
-    known = {row["step_index"]: row for row in rows}
+    row_of_step = {row["step_index"]: row for row in rows}
     yield f"Steps: {len(steps)}, in {shown}"
     if steps:
         yield f"{'step':>5}{'#':>5}  {'screenshot':<25}{'leak':<12}{'action':<13}target"
     for step in steps:
-        row = known[step.index]
-        element = step.action.target_element  # its name may be what somebody typed
+        row = row_of_step[step.index]
+        element = step.action.target_element
         target = f"{element.role} {element.id}" if element else ""
-        leak = "unavoidable" if row["unavoidable"] else "leak" if row["leak"] else "no"
+        leak = "no"
+        if row["unavoidable"]:
+            leak = "unavoidable"
+        elif row["leak"]:
+            leak = "leak"
         yield (
             f"{step.index:>5}{row['action_index']:>5}  "
             f"{step.screenshot.relative_to(trajectory)!s:<25}{leak:<12}"
@@ -225,7 +270,7 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
 
 
 def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
-    """Yield what each dataset has of a demonstration, or why it has nothing."""
+    """Yield how many records of a demonstration each dataset has, or why it has none."""
     if store.current(INDEX_STAGE.folder) is None:
         yield "Datasets: none was built yet; `demo-pipeline run` builds them"
         return
@@ -234,20 +279,24 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
     own = [row for row in rows if row["trajectory_id"] == demonstration]
     yield "Datasets:" if own else "Datasets: built without it; `demo-pipeline run` takes it in"
     for row in own:
-        state = f"is {row['status']}"
         if row["status"] == "built":
-            state = counted(row["records"], "records")
-            state += f" in {row['split']}" if row["split"] else ""
-            if row["left_out"] and not row["records"]:
-                reason = row["left_out"]
-                setting = f"include_{row['left_out']}"
-                remedy = LEFT_OUT_REMEDIES.get(reason, "")
-                if setting in DatasetSettings.model_fields:
-                    remedy = f"the setting datasets.{setting} takes it in"
-                state = f"left out: {reason.replace('_', ' ')}"
-                state += f" ({remedy})" if remedy else ""
-        if row["status"] != "disabled":
-            yield f"  {row['export']:<14}{state}"
+            yield f"  {row['export']:<14}{_membership(row)}"
+        elif row["status"] != "disabled":
+            yield f"  {row['export']:<14}is {row['status']}"
+
+
+def _membership(row: Mapping[str, Any]) -> str:
+    """How a demonstration takes part in a built export, from its row of `exports.parquet`."""
+    reason = row["left_out"]
+    if reason and not row["records"]:
+        remedy = LEFT_OUT_REMEDIES.get(reason, "")
+        setting = f"include_{reason}"
+        if setting in DatasetSettings.model_fields:
+            remedy = f"the setting datasets.{setting} takes it in"
+        words = f"left out: {reason.replace('_', ' ')}"
+        return f"{words} ({remedy})" if remedy else words
+    records = counted(row["records"], "records")
+    return f"{records} in {row['split']}" if row["split"] else records
 
 
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:

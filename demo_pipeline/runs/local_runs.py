@@ -1,7 +1,7 @@
-"""Runs that this machine's own worker processes execute: for a command, and for many uploads.
+"""Runs that worker processes of this machine execute, for a command or for many uploads.
 
-Belongs here: what is asked of the workers, and what became of a demonstration, as the store has it.
-Dagster is imported by the workers alone: here it would take a second.
+Hands tasks to the workers, and reads the result of a demonstration from the store. Only the workers
+import Dagster, which takes a second.
 """
 
 import logging
@@ -30,14 +30,14 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """What a worker is asked for.
+    """A task for a worker.
 
     Attributes:
         kind: register demonstrations and close the runs of killed processes; run the stages of one;
             run a job of datasets; close the runs of this command's workers, which were ended.
         names: ids of demonstrations, or the job.
         force: build what is up to date, too.
-        is_alone: no other task is done meanwhile, and a processor is free.
+        is_alone: no other task runs meanwhile, and a processor is free.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]
@@ -57,12 +57,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class WorkerAnswer:
-    """What a worker did.
+    """The answer of a worker to a task.
 
     Attributes:
-        again: demonstrations whose runs were found dead.
-        failures: of the steps of a run; none if it succeeded.
-        built: dataset → where it is, in the order in which they were built.
+        again: demonstrations whose runs had died.
+        failures: failures of the steps of a run; empty if it succeeded.
+        built: dataset → its location, in the order in which the datasets were built.
     """
 
     again: tuple[str, ...] = ()
@@ -75,14 +75,14 @@ _KILLED = WorkerAnswer(failures=(Failure("", DEFECT, KILLED),))
 
 @dataclass(frozen=True)
 class BuiltDatasets:
-    """What a run of a job of datasets gave: what people see of each, and why others failed."""
+    """The result of a job of datasets: each built dataset, and why others failed."""
 
     outcomes: list[DatasetOutcome] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
 class LocalRuns:
-    """The workers of a command, until it closes them; then none of their runs is open."""
+    """The workers of a command. `close` ends them, and then none of their runs is open."""
 
     def __init__(self, workspace: Workspace, home: Path, workers: int, command: str) -> None:
         begin = "demo_pipeline.defs.worker:begin"
@@ -111,9 +111,10 @@ class LocalRuns:
         return {*answer.again}
 
     def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
-        """Yield what became of each demonstration, taken through its stages by a run of its own.
+        """Take each demonstration through its stages in a run of its own; yield each result.
 
-        One whose process died is put back on the list; after the third time it is quarantined.
+        If the process of a run dies, the demonstration is processed again; after the third death it
+        is quarantined.
         """
         is_alone = len(ids) == 1 < self._pool.workers
         tasks = [WorkerTask("demonstration", (key,), force, is_alone) for key in ids]
@@ -126,14 +127,16 @@ class LocalRuns:
                 yield self._result(key, answer or _KILLED)
 
     def _result(self, key: str, answer: WorkerAnswer) -> DemonstrationResult:
-        """What it is, by the store; why it is not done, by its run."""
+        """The result of a demonstration: its summary from the store, its failure from its run."""
         for failure in answer.failures:
-            problems = (Problem("run_failed", ".", failure.sentence, demonstration=key),)
+            problem = Problem("run_failed", ".", failure.sentence, demonstration=key)
+            problems: tuple[Problem, ...] = (problem,)
             if failure.why != REFUSED:
                 return DemonstrationResult(key, Status.FAILED, {}, failure.step, problems)
             record = read_quarantine(self._workspace.store, key)
-            known = tuple(record.known_problems()) if record else problems
-            return DemonstrationResult(key, Status.REJECTED, {}, failure.step, known)
+            if record:
+                problems = tuple(record.known_problems())
+            return DemonstrationResult(key, Status.REJECTED, {}, failure.step, problems)
         return DemonstrationResult(key, Status.BUILT, trajectory_summary(self._workspace, key))
 
     def build_datasets(self, job: str = DATASETS_JOB, *, force: bool = False) -> BuiltDatasets:
@@ -145,18 +148,17 @@ class LocalRuns:
             for stage in built_stages(self._workspace.settings)
             if stage.name in answer.built and stage.counts
         ]
-        return BuiltDatasets(
-            outcomes, [f"{one.step or job}: {one.sentence}" for one in answer.failures]
-        )
+        errors = [f"{failure.step or job}: {failure.sentence}" for failure in answer.failures]
+        return BuiltDatasets(outcomes, errors)
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
     """The summary of a trajectory, with its `recorded_outcome`; empty without one."""
-    raw, trajectory = (
-        workspace.store.current(f"{folder}/{key}") for folder in ("recordings", "trajectories")
-    )
-    if raw is None or trajectory is None:
+    recording = workspace.store.current(f"recordings/{key}")
+    trajectory = workspace.store.current(f"trajectories/{key}")
+    if recording is None or trajectory is None:
         return {}
-    made = trajectory.manifest.summary
-    status = raw.manifest.summary.get("status")
-    return {**made, "outcome": recorded_outcome(status, success=bool(made.get("success")))}
+    summary = trajectory.manifest.summary
+    status = recording.manifest.summary.get("status")
+    outcome = recorded_outcome(status, success=bool(summary.get("success")))
+    return {**summary, "outcome": outcome}

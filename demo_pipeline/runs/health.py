@@ -1,7 +1,6 @@
-"""Whether the pipeline can work: versions, roots, free space, quarantine and leftovers.
+"""Examines whether the pipeline can work: versions, roots, free space, quarantine and leftovers.
 
-Belongs here: what can be told without Dagster. Only unfinished files of dead processes are
-removed.
+The checks need no Dagster. Only unfinished files of dead processes are removed.
 """
 
 import logging
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__package__)
 
 
 class HealthLevel(StrEnum):
-    """How bad a finding is: `error` needs somebody now, `warning` some time."""
+    """How bad a finding is: an `error` must be corrected now, a `warning` at some time."""
 
     OK = "ok"
     WARNING = "warning"
@@ -52,12 +52,12 @@ class HealthLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found.
+    """The result of a check.
 
     Attributes:
         check: its name.
         level: how bad it is.
-        message: for people; says what to do when the level is not `ok`.
+        message: for people; says what to do if the level is not `ok`.
         values: the same for machines.
     """
 
@@ -68,12 +68,12 @@ class Finding:
 
 
 def healthy(check: str, message: str, **values: JsonValue) -> Finding:
-    """A finding that needs nobody."""
+    """A finding without a problem."""
     return Finding(check, HealthLevel.OK, message, values)
 
 
 def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what is found about versions, roots, space, quarantine and leftovers."""
+    """Yield the findings about versions, roots, space, outputs, quarantine and leftovers."""
     yield _versions()
     yield _uploads(workspace)
     store = store_finding(workspace)
@@ -88,7 +88,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _documents(workspace: Workspace) -> Finding:
-    """Whether documents that decide something are as they were written."""
+    """Whether the documents that decide something are undamaged."""
     if is_bucket(workspace.store.url):
         return healthy("documents", "not read in a bucket; `demo-pipeline revalidate` does")
     damaged = damaged_documents(workspace.store)
@@ -99,11 +99,11 @@ def _documents(workspace: Workspace) -> Finding:
 
 
 def _twins(workspace: Workspace) -> Iterator[Finding]:
-    """Yield which ids are one upload, as the last build of the datasets saw it."""
+    """Yield the ids with the same upload, as the last build of the datasets saw them."""
     try:
         memory = read_split_memory(workspace.store)
     except DamagedDocument as error:
-        if is_bucket(workspace.store.url):  # else `documents` says so
+        if is_bucket(workspace.store.url):  # in a folder, the check `documents` reports it
             yield Finding("documents", HealthLevel.ERROR, str(error))
         return
     for sentence in memory.twins():
@@ -111,18 +111,18 @@ def _twins(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _versions() -> Finding:
-    found: dict[str, JsonValue] = {
+    versions: dict[str, JsonValue] = {
         "demo_pipeline": __version__,
         "python": platform.python_version(),
     }
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             message = f"{name} is not installed; run `make setup`"
-            return Finding("versions", HealthLevel.ERROR, message, found)
-    shown = ", ".join(f"{name} {number}" for name, number in found.items())
-    return healthy("versions", shown, **found)
+            return Finding("versions", HealthLevel.ERROR, message, versions)
+    message = ", ".join(f"{name} {number}" for name, number in versions.items())
+    return healthy("versions", message, **versions)
 
 
 def _uploads(workspace: Workspace) -> Finding:
@@ -131,19 +131,21 @@ def _uploads(workspace: Workspace) -> Finding:
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
         return _failure("uploads", url, error)
     try:
-        found = workspace.uploads.objects.folders()
-        refused = workspace.uploads.misnamed()
-    except (StorageError, OSError) as failed:
-        return _failure("uploads", url, failed)
-    if refused:
-        message = f"refused: {counted(len(refused), 'folders')} of {url}: {NAME_RULE}"
+        folders = workspace.uploads.objects.folders()
+        misnamed = workspace.uploads.misnamed()
+    except (StorageError, OSError) as error:
+        return _failure("uploads", url, error)
+    if misnamed:
+        message = f"refused: {counted(len(misnamed), 'folders')} of {url}: {NAME_RULE}"
         return Finding("uploads", HealthLevel.WARNING, message, {"url": url})
-    empty = "" if found else "; no recording is there yet"
-    return healthy("uploads", f"{url} can be read{empty}", url=url)
+    message = f"{url} can be read"
+    if not folders:
+        message += "; no recording is there yet"
+    return healthy("uploads", message, url=url)
 
 
 def store_finding(workspace: Workspace) -> Finding:
-    """Whether the store can be written: tried with a file or an object that is removed at once."""
+    """Whether the store can be written: writes a file or an object, and removes it at once."""
     url = workspace.store.url
     try:
         if is_bucket(url):
@@ -156,7 +158,7 @@ def store_finding(workspace: Workspace) -> Finding:
                     file.write(_BLOCK)
                     file.flush()
     except (StorageError, OSError) as error:
-        reason = str(error)  # of a bucket, with what to do
+        reason = str(error)  # of a bucket; it says what to do
         if not isinstance(error, StorageError):
             reason = f"{system_trouble(error)}; make it writable or make room in it, or name "
             reason += "another place in DEMO_PIPELINE_STORE"
@@ -166,7 +168,7 @@ def store_finding(workspace: Workspace) -> Finding:
 
 
 def _failure(check: str, url: str, error: Exception) -> Finding:
-    """A root that cannot be used. Errors of the system are named without their message."""
+    """The finding about a root that cannot be used, without the message of a system error."""
     reason = str(error)
     if not isinstance(error, StorageError):
         reason = f"{type(error).__name__}; name another place, or give this user access"
@@ -185,8 +187,8 @@ def _free_space(settings: Settings) -> Iterator[Finding]:
     for name, url in (roots | {"cache": settings.cache}).items():
         try:
             folder = _existing(local_path(url))
-        except OSError as error:  # a folder on the way to it cannot be entered
-            if name != "store":  # which has a finding of its own
+        except OSError as error:  # a folder above it cannot be entered
+            if name != "store":  # `store_finding` reports the store
                 yield _failure(name, url, error)
             continue
         device = folder.stat().st_dev
@@ -196,7 +198,7 @@ def _free_space(settings: Settings) -> Iterator[Finding]:
 
 
 def space_finding(root: str, folder: Path, free: int) -> Finding:
-    """How `free` bytes on the file system of a root are judged."""
+    """The finding about `free` bytes on the file system of a root."""
     message = f"{free / _GIGABYTE:.1f} GB are free at {folder}"
     level = HealthLevel.OK
     if free < LOW_BYTES:
@@ -254,7 +256,10 @@ def _leftovers(workspace: Workspace) -> Finding:
 
 
 def clear_leftovers(workspace: Workspace) -> list[str]:
-    """Remove them; returns one line for each. What cannot be removed is left for the next time."""
+    """Remove unfinished files of dead processes; returns a line for each.
+
+    Files that cannot be removed now are left for the next time.
+    """
     lines: list[str] = []
     for root in (workspace.store, workspace.uploads):
         try:
@@ -265,15 +270,16 @@ def clear_leftovers(workspace: Workspace) -> list[str]:
 
 
 def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
-    """Demonstration → which of its files are missing, sorted; without the quarantined ones.
+    """Demonstration → its missing files, as a phrase; sorted, without quarantined demonstrations.
 
     Raises:
         StorageError: the uploads or the store cannot be read.
     """
     quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
-    found = {}
-    for upload in sorted(workspace.uploads.list_demonstrations(), key=lambda upload: upload.id):
+    incomplete = {}
+    for upload in sorted(workspace.uploads.list_demonstrations(), key=attrgetter("id")):
         names = [name for name in RECORDING_FILES if name not in upload.files]
         if names and upload.id not in quarantined:
-            found[upload.id] = f"{', '.join(names)} {'are' if names[1:] else 'is'} missing"
-    return found
+            verb = "is" if len(names) == 1 else "are"
+            incomplete[upload.id] = f"{', '.join(names)} {verb} missing"
+    return incomplete

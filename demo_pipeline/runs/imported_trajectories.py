@@ -1,8 +1,7 @@
-"""Trajectories of other origin, published at the stage `trajectories`; they have no recording.
+"""Trajectories of other origin: they have no recording, and are published as if built by a stage.
 
-Belongs here: the version that such a trajectory becomes, and building what follows from it alone.
-Its recipe names the files it was copied from instead of a recording, so that nobody takes it for
-one; the stages before it have no output, and `run` renews those after it.
+The recipe of such a trajectory names the files that it was copied from instead of a recording. The
+stages before `trajectories` have no output; `run` renews the outputs of the stages after it.
 """
 
 from collections.abc import Collection
@@ -38,10 +37,12 @@ from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
+_MAX_PROBLEMS = 3  # that an outcome names
+
 
 @dataclass(frozen=True, kw_only=True)
 class _ImportInputs(Inputs):
-    """What an import reads: the folder of the trajectory, its new id, its task and platform."""
+    """The inputs of an import: the folder of the trajectory, its new id, its task and platform."""
 
     folder: Path
     key: str
@@ -60,7 +61,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
     folder=TRAJECTORIES_STAGE.folder,
     description=TRAJECTORIES_STAGE.description,
     kinds=TRAJECTORIES_STAGE.kinds,
-    code_version="imported-2",  # raised when other bytes are written
+    code_version="imported-2",  # raised whenever the code writes other bytes
     inputs=(),
     build=_copy,
     checks=(
@@ -74,7 +75,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
 
 
 class _TrajectoryImport(Output[_ImportInputs]):
-    """The version that a trajectory of other origin becomes."""
+    """The output that a trajectory of other origin becomes."""
 
     def __init__(self, graph: Graph, recording: FoundRecording, options: Given) -> None:
         super().__init__(graph, _IMPORT_STAGE, recording.name)
@@ -82,7 +83,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
         self._platform = given_for(recording, options).platform
 
     def plan(self) -> BuildPlan[_ImportInputs]:
-        """From the files of the folder, and the benchmark's task that it may be of."""
+        """Plan from the files of the folder, and from the matching benchmark task, if any."""
         workspace = self.graph.workspace
         names = files_of(self._folder)
         digests = ((name, file_digest(self._folder / name).sha256) for name in names)
@@ -108,9 +109,9 @@ class _TrajectoryImport(Output[_ImportInputs]):
 def import_trajectory(
     workspace: Workspace, recording: FoundRecording, options: Given
 ) -> ImportOutcome:
-    """Publish a trajectory, and build what needs nothing but trajectories: records, annotations.
+    """Publish a trajectory, and build the outputs that need only trajectories, such as records.
 
-    The outcome says what is wrong with it; nothing of it is published then.
+    If the trajectory is invalid, nothing is published, and the outcome says what is wrong.
     """
     key = recording.name
     if not is_safe_id(key):
@@ -127,17 +128,17 @@ def import_trajectory(
     except UnreadableSourceError as error:
         return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(str(error),))
     except RefusedError as error:
-        shown = error.problems[:3]
-        sentences = [str(replace(problem, demonstration="")) for problem in shown]
-        if error.problems[3:]:
-            sentences.append(f"and {len(error.problems) - 3} more problems")
+        first = error.problems[:_MAX_PROBLEMS]
+        sentences = [str(replace(problem, demonstration="")) for problem in first]
+        if len(error.problems) > _MAX_PROBLEMS:
+            sentences.append(f"and {len(error.problems) - _MAX_PROBLEMS} more problems")
         return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=tuple(sentences))
     state = ImportState.KNOWN if result.status is Status.CACHED else ImportState.IMPORTED
     return ImportOutcome(recording.folder, state, key, ("there is no recording of it",))
 
 
 def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
-    """The ids of imported trajectories; `recorded` are the ids of the uploads, which are none."""
+    """The ids of imported trajectories. `recorded`: ids of uploads, which are not imported."""
     outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
     others = {name.rpartition("/")[2] for name in outputs}.difference(recorded)
     return [key for key in sorted(others) if has_imported_trajectory(Graph(workspace), key)]
@@ -162,14 +163,16 @@ def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> Demonstr
 
 
 def _require_valid(folder: Path, key: str) -> None:
-    """Raise `DemonstrationError` with what deviates from the format."""
-    if problems := errors(validate_trajectory(folder, key)):
+    """Raise `DemonstrationError` if the trajectory does not follow the format."""
+    problems = errors(validate_trajectory(folder, key))
+    if problems:
         raise DemonstrationError(problems)
 
 
 def _as_meta(folder: Path) -> Meta:
-    """The task in the form in which recordings have it, to find the benchmark's task it may be."""
+    """The task as the meta.json of a recording, to match it with the benchmark's tasks."""
     task = read_trajectory(folder).task
-    named = {"osworld_task_id": task.osworld_task_id} if task.osworld_task_id else {}
     quest = {"title": task.instruction, "content": task.instruction, "app": task.application}
-    return Meta.model_validate({"timestamp": "1970-01-02T00:00:00+00:00", "quest": quest | named})
+    if task.osworld_task_id:
+        quest["osworld_task_id"] = task.osworld_task_id
+    return Meta.model_validate({"timestamp": "1970-01-02T00:00:00+00:00", "quest": quest})

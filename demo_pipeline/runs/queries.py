@@ -1,6 +1,6 @@
 """SQL over the Parquet files of a store: current statistics and people's own queries.
 
-Belongs here: opening the views over a store. Their definitions are in the list of stages.
+Opens the views over a store; the stages define them.
 """
 
 import re
@@ -31,12 +31,12 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.store import Store
 
-# Queries of the pages take seconds; one that joins everything with everything never ends.
+# The queries of the pages take seconds; a query that joins everything never ends.
 QUERY_SECONDS = 300.0
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
-    """The tables as they were committed. Raises `MissingOutput` when they never were."""
+    """The committed tables. Raises `MissingOutput` if they were never committed."""
     folder = workspace.store.open(STATISTICS_STAGE.folder)[0]
     return read_statistics(folder)
 
@@ -44,7 +44,7 @@ def committed_statistics(workspace: Workspace) -> Tables:
 def current_statistics(workspace: Workspace) -> Tables:
     """The statistics of what is committed now, without committing them.
 
-    For a bucket they are the committed ones: counting again would download every dataset.
+    For a bucket these are the committed tables: counting again would download every dataset.
 
     Raises:
         MissingOutput: the bucket has none.
@@ -57,7 +57,7 @@ def current_statistics(workspace: Workspace) -> Tables:
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
-    """The answer to a query over the views, an object a row; errors as of `answering`.
+    """The rows that answer a query over the views; errors as of `answering`.
 
     Raises:
         QueryTimeoutError: it takes too long.
@@ -67,12 +67,12 @@ def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
 
 
 class QueryTimeoutError(duckdb.Error):  # type: ignore[misc]
-    """A person's query took too long; the message says what to do."""
+    """A query took too long; the message says what to do."""
 
 
 @contextmanager
 def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Interrupt what DuckDB does in the block after `QUERY_SECONDS`."""
+    """Interrupt DuckDB if the block takes longer than `QUERY_SECONDS`."""
     timer = Timer(QUERY_SECONDS, sql.interrupt)
     timer.daemon = True
     timer.start()
@@ -89,7 +89,7 @@ def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 @contextmanager
 def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB for one SELECT over the views of a store; it reads the store's files and no others.
+    """DuckDB for a SELECT over the views of a store; it can read no other files than the store's.
 
     From a bucket only the files of the views that the query mentions are downloaded.
 
@@ -106,14 +106,15 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
                 _place_files(store, view, root)
             folders = [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
         else:
-            folders = [root := local_path(store.url)]
+            root = local_path(store.url)
+            folders = [root]
         sql, _ = stack.enter_context(opened_views(root, views))
         allow_only_reading(sql, query, folders)
         yield sql
 
 
 def _place_files(store: Store, view: View, root: Path) -> None:
-    """Link `root/<output>` to a folder with the view's files, for every output that has some."""
+    """Link `root/<output>` to a folder with the view's files, for every output with such files."""
 
     def place(output: str) -> None:
         rest = view.files.split("/")[len(output.split("/")) :]
@@ -130,7 +131,7 @@ def _place_files(store: Store, view: View, root: Path) -> None:
 def opened_views(
     root: Path, views: Sequence[View] | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-    """DuckDB with all views, or some, over a folder; and the names of those that have files."""
+    """DuckDB with some or all views over a folder, and the names of the views that have files."""
     chosen = store_views() if views is None else views
     with engine() as sql:
         yield sql, create_views(sql, chosen, {view.output: root / view.output for view in chosen})
@@ -148,5 +149,5 @@ def views_script(url: str) -> str:
             "`demo-pipeline export DEST` and query them there"
         )
     root = local_path(url)
-    known = store_views()
-    return views_sql(known, str(root), views_with_files(known, root))
+    views = store_views()
+    return views_sql(views, str(root), views_with_files(views, root))

@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 
 
 def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
-    """Keep the values that an output depends on that is about to be built."""
+    """Keep the values of the settings that the output of a stage depends on."""
     if stage.section is None:
         return
     section = stage.section(workspace.settings)
@@ -45,7 +45,7 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
-    """The values with this fingerprint; None when no build has noted them."""
+    """The values with this fingerprint; None if no build has noted them."""
     name = f"{_FOLDER}/{fingerprint}.json"
     data = store.get_document(name)
     if not data:

@@ -1,8 +1,6 @@
-"""The catalog of OSWorld tasks in the store, and the task of a demonstration.
+"""The catalog of OSWorld tasks in the store, and the matching task of a demonstration.
 
-Belongs here: reading the folder of task files, building the catalog, matching a recording against
-the committed catalog. Not here: what a task file is (osworld/), when an instruction matches
-(osworld/task_matching.py).
+The package `osworld` decides what a task file is, and when an instruction matches a task.
 """
 
 from functools import lru_cache
@@ -28,13 +26,13 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 
 def read_task_files(workspace: Workspace) -> SourceInput:
-    """The folder of task files; empty when it does not exist."""
+    """The folder of task files; empty if it does not exist."""
     folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
 def _build(inputs: DatasetInputs, out: Path) -> Summary:
-    """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
+    """Write the catalog. A bad task file only becomes a row of problems.parquet."""
     return task_files.build_catalog(inputs.source, out)
 
 
@@ -43,24 +41,24 @@ def _verify_catalog(inputs: DatasetInputs, out: Path) -> list[Problem]:
     problems = task_files.check_catalog(out)
     if problems:
         return problems
-    with TemporaryDirectory(prefix="demo_pipeline-") as again:
-        task_files.build_catalog(inputs.source, Path(again))
-        return differing_files(out, {path.name: path for path in Path(again).iterdir()})
+    with TemporaryDirectory(prefix="demo_pipeline-") as scratch:
+        task_files.build_catalog(inputs.source, Path(scratch))
+        return differing_files(out, {path.name: path for path in Path(scratch).iterdir()})
 
 
 def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """What is wrong with the task files, errors first."""
+    """The problems of the task files, errors first."""
     problems = task_files.catalog_problems(out)
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
 def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
-    """The task of a demonstration, by the committed catalog; errors as of `match_meta`."""
+    """The task of a demonstration in the committed catalog; errors as of `match_meta`."""
     return match_meta(workspace, recording.parsed_meta())
 
 
 def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
-    """The task that meta.json tells of, by the committed catalog.
+    """The task in the committed catalog that a meta.json matches.
 
     Raises:
         MissingOutput: the committed catalog is damaged.

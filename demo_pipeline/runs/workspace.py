@@ -1,7 +1,4 @@
-"""The roots and the settings: everything that a stage may access.
-
-Belongs here: opening them.
-"""
+"""Opens the roots and the settings: everything that a stage may access."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a stage may access; the folder `tasks` of OSWorld task files may be missing."""
+    """Everything that a stage may access.
+
+    Attributes:
+        settings: every setting.
+        uploads: the recordings.
+        store: the outputs and the documents.
+        tasks: the folder of OSWorld task files, which may be missing.
+    """
 
     settings: Settings
     uploads: Uploads
@@ -28,7 +32,7 @@ class Workspace:
 
     @cached_property
     def reviews(self) -> "Reviews":
-        """The decisions in the store; each is read once in a process."""
+        """The decisions in the store; a process reads each decision once."""
         from demo_pipeline.review.review_store import Reviews  # noqa: PLC0415 - few commands
 
         return Reviews(self.store)

@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.defs import upload_sensor
 from demo_pipeline.runs.quarantine import read_quarantine
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.stages import dataset_stages_by_name
 from demo_pipeline_tests.building import run_dataset_stage
 from demo_pipeline_tests.damage import flip_byte
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
@@ -84,7 +84,7 @@ def test_a_changed_upload_is_requested_again_under_another_key(made):
 def test_a_damaged_record_that_a_dataset_left_out_is_built_again(made):
     assert look(made).keys == []
     flip_byte(made.workspace, "records/first", "messages.jsonl")
-    sft_samples = DATASET_STAGE_BY_NAME["sft_samples"]
+    sft_samples = dataset_stages_by_name()["sft_samples"]
     assert run_dataset_stage(made.workspace, sft_samples, force=True).summary["samples"]
     found = look(made)
     assert found.keys == ["first"]

@@ -23,10 +23,12 @@ from demo_pipeline_tests.doors.page_lines import ROOT
 PLACEHOLDERS = {
     "DEST": "data/exported",
     "FILE": "data/predictions.jsonl",
+    "FOLDER": "my_recording",
     "ID": "20261121_212358",
     "PATH": "data/store/dataset",
 }
-SERVER = "make ui"  # a line that goes on until Ctrl-C
+SERVER = "make ui"  # goes on until Ctrl-C
+REVIEW = ".venv/bin/demo-pipeline review"  # the same
 _WHOLE = re.compile(r"^[\w.-]+$")
 _FILES = ("Makefile", "pyproject.toml", "constraints.txt", "dagster.yaml", "workspace.yaml")
 _FOLDERS = ("demo_pipeline", "data/osworld", "data/samples")
@@ -56,6 +58,9 @@ class Checkout:
         if line.startswith(SERVER):
             with self.serving(line) as address:
                 return Answer(line, 0, address)
+        if line.startswith(REVIEW):
+            with self.reviewing() as address:
+                return Answer(line, 0, address)
         shown = self.root / ".environment"
         script = f"{line}\ncode=$?\nenv -0 > {shown}\nexit $code"
         done = subprocess.run(
@@ -70,6 +75,31 @@ class Checkout:
         pairs = (pair.partition("=") for pair in shown.read_text().split("\0") if pair)
         self.variables = {name: value for name, _, value in pairs}
         return Answer(line, done.returncode, done.stdout)
+
+    @contextmanager
+    def reviewing(self) -> Iterator[str]:
+        """The address of the review page while its server runs."""
+        process = subprocess.Popen(
+            [*REVIEW.split(), f"--port={_free_port()}"],
+            cwd=self.root,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            end = time.monotonic() + _ANSWERS_SECONDS
+            while not _answers(address):
+                if process.poll() is not None or time.monotonic() > end:
+                    raise TimeoutError(f"{REVIEW}: no page at {address!r}")
+                time.sleep(0.5)
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(60)
+            process.stdout.close()
 
     @contextmanager
     def serving(self, line: str) -> Iterator[str]:

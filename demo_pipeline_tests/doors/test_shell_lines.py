@@ -30,6 +30,7 @@ BUILT = {"data/osworld", "data/samples", "data/store", INBOX}  # all else of dat
 INSTANCE = ("history", "schedules", "storage", "logs")
 
 
+MY_RECORDING = "my_recording"  # the reader's own, for which a page says FOLDER
 SAMPLES = ("20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801")
 
 
@@ -47,6 +48,7 @@ class Person:
 
     def __init__(self, root: Path, samples: Path) -> None:
         self.checkout = fresh_checkout(root, samples)
+        upload(samples / "20260105_090000", root, MY_RECORDING)
         for folder in (root, root / "clips"):  # recordings of another tool
             source_forms.owamcap(samples / "20260105_090000", folder, window=False)
         self.known: set[str] = {SERVER}
@@ -89,6 +91,8 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
     answers = person.type("README.md")
     assert failures(answers) == []
     assert "2 done, 0 quarantined" in answers[0].output
+    [run] = [answer for answer in answers if answer.line == ".venv/bin/demo-pipeline run"]
+    assert "1 done, 0 quarantined, 2 up to date" in run.output  # the reader's own recording
     assert "data/store/sft" in answers[0].output.split()  # as it can be typed there
     assert (person.checkout.root / "data/exported/dataset/index.json").is_file()
     return person

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from demo_pipeline_tests.pages import DOCS
-from demo_pipeline_tests.pictures import sheet, strip
+from demo_pipeline_tests.pictures import review, sheet, strip, ui
 from demo_pipeline_tests.pictures.sample_store import build_sample_store
 
 IMAGES = DOCS / "images"
@@ -18,6 +18,8 @@ IMAGES = DOCS / "images"
 DRAWINGS: dict[str, Callable[[Path, Path], list[Path]]] = {
     "strip": strip.draw,
     "contact_sheet": sheet.draw,
+    "review": review.draw,
+    "ui": ui.draw,
 }
 
 

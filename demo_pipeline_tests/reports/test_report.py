@@ -47,7 +47,7 @@ def test_it_says_what_raises_doubts_and_how_large_it_is(made_root, tmp_path):
     assert {step["review"] for step in data["steps"]} == {"open"}
     page = (tmp_path / "report" / "index.html").read_text()
     assert f"{told.size / 1e6:.1f} MB" in page
-    assert "nothing but the pointer changed from this screenshot to the next" in page
+    assert "only the pointer changed from this screenshot to the next" in page
 
 
 def test_words_of_a_recording_are_no_markup(made_root, tmp_path):

@@ -1,0 +1,27 @@
+"""The review page with a step of a desktop recording."""
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from demo_pipeline_tests.browser import opened_browser
+from demo_pipeline_tests.review.serving import served
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+STEP = "20261121_212358/3"  # a click on a combo box, after typing that went on after a rest
+WIDTH = 1120  # CSS pixels; pages show 800 of them
+_SCALE = 1.5  # pixels of the file for a CSS pixel
+
+
+def draw(root: Path, images: Path) -> list[Path]:
+    """Write `review.jpg`."""
+    picture = images / "review.jpg"
+    with served(open_workspace(root), author="you") as server, opened_browser() as browser:
+        page = browser.new_page(
+            viewport={"width": WIDTH, "height": 700}, device_scale_factor=_SCALE
+        )
+        page.goto(f"{server.url}#{STEP}")
+        expect(page.locator(f'#canvas[data-shown="{STEP}"]')).to_be_attached()
+        expect(page.locator("#tree li.chosen")).to_be_attached()
+        page.screenshot(path=picture, type="jpeg", quality=70)
+    return [picture]

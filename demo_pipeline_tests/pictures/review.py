@@ -18,10 +18,10 @@ def draw(root: Path, images: Path) -> list[Path]:
     picture = images / "review.jpg"
     with served(open_workspace(root), author="you") as server, opened_browser() as browser:
         page = browser.new_page(
-            viewport={"width": WIDTH, "height": 700}, device_scale_factor=_SCALE
+            viewport={"width": WIDTH, "height": 690}, device_scale_factor=_SCALE
         )
         page.goto(f"{server.url}#{STEP}")
         expect(page.locator(f'#canvas[data-shown="{STEP}"]')).to_be_attached()
         expect(page.locator("#tree li.chosen")).to_be_attached()
-        page.screenshot(path=picture, type="jpeg", quality=70)
+        page.screenshot(path=picture, type="jpeg", quality=50)
     return [picture]

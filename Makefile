@@ -126,9 +126,9 @@ demo: setup
 	echo "  $$store/messages/    the same steps as chats with images and tool calls"; \
 	echo; \
 	echo 'Next'; \
-	echo '  $(BIN)/demo-pipeline review           watch, judge and correct the steps on a page'; \
-	echo '  $(BIN)/demo-pipeline report DIR       write that to pages that you can send'; \
-	echo '  make ui                         see how it was built, in the Dagster UI on http://127.0.0.1:$(PORT)'
+	echo '  $(BIN)/demo-pipeline review              watch, judge and correct the steps on a page'; \
+	echo '  $(BIN)/demo-pipeline report data/report  write a page with every step, to send or publish'; \
+	echo '  make ui                            see how it was built, in the Dagster UI on http://127.0.0.1:$(PORT)'
 
 demo-s3: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)

@@ -159,7 +159,7 @@ class DatasetSettings(Section):
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset(
         {
             *("min_alignment", "exclude_steps", "include_duplicates"),
-            *("coordinates", "max_pixels", "include_unproven_clock"),
+            *("coordinates", "max_pixels", "include_unproven_clock", "sft_keys"),
         }
     )
 
@@ -240,6 +240,11 @@ class DatasetSettings(Section):
     license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
     sft_trees: Literal["path", "object"] = Field(
         "path", description="`ui_tree` of SFT samples: the file's path, or the tree itself"
+    )
+    sft_keys: Literal["extended", "documented"] = Field(
+        "extended",
+        description="keys of SFT samples: with ours, or only the format document's; actions that "
+        "need ours, such as a click with Ctrl, then give no sample",
     )
     action_line: bool = Field(
         False, description="messages: `Action: …` before the calls, for OSWorld's Qwen3-VL agent"

@@ -210,6 +210,19 @@ PARAMETERS: Mapping[ActionType, type[Parameters]] = {
 }
 
 
+DOCUMENTED_PARAMETERS: Mapping[ActionType, frozenset[str]] = {
+    ActionType.CLICK: frozenset({"x", "y", "button"}),
+    ActionType.DOUBLE_CLICK: frozenset({"x", "y"}),
+    ActionType.RIGHT_CLICK: frozenset({"x", "y"}),
+    ActionType.TYPE: frozenset({"text"}),
+    ActionType.HOTKEY: frozenset({"keys"}),
+    ActionType.SCROLL: frozenset({"x", "y", "direction", "amount"}),
+    ActionType.DRAG: frozenset({"start_x", "start_y", "end_x", "end_y"}),
+    ActionType.WAIT: frozenset({"seconds"}),
+}
+"""The parameters in the format document's table of action types; ours has a few more."""
+
+
 class StepAction(Document):
     """action.json. `parameters` become the model that belongs to `action_type`."""
 
@@ -235,6 +248,11 @@ class StepAction(Document):
                 for location, message in explain(error)
             )
             raise ValueError(f"for this action_type, {faults}") from None
+
+
+def is_documented(action: StepAction) -> bool:
+    """Whether an action has no parameter beyond the format document's table."""
+    return action.parameters.members().keys() <= DOCUMENTED_PARAMETERS[action.action_type]
 
 
 class _HasParameters(Protocol):

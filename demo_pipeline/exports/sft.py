@@ -30,6 +30,7 @@ from demo_pipeline.desktopd.models import (
     Count,
     StepAction,
     Text,
+    is_documented,
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
 from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree, check_tree_bytes
@@ -58,10 +59,12 @@ from demo_pipeline.files.json_files import JsonFileError, load_json, read_bytes
 from demo_pipeline.files.parquet import COUNT, TEXT, described_schema, one_of
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
+UNDOCUMENTED = "undocumented_parameters"  # why an action gives no sample in the documented form
 _MOST_NAMED = 8  # step numbers in a message
 _DATA_URI = "data:image/png;base64,"
 _PNG_IN_BASE64 = "iVBORw0KGgo"
@@ -154,6 +157,7 @@ def _faults(follows: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fau
     yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
     steps = range(sample.first_step or 0, action.step_index)
     yield from _history_faults(sample.input.history, steps)
+    yield from _absent_faults(sample, steps, files)
     yield from _step_faults(sample, files)
     if sample.reasoning_source is None and sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
@@ -203,7 +207,7 @@ def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, l
 
 
 def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> Iterator[Fault]:
-    """Yield the faults of earlier actions: each is valid, in order, and none is left out."""
+    """Yield the faults of earlier actions: each is valid, and they are in order."""
     last = -1
     index = expected.stop
     for number, value in enumerate(history):
@@ -217,13 +221,34 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
             message = f"{place}.step_index: is not between the previous one and this step"
             yield Fault("history_order", message, "list the earlier steps in order")
         last = earlier.step_index
-    told = (action.get("step_index") for action in history)
-    steps = {step for step in told if isinstance(step, int | float)}
-    if absent := [step for step in expected if step not in steps]:
-        named = ", ".join(map(str, absent[:_MOST_NAMED]))
-        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
-        message = f"input.history: lacks the steps {named}{more} before step {index}"
-        yield Fault("history_gap", message, "list every step before this one")
+
+
+def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
+    """Yield a fault if the history lacks earlier steps.
+
+    A sample in the documented form may lack those whose action the form cannot say. Which they are
+    tells the action.json of the trajectory; without it there is no fault.
+    """
+    numbers = (action.get("step_index") for action in sample.input.history)
+    steps = {number for number in numbers if isinstance(number, int | float)}
+    absent = [step for step in expected if step not in steps]
+    if sample.freshness is None and sample.tree_agreement is None:
+        where = step_of(sample.input.screenshot)
+        name = where[0] if where else ""
+        absent = [step for step in absent if _is_documented_step(name, step, files)]
+    if not absent:
+        return
+    named = ", ".join(map(str, absent[:_MOST_NAMED]))
+    more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
+    message = f"input.history: lacks the steps {named}{more} before step {expected.stop}"
+    yield Fault("history_gap", message, "list every step before this one")
+
+
+def _is_documented_step(trajectory: str, step: int, files: NamedFiles) -> bool:
+    """Whether the action of a step is known, and has no parameter of ours."""
+    action = files.document(f"trajectories/{trajectory}/steps/{step:03d}/action.json")
+    known, _ = check(StepAction, action, "") if action else (None, [])
+    return known is not None and is_documented(known)
 
 
 def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
@@ -423,9 +448,14 @@ _TABLE = Table(
 
 
 def _rows(made_of: Source) -> Iterator[Row | Excluded]:
-    """Yield a sample per step, and one for each other wording of the instruction."""
+    """Yield a sample per step, and one for each other wording of the instruction.
+
+    In the documented form there is only the instruction of task.json.
+    """
     yield from _samples(made_of)
     trajectory = made_of.trajectory
+    if _is_documented_form(made_of.settings):
+        return
     for name, words, source in wordings(trajectory.notes):
         task = trajectory.task.model_copy(update={"instruction": words})
         candidate = replace(made_of.candidate, instruction=words)
@@ -437,15 +467,26 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
                 yield replace(record, id=f"{record.id}/{name}", parts=parts)
 
 
+def _is_documented_form(settings: DatasetSettings) -> bool:
+    """Whether samples have only the keys of the format document."""
+    return settings.sft_keys == "documented"
+
+
 def _samples(made_of: Source) -> Iterator[Row | Excluded]:
-    """Yield a sample per step; its history holds all steps and gaps before it."""
+    """Yield a sample per step; its history holds all steps and gaps before it.
+
+    In the documented form neither gaps nor actions with parameters of ours are in the history; the
+    step numbers of the others tell that something is left out.
+    """
     trajectory = made_of.trajectory
+    only_documented = _is_documented_form(made_of.settings)
     candidate = made_of.candidate
     history: list[dict[str, Any]] = []
     for step in trajectory.steps:
-        gaps = map(hidden_words, candidate.hidden.before(step.index))
-        gone = [_HistoryGap(reasoning=f"Not shown: {words}.") for words in gaps]
-        history = [*history, *(gap.model_dump(mode="json") for gap in gone)]
+        if not only_documented:
+            for action in candidate.hidden.before(step.index):
+                gap = _HistoryGap(reasoning=f"Not shown: {hidden_words(action)}.")
+                history = [*history, gap.model_dump(mode="json")]
         made = _sample(made_of, step, history)
         if isinstance(made, str):
             yield Excluded(made)
@@ -462,8 +503,10 @@ def _samples(made_of: Source) -> Iterator[Row | Excluded]:
             }
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"
             name = f"{trajectory.id}/{step.index:03d}"
-            yield Row(name, prompt, step.screenshot, {"line": sample, "row": row}, files)
-        history = [*history, step.action.model_dump(mode="json")]
+            line = {name: sample[name] for name in _DOCUMENTED} if only_documented else sample
+            yield Row(name, prompt, step.screenshot, {"line": line, "row": row}, files)
+        if not only_documented or is_documented(step.action):
+            history = [*history, step.action.model_dump(mode="json")]
 
 
 def _sample(
@@ -476,6 +519,8 @@ def _sample(
     reason = step_exclusion(step, known, settings, size)
     if step.index in made_of.candidate.incomplete and reason in {"", *LEAK_EXCLUSIONS}:
         reason = INCOMPLETE
+    if not reason and _is_documented_form(settings) and not is_documented(step.action):
+        reason = UNDOCUMENTED
     if reason:
         return reason
     screenshot = made_of.name(step.screenshot)
@@ -503,12 +548,14 @@ def _sample(
     }
     if first := made_of.trajectory.steps[0].index:
         sample["first_step"] = first
-    if thought := made_of.trajectory.notes.get(step.index, {}).get("thought"):
+    thought = made_of.trajectory.notes.get(step.index, {}).get("thought")
+    if thought and not _is_documented_form(settings):
         sample["output"]["reasoning"] = thought.value
         sample["reasoning_source"] = thought.source
     return sample, files
 
 
+_DOCUMENTED = ("input", "output")  # the keys of a sample in the format document
 _INPUT = ("instruction", "screenshot", "ui_tree", "history")
 _OF_STEP = ("freshness", "tree_agreement")  # of the provenance
 
@@ -554,8 +601,8 @@ FORM = Form(
     "counted.",
     code_version="21",
     kinds=frozenset({"json", "parquet"}),
-    settings=("max_hidden_share", *STEP_SETTINGS, "include_stale_trees", "sft_trees"),
-    exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
+    settings=("max_hidden_share", *STEP_SETTINGS, "include_stale_trees", "sft_trees", "sft_keys"),
+    exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, UNDOCUMENTED),
     rows=_rows,
     files=(
         File("line", f"{_ALL}.jsonl", checked=SFT_FORMAT),

@@ -66,6 +66,48 @@ def test_a_tree_that_differs_is_no_input_and_the_action_points_at_nothing_in_it(
     assert all(line["input"]["ui_tree"] for line in read_lines(tmp_path / "all/samples.jsonl"))
 
 
+BEYOND_THE_TABLE = (
+    ("click", {"x": 5, "y": 6, "button": "left", "clicks": 3}),
+    ("click", {"x": 5, "y": 6, "button": "left", "modifiers": ["ctrl"]}),
+    ("double_click", {"x": 5, "y": 6, "modifiers": ["shift"]}),
+    ("hotkey", {"keys": ["down"], "presses": 4}),
+    ("drag", {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4, "button": "right"}),
+    ("drag", {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4, "clicks": 2}),
+)
+
+
+def test_the_documented_form_has_the_keys_of_the_document_alone(tmp_path):
+    """Actions that need a key of ours give no sample, are not in the history, and are counted."""
+    table = [*TABLE[:2], *TABLE[3:]]  # without the triple click
+    actions = [table[0], *BEYOND_THE_TABLE, *table[1:]]
+    demo = make_trajectory(tmp_path, "demo", actions, hidden=[(8, "click", "off_screen")])
+    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, sft_keys="documented")
+    summary = build_sft([demo], tmp_path / "sft", settings)
+    assert summary.excluded_records["undocumented_parameters"] == len(BEYOND_THE_TABLE)
+    lines = read_lines(tmp_path / "sft" / "samples.jsonl")
+    assert len(lines) == summary.total == len(table)
+    keys = {
+        "click": {"x", "y", "button"},
+        "double_click": {"x", "y"},
+        "right_click": {"x", "y"},
+        "type": {"text"},
+        "hotkey": {"keys"},
+        "scroll": {"x", "y", "direction", "amount"},
+        "drag": {"start_x", "start_y", "end_x", "end_y"},
+        "wait": {"seconds"},
+    }
+    for number, line in enumerate(lines):
+        assert line.keys() == {"input", "output"}
+        assert line["input"].keys() == {"instruction", "screenshot", "ui_tree", "history"}
+        assert line["output"].keys() == {"action", "reasoning"}
+        history = line["input"]["history"]
+        assert len(history) == number
+        for action in [*history, line["output"]["action"]]:
+            assert action["parameters"].keys() == keys[action["action_type"]]
+    assert {action["action_type"] for action in history} == keys.keys() - {"wait"}
+    assert validate_sft_folder(tmp_path / "sft") == []
+
+
 def test_a_sample_says_what_became_of_its_step_where_that_is_known(tmp_path):
     facts = {0: {"screen_changed": True, "taken_back_by": 1}, 1: {"screen_changed": False}}
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=facts)

@@ -30,6 +30,7 @@ MAY_IMPORT["privacy"] |= {"store"}
 MAY_IMPORT["datasets"] |= {"store"}
 MAY_IMPORT["exports"] |= {"store"}
 MAY_IMPORT["importers"] = BELOW | {"desktopd", "osworld", "recording", "trajectories"}
+MAY_IMPORT["importers"] |= {"observation"}
 MAY_IMPORT["runs"] = BELOW | (set(MAY_IMPORT) - LEAVES)
 MAY_IMPORT["defs"] = MAY_IMPORT["runs"] | {"runs"}
 MAY_IMPORT["reports"] = MAY_IMPORT["runs"] | {"runs"}

@@ -33,19 +33,28 @@ def import_from(
     status: Annotated[
         str, typer.Option("--status", help="How it ended: completed, failed or aborted.")
     ] = "",
+    application: Annotated[
+        str, typer.Option("--application", help="The main application, such as chrome.")
+    ] = "",
+    platform: Annotated[
+        str, typer.Option("--platform", help="windows, macos or linux, where a source is silent.")
+    ] = "",
 ) -> None:
-    """Make recordings of OWAMcap, AgentNet, DuckTrack and other tools into uploads.
+    """Make recordings of OWAMcap, AgentNet, OSWorld's runner and other tools into demonstrations.
 
-    Each becomes a folder that `demo-pipeline run` processes like any other, with a `source.json`
-    that lists what could not be carried over. Uploads that exist already are unchanged.
+    A recording with a video becomes an upload, a folder that `demo-pipeline run` processes like
+    any other. A recording with screenshots and no video is published as a trajectory. Either has
+    a `source.json` that lists what could not be carried over. What exists already is unchanged.
 
     `import.json` in a recording's folder (or NAME.import.json next to a file) gives `task`,
-    `status` and `application` of that recording, and overrides the options.
+    `status`, `application` and `platform` of that recording, and overrides the options.
     """
     from demo_pipeline.importers.import_recordings import find_recordings
     from demo_pipeline.importers.source_recording import UnreadableSourceError
-    from demo_pipeline.importers.upload_folder import OUTCOMES, Given
+    from demo_pipeline.importers.upload_folder import OUTCOMES, PLATFORMS, Given
 
+    if platform and platform not in PLATFORMS:
+        refuse(f"--platform {platform}: expected one of {', '.join(PLATFORMS)}")
     if status and status not in OUTCOMES:
         refuse(f"--status {status}: expected one of {', '.join(OUTCOMES)}")
     uploads = to or _uploads_folder()
@@ -59,7 +68,8 @@ def import_from(
     except UnreadableSourceError as error:
         print_error(f"demo-pipeline: {error}")
         raise typer.Exit(INVALID) from None
-    succeeded = not recordings or _import_all(recordings, uploads, Given(task, status))
+    given = Given(task, status, application, platform)
+    succeeded = not recordings or _import_all(recordings, uploads, given)
     if not succeeded or len(others) < len(paths):
         raise typer.Exit(INVALID)
 
@@ -91,7 +101,7 @@ def _import_all(
     """Import each recording, show a bar, and print what is wrong; returns whether nothing is."""
     from demo_pipeline.cli.tables import progress_bar
     from demo_pipeline.importers.import_recordings import ImportState, import_recording
-    from demo_pipeline.runs.imported_trajectories import import_trajectory
+    from demo_pipeline.runs.imported_trajectories import import_trajectory, renew_catalog
 
     notes = Counter[str]()
     counts = Counter[ImportState]()
@@ -99,8 +109,10 @@ def _import_all(
     with progress_bar() as bar:
         for importer, recording in bar.track(recordings, description="importing"):
             if importer.read is None:
-                workspace = workspace or open_workspace()
-                outcome = import_trajectory(workspace, recording, options)
+                if workspace is None:
+                    workspace = open_workspace()
+                    renew_catalog(workspace)
+                outcome = import_trajectory(workspace, importer, recording, options)
             else:
                 outcome = import_recording(importer, recording, uploads, options)
             counts[outcome.state] += 1

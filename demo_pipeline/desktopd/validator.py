@@ -362,6 +362,7 @@ _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"
 _OUR_FILES = {
     "final_screenshot_native.png",
     "manifest.json",
+    "source.json",
     "provenance.parquet",
     "hidden_actions.parquet",
     "differing_trees.json",

@@ -18,6 +18,7 @@ from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory
 from demo_pipeline.desktopd.validator import decode_tree
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
 from demo_pipeline.importers.source_recording import FoundRecording, Importer
+from demo_pipeline.importers.trajectory_folder import WrittenSteps
 from demo_pipeline.osworld.task_matching import TaskMatch
 from demo_pipeline.trajectories.provenance import (
     IMPORTED,
@@ -39,7 +40,8 @@ def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
     if not ({"task.json", "result.json"} & set(names) and (folder / "steps").is_dir()):
         return []
     logs = tuple(folder / name for name in _DOCUMENTS[:2] if name in names)
-    return [FoundRecording(folder=folder, name=folder.resolve().name, logs=logs)]
+    name = folder.resolve().name
+    return [FoundRecording(folder=folder, name=name, logs=logs, id=name)]
 
 
 def files_of(folder: Path) -> Iterator[str]:
@@ -61,20 +63,34 @@ def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
             dump_json(out / "result.json", result | {"trajectory_id": demonstration})
 
 
-def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
-    """Write the two tables of a copied trajectory, and return a summary of it.
+def write_origin(
+    out: Path, match: TaskMatch, platform: str, written: WrittenSteps | None = None
+) -> dict[str, Any]:
+    """Write the two tables of an imported trajectory, and return a summary of it.
 
-    `platform` is windows, macos, linux, or empty: the format does not say it.
+    Args:
+        out: its folder.
+        match: the benchmark's task that it is of.
+        platform: windows, macos, linux, or empty: the format does not say it.
+        written: what its source says beyond the format; None: it was copied.
 
-    Raises `DemonstrationError` when it cannot be read.
+    Raises:
+        DemonstrationError: it cannot be read.
     """
     trajectory = read_trajectory(out)
-    rows = [
-        _row(trajectory, number, match) | {"platform": platform}
-        for number in range(len(trajectory.steps))
-    ]
+    known = written or WrittenSteps()
+    complete = not known.hidden
+    rows = []
+    for number in range(len(trajectory.steps)):
+        row = _row(trajectory, number, match) | {"platform": platform}
+        if written is not None:
+            row |= written.columns[number]
+            row |= {"status": written.status, "complete": complete}
+            if not written.status:
+                row["reason"] = ""
+        rows.append(row)
     write_provenance(out / PROVENANCE_FILE, rows)
-    write_hidden_actions(out, trajectory.result.trajectory_id, [])
+    write_hidden_actions(out, trajectory.result.trajectory_id, known.hidden)
     task = trajectory.task
     result = trajectory.result
     return {
@@ -83,8 +99,9 @@ def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
         "osworld_task_id": match.task_id,
         "application": task.application,
         "steps": len(rows),
-        "complete": True,
+        "complete": complete,
         "success": result.success,
+        "status": "completed" if written is None else written.status,
         "targets": sum(row["target_x"] is not None for row in rows),
     }
 
@@ -149,5 +166,4 @@ DESKTOPD = Importer(
     tool="OSWorld-Desktopd trajectories",
     files="task.json, result.json and steps/NNN in one folder",
     find=_find,
-    read=None,
 )

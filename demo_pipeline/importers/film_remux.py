@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import av
+import numpy as np
 
 from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.importers.source_recording import FilmPart, UnreadableSourceError
@@ -25,6 +26,7 @@ _OPTIONS = {
     "enable_drefs": "0",
 }
 _FIRST_OTHER_UNIT, _BEGINNINGS = 32, range(16, 24)  # HEVC units: no slices; slices that begin anew
+Image = np.ndarray[Any, np.dtype[np.uint8]]
 _TIME_BASE = Fraction(1, 90_000)  # seconds; MPEG's own
 _ROUNDING_S = 0.0015  # Matroska has whole milliseconds
 
@@ -48,6 +50,22 @@ def film_shape(path: Path) -> tuple[int, int, float]:
         context = stream.codec_context
         length = (container.duration or 0) / av.time_base
         return context.width, context.height, float(length)
+
+
+def first_frame(path: Path) -> Image:
+    """The first frame of a video, as RGB of shape (height, width, 3).
+
+    Raises ValueError with the reason why there is none.
+    """
+    try:
+        with _opened(path) as (container, stream):
+            for frame in container.decode(stream):
+                return np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)
+    except UnreadableSourceError as error:
+        raise ValueError(str(error).removeprefix(f"{path}: ")) from None
+    except av.error.FFmpegError as error:
+        raise_disk_trouble(error, path)
+    raise ValueError("the video has no frame that can be decoded")
 
 
 def copy_film(parts: Sequence[FilmPart], out: Path) -> FilmFacts:

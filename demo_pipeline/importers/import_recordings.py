@@ -12,9 +12,12 @@ from pathlib import Path
 from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.importers.agentnet_tool import AGENTNET
 from demo_pipeline.importers.crowd_cast import CROWD_CAST
+from demo_pipeline.importers.cua_driver import CUA_DRIVER
 from demo_pipeline.importers.desktopd_trajectories import DESKTOPD
 from demo_pipeline.importers.openadapt import OPENADAPT
+from demo_pipeline.importers.osworld_runs import OSWORLD
 from demo_pipeline.importers.owamcap import OWAMCAP
+from demo_pipeline.importers.pc_tracker import PC_TRACKER
 from demo_pipeline.importers.source_recording import (
     FoundRecording,
     Importer,
@@ -29,9 +32,12 @@ from demo_pipeline.importers.upload_folder import (
 )
 
 _NO_TASK = "--task was not said: without a task it ends in the quarantine"
-_NO_STATUS = "--status was not said: without an outcome it does not count as successful"
+NO_STATUS = "--status was not said: without an outcome it does not count as successful"
 # To add a tool, add its importer here.
-IMPORTERS: tuple[Importer, ...] = (OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, DESKTOPD)
+IMPORTERS: tuple[Importer, ...] = (
+    *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST),
+    *(DESKTOPD, OSWORLD, PC_TRACKER, CUA_DRIVER),
+)
 
 
 class ImportState(StrEnum):
@@ -127,5 +133,5 @@ def import_recording(
         return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))
     state = ImportState.DAMAGED if recording.damaged else ImportState.IMPORTED
     missing = [] if given.task or recording.task else [_NO_TASK]
-    missing += [] if given.status else [_NO_STATUS]
+    missing += [] if given.status else [NO_STATUS]
     return ImportOutcome(place, state, name, (*recording.damaged, *missing))

@@ -8,17 +8,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.importers.source_trajectory import SourceTrajectory
 
 # The wheel of the log, which differs by platform: see `wheel`.
 _NOTCH = 120
 _PIXELS_OF_A_LINE = 10
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
 _YEAR_3000_MS = 32_503_680_000_000
+_LONGEST_NAME = 255  # bytes, of a file
 _LARGEST = 1e20  # of numbers; nanoseconds of the year 3000 have 3e19
 
 
@@ -36,6 +38,7 @@ class FoundRecording:
         logs: the files whose content makes the id.
         films: files of the film, in order, as far as their names tell.
         others: read if they are there.
+        id: that the source gives it; empty: it follows from the name and the logs.
     """
 
     folder: Path
@@ -43,11 +46,12 @@ class FoundRecording:
     logs: tuple[Path, ...]
     films: tuple[Path, ...] = ()
     others: tuple[Path, ...] = ()
+    id: str = ""
 
     @property
     def place(self) -> Path:
-        """What messages call it: its only log, or its folder."""
-        return self.logs[0] if len(self.logs) == 1 and not self.others else self.folder
+        """The path that messages name: its only log, or its folder."""
+        return self.logs[0] if len(self.logs) == 1 else self.folder
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -118,14 +122,18 @@ class Importer:
         tool: its name for people.
         files: by which files it is recognised, for people.
         find: the recordings in a folder with files of these names, in order.
-        read: one of them; None: it has no recording, and is published as a trajectory. Raises
-            `UnreadableSourceError`.
+        read: reads one that has a video, which becomes an upload; None: it has none.
+        read_trajectory: reads one that has screenshots, which is published as a trajectory; None:
+            it has a video, or is an OSWorld-Desktopd trajectory already.
+
+    Both raise `UnreadableSourceError`.
     """
 
     tool: str
     files: str
     find: Callable[[Path, Sequence[str]], list[FoundRecording]]
-    read: Callable[[FoundRecording], SourceRecording] | None
+    read: Callable[[FoundRecording], SourceRecording] | None = None
+    read_trajectory: Callable[[FoundRecording], SourceTrajectory] | None = None
 
 
 def wheel(notches: float, platform: str) -> dict[str, Any]:
@@ -221,6 +229,15 @@ def moment(milliseconds: float, where: Path) -> datetime:
     if not 0 <= milliseconds < _YEAR_3000_MS:
         raise UnreadableSourceError(f"{where}: when it was recorded is not a time since 1970")
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def file_name(value: Any) -> str:
+    """The name of a file without its folders; empty for anything that cannot be one."""
+    name = PureWindowsPath(plain_text(value)).name
+    try:
+        return "" if "\0" in name or len(name.encode()) > _LONGEST_NAME else name
+    except UnicodeEncodeError:
+        return ""
 
 
 def plain_text(value: Any) -> str:

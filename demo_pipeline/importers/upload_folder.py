@@ -8,7 +8,7 @@ import hashlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,6 +79,8 @@ def import_id(found: FoundRecording) -> str:
 
     The same logs have the same id, wherever they lie. E-mail addresses are taken out of the name.
     """
+    if found.id:
+        return found.id
     digest = hashlib.sha256()
     for log in found.logs:
         digest.update(file_digest(log).sha256.encode())
@@ -126,19 +128,44 @@ def write_upload(
         meta = _meta(folder.name, recording, film, given)
         dump_json(draft / META_FILE, meta)
         missing = [name for name in ("task", "status") if not meta["imported"][name]]
-        source = {
-            "tool": importer.tool,
-            "form": _FORM,
-            "given": vars(given),
-            "files": source_files(found),
-            "carried_over": dict(sorted(kinds.items())),
-            "not_carried_over": recording.lost
-            + [f"{count} {what}" for what, count in sorted((+recording.left_out).items())],
-            "damaged": recording.damaged,
-            "missing": missing,
-            "film": film._asdict(),
-        }
+        lost = recording.lost + [
+            f"{count} {what}" for what, count in sorted((+recording.left_out).items())
+        ]
+        source = source_record(
+            found, importer, given, damaged=recording.damaged, lost=lost, missing=missing
+        )
+        source |= {"carried_over": dict(sorted(kinds.items())), "film": film._asdict()}
         dump_json(draft / SOURCE_FILE, source)
+
+
+def source_record(
+    found: FoundRecording,
+    importer: Importer,
+    given: Given,
+    *,
+    damaged: Sequence[str],
+    lost: Sequence[str],
+    missing: Sequence[str],
+) -> dict[str, Any]:
+    """The members of source.json that every import has.
+
+    Args:
+        found: the source.
+        importer: by which it was read.
+        given: what a person says of it.
+        damaged: sentences: what could not be read.
+        lost: sentences: what was not carried over.
+        missing: `task` and `status`, if nobody said them.
+    """
+    return {
+        "tool": importer.tool,
+        "form": _FORM,
+        "given": vars(given),
+        "files": source_files(found),
+        "not_carried_over": list(lost),
+        "damaged": list(damaged),
+        "missing": list(missing),
+    }
 
 
 @contextmanager

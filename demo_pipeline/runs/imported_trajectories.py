@@ -4,21 +4,38 @@ The recipe of such a trajectory names the files that it was copied from instead 
 stages before `trajectories` have no output; `run` renews the outputs of the stages after it.
 """
 
+import json
 from collections.abc import Collection
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import combined_digest, file_digest
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files_of, write_origin
-from demo_pipeline.importers.import_recordings import ImportOutcome, ImportState
-from demo_pipeline.importers.source_recording import FoundRecording, UnreadableSourceError
-from demo_pipeline.importers.upload_folder import Given, given_for
+from demo_pipeline.importers.import_recordings import NO_STATUS, ImportOutcome, ImportState
+from demo_pipeline.importers.source_recording import (
+    FoundRecording,
+    Importer,
+    UnreadableSourceError,
+)
+from demo_pipeline.importers.source_trajectory import SourceTrajectory
+from demo_pipeline.importers.trajectory_folder import (
+    outcome_of,
+    task_of,
+    write_result,
+    write_source,
+    write_steps,
+)
+from demo_pipeline.importers.upload_folder import Given, given_for, import_id
 from demo_pipeline.osworld.task_matching import TaskMatch
+from demo_pipeline.osworld.task_text import Assignment, assignment_of
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.meta import Meta
+from demo_pipeline.runs.dataset_outputs import DatasetOutput
 from demo_pipeline.runs.demonstration_outputs import (
     IMPORTED_FILES,
     demonstration_output,
@@ -28,7 +45,7 @@ from demo_pipeline.runs.demonstration_outputs import (
 from demo_pipeline.runs.failures import DefectError, RefusedError, TransientError
 from demo_pipeline.runs.graph import BuildPlan, Graph, Output
 from demo_pipeline.runs.results import DemonstrationResult, Status
-from demo_pipeline.runs.task_catalog import match_meta
+from demo_pipeline.runs.task_catalog import TASKS_STAGE, match_meta, task_instruction
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, Inputs, Stage, Summary
 from demo_pipeline.store.names import is_safe_id
@@ -42,18 +59,46 @@ _MAX_PROBLEMS = 3  # that an outcome names
 
 @dataclass(frozen=True, kw_only=True)
 class _ImportInputs(Inputs):
-    """The inputs of an import: the folder of the trajectory, its new id, its task and platform."""
+    """What an import reads.
 
-    folder: Path
+    Attributes:
+        importer: of the tool that wrote the source.
+        found: the source.
+        source: its trajectory; None: it is an OSWorld-Desktopd trajectory, which is copied.
+        key: the id here.
+        given: what a person says of it.
+        assignment: its task.
+        match: the benchmark's task that it is of.
+    """
+
+    importer: Importer
+    found: FoundRecording
+    source: SourceTrajectory | None
     key: str
+    given: Given
+    assignment: Assignment
     match: TaskMatch
-    platform: str
 
 
-def _copy(inputs: _ImportInputs, out: Path) -> Summary:
-    copy_trajectory(inputs.folder, inputs.key, out)
+def _build(inputs: _ImportInputs, out: Path) -> Summary:
+    if inputs.source is None:
+        copy_trajectory(inputs.found.folder, inputs.key, out)
+        _require_valid(out, inputs.key)
+        return write_origin(out, inputs.match, inputs.given.platform)
+    try:
+        written = write_steps(inputs.source, out)
+    except UnreadableSourceError as error:
+        problem = Problem("no_steps", inputs.found.place.name, str(error))
+        raise DemonstrationError(problem) from None
+    steps = len(written.columns)
+    written.status = write_result(inputs.source, inputs.given, inputs.key, steps, out)
+    dump_json(out / "task.json", task_of(inputs.assignment, steps, inputs.match))
+    write_source(
+        inputs.source, inputs.found, inputs.importer, inputs.given, written=written, out=out
+    )
     _require_valid(out, inputs.key)
-    return write_origin(out, inputs.match, inputs.platform)
+    platform = inputs.given.platform or inputs.source.platform
+    return write_origin(out, inputs.match, platform, written)
 
 
 _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
@@ -63,11 +108,11 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
     kinds=TRAJECTORIES_STAGE.kinds,
     code_version="imported-2",  # raised whenever the code writes other bytes
     inputs=(),
-    build=_copy,
+    build=_build,
     checks=(
         Check(
             "desktopd_trajectory",
-            "The copied trajectory is valid.",
+            "The imported trajectory is valid.",
             lambda inputs, out: validate_trajectory(out, inputs.key),
         ),
     ),
@@ -77,28 +122,49 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
 class _TrajectoryImport(Output[_ImportInputs]):
     """The output that a trajectory of other origin becomes."""
 
-    def __init__(self, graph: Graph, recording: FoundRecording, options: Given) -> None:
-        super().__init__(graph, _IMPORT_STAGE, recording.name)
-        self._folder = recording.folder
-        self._platform = given_for(recording, options).platform
+    def __init__(
+        self,
+        graph: Graph,
+        importer: Importer,
+        found: FoundRecording,
+        source: SourceTrajectory | None,
+        given: Given,
+    ) -> None:
+        super().__init__(graph, _IMPORT_STAGE, import_id(found))
+        self._importer = importer
+        self._found = found
+        self._source = source
+        self._given = given
+        self._meta = None
+        if source is not None:
+            self._meta = _source_meta(graph.workspace, found, source, given)
 
     def plan(self) -> BuildPlan[_ImportInputs]:
-        """Plan from the files of the folder, and from the matching benchmark task, if any."""
-        workspace = self.graph.workspace
-        names = files_of(self._folder)
-        digests = ((name, file_digest(self._folder / name).sha256) for name in names)
-        match = match_meta(workspace, _as_meta(self._folder))
+        """From the files of the source, and the benchmark's task that it may be of."""
+        folder = self._found.folder
+        meta = self._meta or _copied_meta(folder)
+        match = match_meta(self.graph.workspace, meta)
+        if self._source is None:
+            names = list(files_of(folder))
+            given = self._given.platform
+        else:
+            names = [str(path.relative_to(folder)) for path in self._found.files if path.is_file()]
+            given = json.dumps(vars(self._given))
+        digests = ((name, file_digest(folder / name).sha256) for name in names)
         fingerprints = {
             IMPORTED_FILES: combined_digest(digests),
             "osworld": match.fingerprint,
-            "given": self._platform,
+            "given": given,
         }
         inputs = _ImportInputs(
-            settings=workspace.settings,
-            folder=self._folder,
+            settings=self.graph.workspace.settings,
+            importer=self._importer,
+            found=self._found,
+            source=self._source,
             key=self.key,
+            given=self._given,
+            assignment=assignment_of(meta),
             match=match,
-            platform=self._platform,
         )
         return BuildPlan(
             recipe=Recipe(self.stage.name, self.stage.code_version, "", fingerprints),
@@ -106,35 +172,73 @@ class _TrajectoryImport(Output[_ImportInputs]):
         )
 
 
+def renew_catalog(workspace: Workspace) -> None:
+    """Build the catalog of the benchmark's tasks, if there are any, so that imports find theirs.
+
+    A catalog that cannot be built is left as it is: `run` reports why.
+    """
+    if workspace.tasks.is_dir():
+        graph = Graph(workspace)
+        with suppress(RefusedError):
+            graph.build(DatasetOutput(graph, TASKS_STAGE))
+
+
 def import_trajectory(
-    workspace: Workspace, recording: FoundRecording, options: Given
+    workspace: Workspace, importer: Importer, found: FoundRecording, options: Given
 ) -> ImportOutcome:
     """Publish a trajectory, and build the outputs that need only trajectories, such as records.
 
     If the trajectory is invalid, nothing is published, and the outcome says what is wrong.
     """
-    key = recording.name
-    if not is_safe_id(key):
-        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(NAME_RULE,))
-    graph = Graph(workspace)
-    output = TRAJECTORIES_STAGE.output(key)
-    if graph.published(output) is not None and not has_imported_trajectory(graph, key):
-        sentence = f"the store has a demonstration of the id {key}, made from a recording"
-        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(sentence,))
+    place = found.place if importer.read_trajectory is not None else found.folder
     try:
-        result = graph.build(_TrajectoryImport(graph, recording, options))
-        for stage in stages_after_import():
-            graph.build(demonstration_output(graph, stage, key))
+        return _import(workspace, importer, found, given_for(found, options))
     except UnreadableSourceError as error:
-        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=(str(error),))
+        return _refused(place, str(error))
+    except OSError as error:
+        if error.filename is None or Path(str(error.filename)) not in found.files:
+            raise
+        reason = system_trouble(error) or "it cannot be read"
+        return _refused(place, f"{error.filename}: {reason}")
     except RefusedError as error:
         first = error.problems[:_MAX_PROBLEMS]
         sentences = [str(replace(problem, demonstration="")) for problem in first]
         if len(error.problems) > _MAX_PROBLEMS:
             sentences.append(f"and {len(error.problems) - _MAX_PROBLEMS} more problems")
-        return ImportOutcome(recording.folder, ImportState.REFUSED, sentences=tuple(sentences))
-    state = ImportState.KNOWN if result.status is Status.CACHED else ImportState.IMPORTED
-    return ImportOutcome(recording.folder, state, key, ("there is no recording of it",))
+        return _refused(place, *sentences)
+
+
+def _import(
+    workspace: Workspace, importer: Importer, found: FoundRecording, given: Given
+) -> ImportOutcome:
+    """Publish a trajectory; raises what says that it cannot be."""
+    place = found.place if importer.read_trajectory is not None else found.folder
+    key = import_id(found)
+    if not is_safe_id(key):
+        raise UnreadableSourceError(NAME_RULE)
+    graph = Graph(workspace)
+    output = TRAJECTORIES_STAGE.output(key)
+    if graph.published(output) is not None and not has_imported_trajectory(graph, key):
+        message = f"the store has a demonstration of the id {key}, made from a recording"
+        raise UnreadableSourceError(message)
+    source = None
+    if importer.read_trajectory is not None:
+        source = importer.read_trajectory(found)
+    result = graph.build(_TrajectoryImport(graph, importer, found, source, given))
+    for stage in stages_after_import():
+        graph.build(demonstration_output(graph, stage, key))
+    notes = ["there is no recording of it"]
+    if source is not None and not outcome_of(source, given)[0]:
+        notes.append(NO_STATUS)
+    if result.status is Status.CACHED:
+        return ImportOutcome(place, ImportState.KNOWN, key)
+    if source is not None and source.damaged:
+        return ImportOutcome(place, ImportState.DAMAGED, key, (*source.damaged, *notes))
+    return ImportOutcome(place, ImportState.IMPORTED, key, tuple(notes))
+
+
+def _refused(place: Path, *sentences: str) -> ImportOutcome:
+    return ImportOutcome(place, ImportState.REFUSED, sentences=sentences)
 
 
 def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
@@ -158,7 +262,8 @@ def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> Demonstr
     except (TransientError, DefectError) as error:
         problem = Problem("run_failed", ".", str(error), demonstration=key)
         return DemonstrationResult(key, Status.FAILED, {}, stage.name, (problem,))
-    outcome = recorded_outcome("completed", success=bool(summary.get("success")))
+    status = str(summary.get("status", "completed"))
+    outcome = recorded_outcome(status, success=bool(summary.get("success")))
     return DemonstrationResult(key, Status.BUILT, {**summary, "outcome": outcome})
 
 
@@ -169,10 +274,28 @@ def _require_valid(folder: Path, key: str) -> None:
         raise DemonstrationError(problems)
 
 
-def _as_meta(folder: Path) -> Meta:
-    """The task as the meta.json of a recording, to match it with the benchmark's tasks."""
+def _copied_meta(folder: Path) -> Meta:
+    """The task of an OSWorld-Desktopd trajectory, in the form in which recordings have it."""
     task = read_trajectory(folder).task
-    quest = {"title": task.instruction, "content": task.instruction, "app": task.application}
-    if task.osworld_task_id:
-        quest["osworld_task_id"] = task.osworld_task_id
-    return Meta.model_validate({"timestamp": "1970-01-02T00:00:00+00:00", "quest": quest})
+    return _meta(task.instruction, task.application, task.osworld_task_id)
+
+
+def _source_meta(
+    workspace: Workspace, found: FoundRecording, source: SourceTrajectory, given: Given
+) -> Meta:
+    """The task of a trajectory of another tool: as given, as its source says, or the benchmark's.
+
+    Raises:
+        UnreadableSourceError: nobody said it.
+    """
+    task = given.task or source.task or task_instruction(workspace, found.name)
+    if not task:
+        message = "the task is not known: give it with --task, or as task in import.json"
+        raise UnreadableSourceError(f"{found.place}: {message}")
+    return _meta(task, given.application or source.application, found.name)
+
+
+def _meta(task: str, application: str, task_id: str | None) -> Meta:
+    named = {"osworld_task_id": task_id} if task_id else {}
+    quest = {"title": task, "content": task, "app": application}
+    return Meta.model_validate({"timestamp": "1970-01-02T00:00:00+00:00", "quest": quest | named})

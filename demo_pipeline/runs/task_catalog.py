@@ -3,6 +3,7 @@
 The package `osworld` decides what a task file is, and when an instruction matches a task.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,6 +69,33 @@ def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
     if version is None:
         return NO_CATALOG
     return _index(store.open_version(version), version.content).match(meta)
+
+
+def task_instruction(workspace: Workspace, task_id: str) -> str:
+    """The instruction of a benchmark's task, by the committed catalog; empty: it has no such task.
+
+    Raises:
+        MissingOutput: the committed catalog is damaged.
+    """
+    store = workspace.store
+    version = store.published(CATALOG_OUTPUT)
+    if version is None:
+        return ""
+    return _instructions(store.open_version(version), version.content).get(task_id, "")
+
+
+@lru_cache(maxsize=2)
+def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
+    """The instructions of a version by task id; of several files with an id the first counts."""
+    try:
+        rows = task_files.read_catalog(folder, ["task_id", "instruction"])
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        raise MissingOutput(CATALOG_OUTPUT) from None
+    instructions: dict[str, str] = {}
+    for row in rows:
+        instructions.setdefault(row["task_id"], row["instruction"])
+    return instructions
 
 
 @lru_cache(maxsize=2)

@@ -152,8 +152,9 @@ def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
         datasets={"exports": BUILT_IN_EXPORTS},
     )
     run_dataset_stage(workspace, TASKS_STAGE)
-    for _, found in find_recordings([trajectories]):
-        outcome = import_trajectory(workspace, found, Given(status="completed", platform="linux"))
+    for importer, found in find_recordings([trajectories]):
+        given = Given(status="completed", platform="linux")
+        outcome = import_trajectory(workspace, importer, found, given)
         print_line(str(outcome))
     say_more(workspace, secrets)
     for output in workspace.store.outputs("records"):

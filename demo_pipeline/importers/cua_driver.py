@@ -1,0 +1,197 @@
+"""cua-driver of trycua/cua: a folder with `turn-NNNNN/`, each with an action and its states.
+
+Belongs here: the calls of its tools in `action.json`, and `before.png` and `after.png`, which show
+the window that the call is for, not the screen. `before_state.json` has no boxes of elements, so
+that steps have no tree.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.desktopd.models import ActionType
+from demo_pipeline.importers.source_recording import (
+    FoundRecording,
+    Importer,
+    UnreadableSourceError,
+    json_object,
+    moment,
+    number,
+    plain_text,
+)
+from demo_pipeline.importers.source_trajectory import (
+    Point,
+    SourceAct,
+    SourceImage,
+    SourceStep,
+    SourceTrajectory,
+    click,
+    drag,
+    key_name,
+    press_keys,
+    scroll,
+    type_text,
+)
+
+_TURN = re.compile(r"turn-\d{5,}")
+_ACTION = "action.json"
+_BEFORE = "before.png"
+_AFTER = "after.png"
+_CLICKS = {"click": ("left", 1), "right_click": ("right", 1), "double_click": ("left", 2)}
+_KEYS = frozenset({"press_key", "hotkey", "type_text", "type_text_chars"})
+_SIGNS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+_NOTCHES = 3  # of a scroll that does not say how far
+_LOST = (
+    "what lies around the window: the driver takes pictures of the window that a call is for",
+    "trees of windows (before_state.json, after_state.json), which have no boxes",
+    "the video and the pointer's path (recording.mp4, cursor.jsonl)",
+)
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """The folder, if it holds folders of turns."""
+    if names and "session.json" not in names and not any(map(_is_sibling, names)):
+        return []
+    turns = sorted(path for path in folder.iterdir() if _TURN.fullmatch(path.name))
+    logs = [path / _ACTION for path in turns if (path / _ACTION).is_file()]
+    if not logs:
+        return []
+    images = [path / name for path in turns for name in (_BEFORE, _AFTER)]
+    others = tuple(path for path in images if path.is_file())
+    name = folder.resolve().name
+    return [FoundRecording(folder=folder, name=name, logs=tuple(logs), others=others)]
+
+
+def _is_sibling(name: str) -> bool:
+    """Whether a file may lie beside the turns: the driver's own, or what people add."""
+    return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
+
+
+def _read(found: FoundRecording) -> SourceTrajectory:
+    trajectory = SourceTrajectory(steps=(), lost=list(_LOST))
+    steps = list[SourceStep]()
+    for log in found.logs:
+        try:
+            turn = json_object(log)
+        except UnreadableSourceError as error:
+            trajectory.damaged.append(str(error))
+            continue
+        if turn.get("result_error") is True:
+            trajectory.left_out["calls that failed"] += 1
+            continue
+        acts = _acts(turn, trajectory)
+        if not acts:
+            continue
+        try:
+            begin, end = _times(turn, log)
+        except UnreadableSourceError as error:
+            trajectory.damaged.append(str(error))
+            continue
+        steps.append(
+            SourceStep(
+                acts=acts,
+                screenshot=_image(found, log.with_name(_BEFORE)),
+                time_ms=begin,
+                end_ms=end,
+            )
+        )
+        trajectory.final = _image(found, log.with_name(_AFTER))
+    if not steps:
+        reason = trajectory.damaged[0] if trajectory.damaged else "holds no input"
+        raise UnreadableSourceError(f"{found.folder}: {reason}")
+    trajectory.steps = steps
+    return trajectory
+
+
+def _image(found: FoundRecording, path: Path) -> SourceImage | None:
+    return SourceImage(path=path) if path in found.others else None
+
+
+def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
+    """When a call began and ended, epoch milliseconds; `timestamp` is when it had ended."""
+    try:
+        end = float(turn.get("timestamp") or "") * 1000
+        moment(end, log)
+    except (TypeError, ValueError, OverflowError):
+        raise UnreadableSourceError(
+            f"{log}: timestamp: expected seconds since 1970 as the driver writes them"
+        ) from None
+    began = number(turn.get("t_start_ms_from_session_start"))
+    ended = number(turn.get("t_ms_from_session_start"))
+    took = ended - began if began is not None and ended is not None else 0.0
+    return end - max(took, 0.0), end
+
+
+def _acts(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> list[SourceAct]:
+    """The action of a call; another tool's call is a gap without a place."""
+    tool = plain_text(turn.get("tool"))
+    given = turn.get("arguments")
+    values: dict[str, Any] = given if isinstance(given, dict) else {}
+    modifiers = [key_name(str(key)) for key in values.get("modifier") or ()]
+    at = _point(turn.get("click_point")) or _point(values)
+    act: SourceAct | None = None
+    if tool in _CLICKS:
+        button, clicks = _CLICKS[tool]
+        button = plain_text(values.get("button")) or button
+        clicks = round(number(values.get("count")) or clicks)
+        act = click(at, button, min(clicks, 3))
+    elif tool == "drag":
+        ends = [(number(values.get(f"{end}_x")), number(values.get(f"{end}_y"))) for end in _ENDS]
+        start, end = (_pair(place) for place in ends)
+        act = drag(start, end, plain_text(values.get("button")) or "left")
+    elif tool == "scroll":
+        across, down = _SIGNS.get(plain_text(values.get("direction")), (0, 0))
+        amount = number(values.get("amount")) or _NOTCHES
+        if plain_text(values.get("by")) == "page":
+            trajectory.left_out["scrolls by pages, which are hidden"] += 1
+            return [SourceAct(kind=ActionType.SCROLL)]
+        act = scroll(at, across * amount, down * amount)
+    elif tool in _KEYS:
+        if at is not None:
+            trajectory.left_out["clicks that gave a field the focus before keys"] += 1
+        act = _keys(tool, values)
+    if act is None:
+        trajectory.left_out[f"calls of {tool or 'no tool'}: they are hidden"] += 1
+        return [SourceAct(kind=ActionType.CLICK)]
+    if modifiers and tool not in _KEYS:
+        act = SourceAct(
+            kind=act.kind, at=act.at, end=act.end, values={**act.values, "modifiers": modifiers}
+        )
+    return [act]
+
+
+_ENDS = ("from", "to")
+
+
+def _keys(tool: str, values: Mapping[str, Any]) -> SourceAct | None:
+    text = values.get("text")
+    if tool.startswith("type_text"):
+        return type_text(text) if isinstance(text, str) and text else None
+    if tool == "hotkey":
+        names = values.get("keys")
+    else:
+        names = [*(values.get("modifiers") or ()), values.get("key")]
+    if not isinstance(names, list) or not names or not all(map(plain_text, names)):
+        return None
+    return press_keys([key_name(name) for name in names])
+
+
+def _point(value: Any) -> Point | None:
+    """The place in an object with x and y."""
+    if not isinstance(value, dict):
+        return None
+    return _pair((number(value.get("x")), number(value.get("y"))))
+
+
+def _pair(place: tuple[float | None, float | None]) -> Point | None:
+    x, y = place
+    return None if x is None or y is None else (x, y)
+
+
+CUA_DRIVER = Importer(
+    tool="cua-driver",
+    files="turn-NNNNN/action.json with before.png and after.png",
+    find=_find,
+    read_trajectory=_read,
+)

@@ -1,0 +1,233 @@
+"""PC Tracker of PC Agent and PC Agent-E (Windows): `task1_TIME.jsonl`, its `.md`, `screenshot/`.
+
+Belongs here: the recorder's lines, and those of the refined data set, which have a drag in one
+line, `press key: NAME`, and boxes as lists. A line's screenshot shows the state before its action.
+The recorder asks UI Automation what is under the pointer at each press: that is the target.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.desktopd.models import ActionType
+from demo_pipeline.importers.source_recording import (
+    FoundRecording,
+    Importer,
+    UnreadableSourceError,
+    file_name,
+    json_lines,
+    numbers,
+    plain_text,
+)
+from demo_pipeline.importers.source_trajectory import (
+    SourceAct,
+    SourceElement,
+    SourceImage,
+    SourceStep,
+    SourceTrajectory,
+    click,
+    drag,
+    key_name,
+    press_keys,
+    scroll,
+    type_text,
+    wait,
+)
+
+_LOG = re.compile(r"(task\d*|free_task|events)_\d{8}_\d{6}\.jsonl")
+_SCREENSHOTS = "screenshot"
+_DESCRIPTION = "**Description:**"
+_PAUSE_S = 6.0  # after which the recorder logs `wait`
+_SIDES = ("left", "top", "right", "bottom")
+_NAMELESS = "Unknown"  # the recorder's name of an element without one
+_HELD = frozenset({"ctrl", "shift", "alt"})  # alone they do nothing; the Windows key opens a menu
+_CLICKS = {"click": ("left", 1), "right click": ("right", 1), "double click": ("left", 2)}
+_POINT = r"\((-?\d+), *(-?\d+)\)"
+_POINTED = re.compile(rf"(click|right click|double click|press|drag to) {_POINT}")
+_DRAG = re.compile(rf"drag from {_POINT} to {_POINT}")
+_SCROLL = re.compile(r"scroll \((-?\d+)(?:, *(-?\d+))?\)")
+_KEY = re.compile(r"press key:? (.+)", re.DOTALL)
+_HOTKEY = re.compile(r"hotkey \((.+)\)", re.DOTALL)
+_TEXT = re.compile(r"type text: (.*)", re.DOTALL)
+_LOST = (
+    "the time zone, which is taken as UTC, and times below a second",
+    "places of the wheel: the recorder does not log them",
+    "roles of elements: the recorder logs their names and boxes",
+)
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """The recordings in a folder, which share one folder of screenshots."""
+    recordings = []
+    for name in sorted(names):
+        if not _LOG.fullmatch(name) or not (folder / _SCREENSHOTS).is_dir():
+            continue
+        log = folder / name
+        page = log.with_suffix(".md")
+        images = dict.fromkeys(_image_path(log, line) for line in json_lines(log, []))
+        others = [page] if page.name in names else []
+        others += [path for path in images if path is not None]
+        recordings.append(
+            FoundRecording(folder=folder, name=log.stem, logs=(log,), others=tuple(others))
+        )
+    return recordings
+
+
+def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
+    """The screenshot of a line, whose path begins at the recorder's folder, as Windows has it."""
+    name = file_name(line.get("screenshot"))
+    return log.parent / _SCREENSHOTS / name if name else None
+
+
+def _read(found: FoundRecording) -> SourceTrajectory:
+    log = found.logs[0]
+    trajectory = SourceTrajectory(
+        steps=(), platform="windows", actor="human", task=_task(found), lost=list(_LOST)
+    )
+    steps = list[SourceStep]()
+    pressed: SourceStep | None = None
+    for line in json_lines(log, trajectory.damaged):
+        path = _image_path(log, line)
+        image = SourceImage(path=path) if path is not None else None
+        action = plain_text(line.get("action"))
+        if action in {"finish", "fail"}:
+            trajectory.status = "completed" if action == "finish" else "failed"
+            trajectory.status_source = f"the person ended it with {action}"
+            trajectory.final = image
+            continue
+        acts = _acts(action, pressed, trajectory)
+        is_press = action.startswith("press (")
+        step = SourceStep(
+            acts=acts,
+            screenshot=image,
+            time_ms=_time(line, steps),
+            element=_element(line),
+            reasoning=plain_text(line.get("thought")),
+        )
+        if pressed is not None and action.startswith("drag to"):
+            # A drag has two lines: its first one has the state before it, and the element.
+            step = SourceStep(
+                acts=acts,
+                screenshot=pressed.screenshot,
+                time_ms=pressed.time_ms,
+                end_ms=step.time_ms,
+                element=pressed.element,
+            )
+        pressed = step if is_press else None
+        if acts and not is_press:
+            steps.append(step)
+    if not steps:
+        reason = trajectory.damaged[0] if trajectory.damaged else "holds no action"
+        raise UnreadableSourceError(f"{log}: {reason}")
+    trajectory.steps = _without_idle_pauses(steps, trajectory)
+    return trajectory
+
+
+def _task(found: FoundRecording) -> str:
+    """The description of the task in the page beside the log; empty without one."""
+    page = found.logs[0].with_suffix(".md")
+    if page not in found.others:
+        return ""
+    for line in page.read_text(encoding="utf-8", errors="replace").splitlines()[:5]:
+        if line.startswith(_DESCRIPTION):
+            text = line.removeprefix(_DESCRIPTION).strip()
+            return "" if text == "free task" else text  # the recorder's text without a task
+    return ""
+
+
+def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
+    text = plain_text(line.get("timestamp"))
+    try:
+        at = datetime.strptime(text, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return before[-1].time_ms if before else 0.0
+    return at.timestamp() * 1000
+
+
+def _element(line: Mapping[str, Any]) -> SourceElement | None:
+    """What was under the pointer at a press; a box is an object, in the data set a list."""
+    box = line.get("rect")
+    if isinstance(box, dict):
+        box = [box.get(side) for side in _SIDES]
+    sides = numbers(box) if isinstance(box, list) else []
+    if len(sides) != 4:
+        return None
+    name = plain_text(line.get("element"))
+    left, top, right, bottom = sides
+    return SourceElement(name="" if name == _NAMELESS else name, box=(left, top, right, bottom))
+
+
+def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory) -> list[SourceAct]:
+    """The actions of a line; a press is only remembered for the drag that follows it."""
+    act = _pointer_act(action, pressed) or _keyboard_act(action)
+    if act is None and action == "wait":
+        act = wait(_PAUSE_S)
+    if act is None:
+        trajectory.left_out["lines with another action"] += 1
+        return []
+    if act.kind is ActionType.HOTKEY and set(act.values["keys"]) <= _HELD:
+        trajectory.left_out["presses of Ctrl, Shift or Alt alone"] += 1
+        return []
+    return [act]
+
+
+def _pointer_act(action: str, pressed: SourceStep | None) -> SourceAct | None:
+    if match := _POINTED.fullmatch(action):
+        at = (float(match[2]), float(match[3]))
+        if match[1] == "press":
+            return SourceAct(kind=ActionType.DRAG, at=at)
+        if match[1] == "drag to":
+            return drag(pressed.acts[0].at if pressed is not None else None, at)
+        return click(at, *_CLICKS[match[1]])
+    if match := _DRAG.fullmatch(action):
+        left, top, right, bottom = (float(side) for side in match.groups())
+        return drag((left, top), (right, bottom))
+    if match := _SCROLL.fullmatch(action):
+        # The data set has only the turn down.
+        across, up = ("0", match[1]) if match[2] is None else (match[1], match[2])
+        return scroll(None, float(across), -float(up))
+    return None
+
+
+def _keyboard_act(action: str) -> SourceAct | None:
+    if match := _KEY.fullmatch(action):
+        return press_keys([key_name(match[1], "windows")])
+    if match := _HOTKEY.fullmatch(action):
+        names = [key.strip(" '\"") for key in match[1].split(", ")]
+        return press_keys([key_name(name, "windows") for name in names])
+    if match := _TEXT.fullmatch(action):
+        return type_text(match[1]) if match[1] else None
+    return None
+
+
+def _without_idle_pauses(
+    steps: Sequence[SourceStep], trajectory: SourceTrajectory
+) -> list[SourceStep]:
+    """Leave out the pauses in which the screen stayed as it was: nothing was waited for."""
+    kept = list[SourceStep]()
+    following = [*(step.screenshot for step in steps[1:]), trajectory.final]
+    for step, after in zip(steps, following, strict=True):
+        is_wait = step.acts[0].kind is ActionType.WAIT
+        if is_wait and _bytes(step.screenshot) == _bytes(after):
+            trajectory.left_out["pauses in which nothing on the screen changed"] += 1
+        else:
+            kept.append(step)
+    return kept
+
+
+def _bytes(image: SourceImage | None) -> bytes:
+    """The bytes of a screenshot: the recorder encodes equal ones equally; empty: unreadable."""
+    try:
+        return image.path.read_bytes() if image is not None else b""
+    except OSError:
+        return b""
+
+
+PC_TRACKER = Importer(
+    tool="PC Tracker (PC Agent-E)",
+    files="taskN_TIME.jsonl or free_task_TIME.jsonl with the folder screenshot/",
+    find=_find,
+    read_trajectory=_read,
+)

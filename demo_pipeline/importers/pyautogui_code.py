@@ -1,0 +1,329 @@
+"""Code of pyautogui, as OSWorld's agents write and run it, read as actions without running it.
+
+Belongs here: calls of pyautogui, of pyperclip (text that is pasted) and of `time.sleep`, in
+programs of literals, assignments and counted loops. Places are pixels of the screen.
+"""
+
+import ast
+import operator
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from demo_pipeline.desktopd.models import ActionType
+from demo_pipeline.importers.source_recording import number
+from demo_pipeline.importers.source_trajectory import (
+    POINTED,
+    Point,
+    SourceAct,
+    click,
+    drag,
+    key_name,
+    press_keys,
+    scroll,
+    type_text,
+    wait,
+)
+
+_MOST_CHARACTERS = 100_000
+_MOST_ACTS = 1000
+_UNIT_OF_WINDOWS = 120  # pyautogui passes the number on: 120 a notch on Windows, else one
+_PLACE = ("x", "y")
+_DISTANCE = ("xOffset", "yOffset")
+# The names of the arguments in the order of pyautogui.
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "click": (*_PLACE, "clicks", "interval", "button"),
+    "leftClick": _PLACE,
+    "rightClick": _PLACE,
+    "middleClick": _PLACE,
+    "doubleClick": (*_PLACE, "interval", "button"),
+    "tripleClick": (*_PLACE, "interval", "button"),
+    "moveTo": _PLACE,
+    "move": _DISTANCE,
+    "moveRel": _DISTANCE,
+    "dragTo": (*_PLACE, "duration", "tween", "button"),
+    "drag": (*_DISTANCE, "duration", "tween", "button"),
+    "dragRel": (*_DISTANCE, "duration", "tween", "button"),
+    "mouseDown": (*_PLACE, "button"),
+    "mouseUp": (*_PLACE, "button"),
+    "scroll": ("clicks", *_PLACE),
+    "vscroll": ("clicks", *_PLACE),
+    "hscroll": ("clicks", *_PLACE),
+    "press": ("keys", "presses"),
+    "keyDown": ("key",),
+    "keyUp": ("key",),
+    "hotkey": (),
+    "write": ("message",),
+    "typewrite": ("message",),
+    "sleep": ("seconds",),
+}
+_CLICKS = {
+    "click": ("left", 1),
+    "leftClick": ("left", 1),
+    "rightClick": ("right", 1),
+    "middleClick": ("middle", 1),
+    "doubleClick": ("left", 2),
+    "tripleClick": ("left", 3),
+}
+_MODIFIERS = frozenset({"ctrl", "shift", "alt", "altgr", "win", "command", "fn"})
+_OPERATORS: Mapping[type[ast.operator], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+_SILENT = frozenset({"print", "copy", "position", "size"})  # calls that do nothing on the screen
+
+
+class UnreadCodeError(Exception):
+    """Why code is not read; the message does not quote it."""
+
+
+class NotPythonError(UnreadCodeError):
+    """The code is not Python: running it did nothing."""
+
+
+@dataclass
+class CodeReader:
+    """Reads the code of a trajectory's actions in order: the pointer stays where it was.
+
+    Attributes:
+        platform: windows, macos, linux, or empty.
+        at: where the pointer is; None: not known.
+    """
+
+    platform: str = ""
+    at: Point | None = None
+    _acts: list[SourceAct] = field(default_factory=list)
+    _held: list[str] = field(default_factory=list)
+    _held_alone: bool = False  # nothing was done since a key was held
+    _down: tuple[Point | None, str] | None = None
+    _clipboard: str = ""
+    _slept: float = 0.0
+    _names: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, code: str) -> list[SourceAct]:
+        """The actions of a program; empty: it moves the pointer only.
+
+        Raises:
+            NotPythonError: it is not Python.
+        UnreadCodeError: it does anything else than the calls that are known.
+        """
+        if len(code) > _MOST_CHARACTERS:
+            raise UnreadCodeError("the code is too long")
+        self._acts = []
+        self._names = {}
+        self._slept = 0.0
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                program = ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise NotPythonError("the code is not Python") from None
+        try:
+            self._statements(program.body)
+        except (ValueError, RecursionError, MemoryError, TypeError, ArithmeticError, LookupError):
+            raise UnreadCodeError("the code has arguments that are not known") from None
+        if self._held and self._held_alone:
+            self._release_alone()
+        self._held = []
+        if not self._acts and self._slept > 0:
+            self._acts = [wait(self._slept)]
+        return self._acts
+
+    def _statements(self, body: Iterable[ast.stmt]) -> None:
+        for statement in body:
+            if len(self._acts) > _MOST_ACTS:
+                raise UnreadCodeError("the code does too much")
+            match statement:
+                case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(ast.Constant()):
+                    continue
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self._names[name] = self._value(value)
+                case ast.Assign(targets=[ast.Attribute()]):  # as pyautogui.FAILSAFE = False
+                    continue
+                case ast.Expr(ast.Call() as call):
+                    self._call(call)
+                case ast.For(
+                    target=ast.Name(id=name),
+                    iter=ast.Call(func=ast.Name(id="range"), args=bounds),
+                    body=inner,
+                    orelse=[],
+                ):
+                    for turn in range(*(int(self._value(bound)) for bound in bounds)):
+                        self._names[name] = turn
+                        self._statements(inner)
+                case _:
+                    raise UnreadCodeError("the code has other statements than calls")
+
+    def _call(self, call: ast.Call) -> None:
+        match call.func:
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                pass
+            case _:
+                raise UnreadCodeError("the code has a call of another kind")
+        values = [self._value(argument) for argument in call.args]
+        if name == "copy" and values:  # of pyperclip
+            self._clipboard = str(values[0])
+        if name in _SILENT:
+            return
+        if name not in _ARGUMENTS:
+            raise UnreadCodeError("the code calls a function that is not known")
+        if name == "hotkey":
+            keys = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+            self._hotkey([str(key) for key in keys])
+            return
+        given = dict(zip(_ARGUMENTS[name], values, strict=False))
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                raise UnreadCodeError("the code has a call of another kind")
+            given["message" if keyword.arg == "text" else keyword.arg] = self._value(keyword.value)
+        self._do(name, given)
+
+    def _do(self, name: str, given: Mapping[str, Any]) -> None:
+        """Note one call."""
+        if name in _CLICKS:
+            button, clicks = _CLICKS[name]
+            clicks = int(given.get("clicks", clicks))
+            self._move(given)
+            button = _button(given, button)
+            for _ in range(1 if clicks <= 3 else clicks):
+                self._act(click(self.at, button, clicks if clicks <= 3 else 1))
+        elif name in {"moveTo", "move", "moveRel"}:
+            self._move(given)
+        elif name in {"dragTo", "drag", "dragRel"}:
+            start = self.at
+            self._move(given)
+            self._act(drag(start, self.at, _button(given)))
+        elif name == "mouseDown":
+            self._move(given)
+            self._down = (self.at, _button(given))
+        elif name == "mouseUp":
+            self._move(given)
+            start, button = self._down or (self.at, _button(given))
+            self._down = None
+            is_still = start == self.at
+            self._act(click(start, button) if is_still else drag(start, self.at, button))
+        elif name in {"scroll", "vscroll", "hscroll"}:
+            self._scroll(name, given)
+        elif name in {"press", "write", "typewrite"}:
+            self._type(name, given)
+        elif name == "keyDown":
+            self._held.append(self._key(given.get("key")))
+            self._held_alone = True
+        elif name == "keyUp":
+            if self._held_alone:
+                self._release_alone()
+            key = self._key(given.get("key"))
+            self._held = [held for held in self._held if held != key]
+        else:
+            self._slept += number(given.get("seconds")) or 0.0
+
+    def _move(self, given: Mapping[str, Any]) -> None:
+        """Move the pointer to the place that a call names, or by the distance."""
+        place = (number(given.get("x")), number(given.get("y")))
+        if isinstance(given.get("x"), tuple | list):  # click((x, y))
+            place = (number(given["x"][0]), number(given["x"][1]))
+        across = number(given.get("xOffset"))
+        down = number(given.get("yOffset"))
+        if place[0] is not None and place[1] is not None:
+            self.at = (place[0], place[1])
+        elif self.at is not None and (across is not None or down is not None):
+            self.at = (self.at[0] + (across or 0), self.at[1] + (down or 0))
+
+    def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
+        self._move(given)
+        notches = number(given.get("clicks")) or 0.0
+        if self.platform == "windows":
+            notches /= _UNIT_OF_WINDOWS
+        across = notches if name == "hscroll" else 0.0
+        down = 0.0 if name == "hscroll" else -notches
+        turn = scroll(self.at, across, down)
+        if turn is not None:
+            self._act(turn)
+
+    def _type(self, name: str, given: Mapping[str, Any]) -> None:
+        """Note keys that are pressed one after the other, or a text."""
+        value = given.get("keys" if name == "press" else "message")
+        presses = int(given.get("presses", 1))
+        if name != "press" and isinstance(value, str):
+            self._text(value)
+            return
+        keys = [value] if isinstance(value, str) else list(value or ())
+        names = [self._key(key) for key in keys]
+        if len(names) == 1 and len(names[0]) > 1:
+            self._press(names[0], presses)
+            return
+        for _ in range(presses):
+            for key, written in zip(names, keys, strict=True):
+                if len(key) == 1 and not self._held:
+                    self._text(str(written))
+                else:
+                    self._press(key, 1)
+
+    def _text(self, text: str) -> None:
+        """Note a text; it goes on with a text before it in the same code."""
+        last = self._acts[-1] if self._acts else None
+        if last is not None and last.kind is ActionType.TYPE:
+            text = last.values["text"] + text
+            self._acts.pop()
+        if text:
+            self._act(type_text(text))
+
+    def _press(self, key: str, presses: int) -> None:
+        last = self._acts[-1] if self._acts else None
+        if key == "enter" and not self._held and last is not None and last.kind is ActionType.TYPE:
+            self._text("\n" * presses)
+        else:
+            self._act(press_keys([*self._held, key], presses))
+
+    def _hotkey(self, keys: list[str]) -> None:
+        names = [self._key(key) for key in keys]
+        if names in (["ctrl", "v"], ["command", "v"]) and self._clipboard:
+            self._text(self._clipboard)
+            self._clipboard = ""
+        elif names == ["enter"]:
+            self._press("enter", 1)
+        elif names:
+            self._act(press_keys([*self._held, *names]))
+
+    def _release_alone(self) -> None:
+        """Held keys between whose press and release nothing was done: they were pressed."""
+        self._act(press_keys(self._held))
+
+    def _act(self, act: SourceAct) -> None:
+        self._held_alone = False
+        modifiers = [key for key in self._held if key in _MODIFIERS]
+        if modifiers and act.kind in POINTED:
+            act = replace(act, values={**act.values, "modifiers": modifiers})
+        self._acts.append(act)
+
+    def _key(self, name: Any) -> str:
+        if not isinstance(name, str) or not name:
+            raise UnreadCodeError("the code presses a key without a name")
+        return key_name(name, self.platform)
+
+    def _value(self, node: ast.expr) -> Any:
+        """A literal, a name that has one, or arithmetic of both."""
+        match node:
+            case ast.Name(id=name) if name in self._names:
+                return self._names[name]
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+                first = self._value(left)
+                second = self._value(right)
+                if isinstance(first, int | float) and isinstance(second, int | float):
+                    return _OPERATORS[type(sign)](first, second)
+                if isinstance(first, str) and isinstance(second, str):
+                    return first + second
+            case ast.Call(func=ast.Name(id="int" | "round"), args=[inner], keywords=[]):
+                return round(float(self._value(inner)))
+            case _:
+                return ast.literal_eval(node)
+        raise UnreadCodeError("the code has a value that is not a literal")
+
+
+def _button(given: Mapping[str, Any], default: str = "left") -> str:
+    button = str(given.get("button", default)).lower()
+    return button if button in {"left", "right", "middle"} else default

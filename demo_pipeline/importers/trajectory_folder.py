@@ -1,0 +1,380 @@
+"""The OSWorld-Desktopd trajectory that a trajectory of another tool becomes.
+
+Belongs here: which actions become steps and why the others are hidden, screenshots and places on
+the canvas, the tree of the one element that a recorder found, and `source.json`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.desktopd.models import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    PARAMETERS,
+    ActionType,
+    Difficulty,
+    ModelInfo,
+    Parameters,
+    Result,
+    Role,
+    StepAction,
+    TargetElement,
+    Task,
+)
+from demo_pipeline.files.image_files import PngWriter, probe_image
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.recording_files import SOURCE_FILE
+from demo_pipeline.importers.film_remux import first_frame
+from demo_pipeline.importers.source_recording import (
+    FoundRecording,
+    Importer,
+    UnreadableSourceError,
+)
+from demo_pipeline.importers.source_trajectory import (
+    POINTED,
+    SourceAct,
+    SourceElement,
+    SourceImage,
+    SourceStep,
+    SourceTrajectory,
+)
+from demo_pipeline.importers.upload_folder import OUTCOMES, Given, source_record
+from demo_pipeline.observation.clock.canvas import Canvas, Image, fit_canvas
+from demo_pipeline.observation.trees.step_tree import canonical_role
+from demo_pipeline.osworld.task_matching import TaskMatch
+from demo_pipeline.osworld.task_text import Assignment
+from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline.trajectories.provenance import HiddenAction, HiddenReason
+from demo_pipeline.trajectories.step_sentences import step_sentence
+
+_LARGEST_TARGET = 0.25  # of the screen; a larger element is a window, a page or the desktop
+_RGB_OF_8_BITS = b"\x08\x02"  # in the header of a PNG file, which is then copied as it is
+_HEADER_FORM = slice(24, 26)
+_Box = tuple[int, int, int, int]
+
+
+@dataclass
+class WrittenSteps:
+    """What is known of the steps beside the format's own files.
+
+    Attributes:
+        columns: of the provenance of each step, as far as the source says more than the format.
+        kinds: of the actions of the steps.
+        hidden: the actions that are not steps.
+        status: completed or aborted; empty: nobody said it.
+    """
+
+    columns: list[Mapping[str, Any]] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    hidden: list[HiddenAction] = field(default_factory=list)
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class _Screen:
+    """A decoded screenshot: its place on the canvas, and the PNG file of the canvas."""
+
+    canvas: Canvas
+    png: bytes
+
+
+def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
+    """How a trajectory ended, as `--status` says it, and a sentence for result.json."""
+    if given.status:
+        return given.status, f"given as {given.status}"
+    if trajectory.status:
+        return trajectory.status, trajectory.status_source
+    return "", "nobody said how it ended"
+
+
+def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
+    """Write `steps/NNN` and `final_screenshot.png`.
+
+    An action without a screenshot of the state before it, and the last one when nothing shows what
+    came after, are hidden. What cannot be read is added to `trajectory.damaged`.
+
+    Raises:
+        UnreadableSourceError: no action became a step.
+    """
+    writer = _StepWriter(trajectory, out)
+    steps = list(trajectory.steps)
+    final = writer.screen(trajectory.final)
+    while steps and final is None:
+        last = steps.pop()
+        final = writer.screen(last.screenshot)
+        trajectory.left_out["actions at the end, after which there is no screenshot"] += len(
+            last.acts
+        )
+    for step in steps:
+        writer.add(step)
+    if not writer.written.columns or final is None:
+        reasons = Counter(action.reason for action in writer.written.hidden)
+        shown = ", ".join(f"{reason}: {count}" for reason, count in sorted(reasons.items()))
+        raise UnreadableSourceError(f"no action became a step ({shown or 'there is none'})")
+    (out / "final_screenshot.png").write_bytes(final.png)
+    return writer.written
+
+
+def task_of(assignment: Assignment, steps: int, match: TaskMatch) -> Task:
+    """task.json of a trajectory with so many steps."""
+    difficulty = Difficulty.HARD
+    if steps <= TrajectorySettings.medium_steps:
+        difficulty = Difficulty.MEDIUM
+    if steps <= TrajectorySettings.easy_steps:
+        difficulty = Difficulty.EASY
+    return Task(
+        task_id=assignment.task_id,
+        instruction=assignment.instruction,
+        osworld_task_id=match.task_id,
+        application=assignment.application,
+        difficulty=difficulty,
+        expected_steps=steps,
+    )
+
+
+def write_result(
+    trajectory: SourceTrajectory, given: Given, key: str, steps: int, out: Path
+) -> str:
+    """Write result.json; return the status for the provenance, empty if nobody said it."""
+    status, sentence = outcome_of(trajectory, given)
+    times = [step.time_ms for step in trajectory.steps]
+    ends = [step.end_ms for step in trajectory.steps if step.end_ms is not None]
+    success = status == "completed"
+    result = Result(
+        trajectory_id=key,
+        success=success,
+        total_steps=steps,
+        completion_time_ms=max(0, round(max([*times, *ends]) - min(times))),
+        error_message=None if success else sentence,
+        model_info=ModelInfo(name=trajectory.actor or "unknown", version=""),
+    )
+    dump_json(out / "result.json", result)
+    return OUTCOMES[status][0] if status else ""
+
+
+def write_source(
+    trajectory: SourceTrajectory,
+    found: FoundRecording,
+    importer: Importer,
+    given: Given,
+    *,
+    written: WrittenSteps,
+    out: Path,
+) -> None:
+    """Write source.json: what the trajectory was made from, and what was not carried over."""
+    kinds = Counter(written.kinds)
+    lost = trajectory.lost + [
+        f"{count} {what}" for what, count in sorted((+trajectory.left_out).items())
+    ]
+    hidden = Counter(action.reason for action in written.hidden)
+    lost += [f"{count} actions are hidden: {reason}" for reason, count in sorted(hidden.items())]
+    missing = [] if outcome_of(trajectory, given)[0] else ["status"]
+    record = source_record(
+        found, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
+    )
+    # Times of change would make another version of the same files; the recipe has their digests.
+    record["files"] = [
+        {k: v for k, v in file.items() if k != "changed_ns"} for file in record["files"]
+    ]
+    dump_json(out / SOURCE_FILE, record | {"carried_over": dict(sorted(kinds.items()))})
+
+
+class _StepWriter:
+    """Writes steps one after the other, and notes what the format has no place for."""
+
+    def __init__(self, trajectory: SourceTrajectory, out: Path) -> None:
+        self.written = WrittenSteps()
+        self._trajectory = trajectory
+        self._out = out
+        self._png = PngWriter()
+        self._decoded: tuple[SourceImage | None, _Screen | None] = (None, None)
+        self._acts = 0
+
+    def screen(self, image: SourceImage | None) -> _Screen | None:
+        """A screenshot on the canvas; None without one, and for one that cannot be read."""
+        if image is None:
+            return None
+        if self._decoded[0] != image:
+            try:
+                self._decoded = (image, self._read(image))
+            except ValueError as error:
+                self._trajectory.damaged.append(f"{image.path.name}: {error}")
+                self._decoded = (image, None)
+        return self._decoded[1]
+
+    def _read(self, image: SourceImage) -> _Screen:
+        """Raises ValueError with the reason why it is no image."""
+        if image.is_video:
+            rgb = first_frame(image.path)
+            return self._fitted(rgb)
+        try:
+            data = image.path.read_bytes() if image.data is None else image.data
+        except OSError as error:
+            raise ValueError(f"cannot be read: {error.strerror}") from None
+        info = probe_image(data)
+        canvas = fit_canvas((info.width, info.height), 1.0)
+        is_whole = (info.width, info.height) == (CANVAS_WIDTH, CANVAS_HEIGHT)
+        if is_whole and info.kind == "png" and data[_HEADER_FORM] == _RGB_OF_8_BITS:
+            return _Screen(canvas, data)
+        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+        if decoded is None:
+            raise ValueError("the image cannot be decoded")
+        return self._fitted(np.asarray(decoded, np.uint8))
+
+    def _fitted(self, rgb: Image) -> _Screen:
+        height, width = rgb.shape[:2]
+        canvas = fit_canvas((width, height), 1.0)
+        return _Screen(canvas, self._png.encode(np.ascontiguousarray(canvas.fit(rgb))))
+
+    def add(self, step: SourceStep) -> None:
+        """Write a step, or note why its actions are hidden."""
+        screen = self.screen(step.screenshot)
+        for number, act in enumerate(step.acts):
+            reason = _hidden_reason(act, screen)
+            if reason is None and number:
+                reason = HiddenReason.UNDECODABLE
+            if step.screenshot is None and not number:
+                reason = HiddenReason.BEFORE_VIDEO
+            if reason is None and screen is not None:
+                self._write(step, act, screen)
+            else:
+                hidden = HiddenAction(
+                    len(self.written.columns),
+                    self._acts,
+                    act.kind,
+                    _milliseconds(step.time_ms),
+                    str(reason),
+                )
+                self.written.hidden.append(hidden)
+            self._acts += 1
+
+    def _write(self, step: SourceStep, act: SourceAct, screen: _Screen) -> None:
+        index = len(self.written.columns)
+        folder = self._out / "steps" / f"{index:03d}"
+        folder.mkdir(parents=True)
+        (folder / "screenshot.png").write_bytes(screen.png)
+        parameters = _parameters(act, screen.canvas)
+        platform = self._trajectory.platform
+        box = None
+        target = None
+        if step.element is not None:
+            box = _canvas_box(step.element, screen.canvas)
+            target = _target(step.element, act, platform, screen.canvas)
+        dump_json(folder / "ui_tree.json", _tree(step, box, platform))
+        sentence = step_sentence(act.kind, parameters, target, box if target else None)
+        action = StepAction(
+            step_index=index,
+            action_type=act.kind,
+            parameters=parameters,
+            target_element=target,
+            reasoning=step.reasoning or sentence,
+        )
+        dump_json(folder / "action.json", action)
+        begin = _milliseconds(step.time_ms)
+        end = begin if step.end_ms is None else max(begin, _milliseconds(step.end_ms))
+        self.written.kinds.append(str(act.kind))
+        self.written.columns.append(
+            {
+                "action_index": self._acts,
+                "press_ms": begin,
+                "end_ms": end,
+                "freshness": "sparse" if box else "none",
+                "hidden_before": sum(hidden.before_step == index for hidden in self.written.hidden),
+                "scale": screen.canvas.scale,
+                "pad_x": float(screen.canvas.pad_x),
+                "pad_y": float(screen.canvas.pad_y),
+                "reasoning_source": "imported" if step.reasoning else "template",
+            }
+        )
+
+
+def _milliseconds(time_ms: float) -> int:
+    return max(round(time_ms), 0)
+
+
+def _hidden_reason(act: SourceAct, screen: _Screen | None) -> HiddenReason | None:
+    """Why an action at this screenshot is no step; None if it is one."""
+    if screen is None:
+        return HiddenReason.UNDECODABLE
+    if act.kind not in POINTED:
+        return None
+    if act.at is None or (act.kind is ActionType.DRAG and act.end is None):
+        return HiddenReason.NO_POSITION
+    places = [act.at] if act.end is None else [act.at, act.end]
+    if not all(screen.canvas.on_screen(*place) for place in places):
+        return HiddenReason.OFF_SCREEN
+    return None
+
+
+def _parameters(act: SourceAct, canvas: Canvas) -> Parameters:
+    """The parameters of action.json, on the canvas."""
+    values = dict(act.values)
+    if act.kind is ActionType.DRAG and act.at is not None and act.end is not None:
+        values["start_x"], values["start_y"] = canvas.pixel_of(*act.at)
+        values["end_x"], values["end_y"] = canvas.pixel_of(*act.end)
+    elif act.kind in POINTED and act.at is not None:
+        values["x"], values["y"] = canvas.pixel_of(*act.at)
+    return PARAMETERS[act.kind].model_validate(values)
+
+
+def _canvas_box(element: SourceElement, canvas: Canvas) -> _Box:
+    """Left, top, width and height on the canvas; it may be outside."""
+    left, top = canvas.to_canvas(*element.box[:2])
+    right, bottom = canvas.to_canvas(*element.box[2:])
+    return round(left), round(top), round(right - left), round(bottom - top)
+
+
+def _target(
+    element: SourceElement, act: SourceAct, platform: str, canvas: Canvas
+) -> TargetElement | None:
+    """The element as a target: it has a name, holds the place, and is not most of the screen."""
+    left, top, right, bottom = element.box
+    if act.kind not in POINTED or act.at is None or not element.name:
+        return None
+    x, y = act.at
+    if not (left <= x <= right and top <= y <= bottom):
+        return None
+    width, height = canvas.shown_size
+    if (right - left) * (bottom - top) > _LARGEST_TARGET * width * height:
+        return None
+    return TargetElement(id="node_1", role=_role(element, platform), name=element.name)
+
+
+def _role(element: SourceElement, platform: str) -> Role:
+    return Role(canonical_role(element.role, platform) or Role.UNKNOWN)
+
+
+def _tree(step: SourceStep, box: _Box | None, platform: str) -> dict[str, Any]:
+    """ui_tree.json: the screen, and the element that the recorder found, if it found one."""
+    at = datetime.fromtimestamp(_milliseconds(step.time_ms) / 1000, UTC)
+    children = []
+    if step.element is not None and box is not None:
+        role = str(_role(step.element, platform))
+        children = [_node("node_1", role, step.element.name, box, [])]
+    whole = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
+    return {
+        "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "screen": {"width": CANVAS_WIDTH, "height": CANVAS_HEIGHT},
+        "root": _node("node_0", str(Role.DESKTOP), "", whole, children),
+    }
+
+
+def _node(
+    name: str, role: str, text: str, box: _Box, children: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))
+    return {
+        "id": name,
+        "role": role,
+        "name": text,
+        "bounds": bounds,
+        "states": [],
+        "children": list(children),
+    }

@@ -18,6 +18,7 @@ from demo_pipeline.importers.openadapt import OPENADAPT
 from demo_pipeline.importers.osworld_runs import OSWORLD
 from demo_pipeline.importers.owamcap import OWAMCAP
 from demo_pipeline.importers.pc_tracker import PC_TRACKER
+from demo_pipeline.importers.showui_aloha import SHOWUI_ALOHA
 from demo_pipeline.importers.source_recording import (
     FoundRecording,
     Importer,
@@ -35,7 +36,7 @@ _NO_TASK = "--task was not said: without a task it ends in the quarantine"
 NO_STATUS = "--status was not said: without an outcome it does not count as successful"
 # To add a tool, add its importer here.
 IMPORTERS: tuple[Importer, ...] = (
-    *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST),
+    *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, SHOWUI_ALOHA),
     *(DESKTOPD, OSWORLD, PC_TRACKER, CUA_DRIVER),
 )
 

@@ -194,13 +194,18 @@ def json_members(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def json_lines(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON Lines file; what is no object is said in `damaged`, once."""
+def json_lines(
+    path: Path, damaged: list[str], *, comment: bytes | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON Lines file; lines that begin with `comment` are skipped.
+
+    Lines that are not objects are reported in `damaged`, all together.
+    """
     unreadable = 0
     first = 0
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
-            if not line.strip():
+            if not line.strip() or (comment is not None and line.startswith(comment)):
                 continue
             if (value := json_members(line)) is not None:
                 yield value

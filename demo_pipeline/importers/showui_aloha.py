@@ -1,0 +1,245 @@
+"""ShowUI-Aloha's recorder: a text log `input_log_DATE_TIME.txt` and its video.
+
+Belongs here: the lines of the log, times since the recording began, and places in the logical
+pixels of the desktop. The log has no movements without a button, and a key by its name only, so
+that whether Caps Lock was on is not known.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.importers.film_remux import film_shape
+from demo_pipeline.importers.source_keys import pynput_key
+from demo_pipeline.importers.source_recording import (
+    FilmPart,
+    FoundRecording,
+    Importer,
+    SourceLine,
+    SourceRecording,
+    UnreadableSourceError,
+    json_lines,
+    json_members,
+    number,
+    plain_text,
+    wheel,
+)
+
+_LOG = re.compile(r"input_log_\d{8}_(\d{6})\.txt")
+_VIDEOS = (".mp4", ".mkv", ".webm", ".mov")
+_METADATA = "# Metadata:"
+_MOST_HEADER_LINES = 20
+_TIME = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_PLACED = re.compile(r"(\w+) at \((-?\d+), *(-?\d+)\)")
+_KEY = re.compile(r"(Key Press|Key Release|Hotkey): (\S.*)")
+_BUTTONS = {"L": "Left", "R": "Right", "M": "Middle"}
+_PROGRAM_OF_WINDOWS = ".exe - "  # in the title of each window that the log names
+# The recorder's names of keys that pynput calls otherwise.
+_KEY_NAMES = {
+    "escape": "esc",
+    "return": "enter",
+    "control": "ctrl",
+    "win": "cmd",
+    "meta": "cmd",
+    "command": "cmd",
+    "pageup": "page_up",
+    "pagedown": "page_down",
+    "capslock": "caps_lock",
+}
+_LOST = (
+    "the time zone of the start, which is taken as UTC",
+    "titles of windows",
+    "movements of the pointer without a button: the recorder does not log them",
+    "sound of the video",
+)
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """The recordings in a folder; with several, the time in a video's name tells which is whose."""
+    logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
+    videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
+    recordings = []
+    for match in logs:
+        own = [name for name in videos if match[1] in re.sub(r"\D", "", name)]
+        chosen = own if own or len(logs) > 1 else videos
+        log = folder / match[0]
+        films = tuple(folder / name for name in chosen)
+        name = folder.resolve().name if len(logs) == 1 else log.stem
+        recordings.append(FoundRecording(folder=folder, name=name, logs=(log,), films=films))
+    return recordings
+
+
+def _read(found: FoundRecording) -> SourceRecording:
+    log = found.logs[0]
+    if len(found.films) != 1:
+        many = "is missing" if not found.films else "is one of several"
+        raise UnreadableSourceError(f"{log}: its film {many}: put one video beside it")
+    metadata = _metadata(log)
+    began = _began(metadata, log)
+    damaged = list[str]()
+    left_out = Counter[str]()
+    events = list(json_lines(log, damaged, comment=b"#"))
+    platform = ""
+    if any(_PROGRAM_OF_WINDOWS in plain_text(event.get("message")) for event in events):
+        platform = "windows"
+    displays = list(_displays(metadata.get("screen_info")))
+    display = _filmed(displays, film_shape(found.films[0])[:2], _presses(events))
+    if display is None and displays:
+        damaged.append(
+            f"{log.name}: presses lie on several displays, and the log does not say which one was "
+            "filmed: where they were is left out"
+        )
+    reader = _EventReader(platform, display, left_out)
+    zero = began.timestamp() * 1000
+    lines = [line for event in events for line in reader.lines(event, zero)]
+    return SourceRecording(
+        recorded_at=began,
+        platform=platform,
+        lines=lines,
+        film=(FilmPart(found.films[0]),),
+        screen=(round(display[2]), round(display[3])) if display is not None else None,
+        lost=list(_LOST),
+        left_out=left_out,
+        damaged=damaged,
+    )
+
+
+_Display = tuple[float, float, float, float]  # left, top, width and height in logical pixels
+
+
+def _metadata(log: Path) -> dict[str, Any]:
+    """The object in the head of the log."""
+    with log.open("rb") as stream:
+        for _, line in zip(range(_MOST_HEADER_LINES), stream, strict=False):
+            if line.startswith(_METADATA.encode()):
+                return json_members(line.removeprefix(_METADATA.encode())) or {}
+    raise UnreadableSourceError(f"{log}: the line '{_METADATA}' is missing")
+
+
+def _began(metadata: Mapping[str, Any], log: Path) -> datetime:
+    text = plain_text(metadata.get("video_start_time"))
+    try:
+        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC)
+    except ValueError:
+        message = "video_start_time: expected a time such as 2025-09-12 08:54:17.407"
+        raise UnreadableSourceError(f"{log}: {message}") from None
+
+
+def _displays(value: Any) -> Iterator[_Display]:
+    """Yield the displays in the order of their numbers."""
+    for _, display in sorted(value.items()) if isinstance(value, dict) else ():
+        if not isinstance(display, dict):
+            continue
+        scale = number(display.get("scale_factor")) or 1.0
+        sides = [number(display.get(name)) for name in ("x0", "y0", "width", "height")]
+        left, top, width, height = (0.0 if side is None else side for side in sides)
+        if width > 0 and height > 0 and scale > 0:
+            yield left, top, width / scale, height / scale
+
+
+def _filmed(
+    displays: Sequence[_Display], video: tuple[int, int], presses: Iterable[tuple[float, float]]
+) -> _Display | None:
+    """The display that was filmed: the only one, or the first, if all presses lie on it."""
+    if len(displays) < 2:
+        return displays[0] if displays else (0.0, 0.0, float(video[0]), float(video[1]))
+    left, top, width, height = displays[0]
+    for x, y in presses:
+        if not (left <= x < left + width and top <= y < top + height):
+            return None
+    return displays[0]
+
+
+def _presses(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    for event in events:
+        if match := _PLACED.fullmatch(plain_text(event.get("message"))):
+            yield float(match[2]), float(match[3])
+
+
+class _EventReader:
+    """Reads the events in order: a press may be logged twice, as a click and as what it became."""
+
+    def __init__(self, platform: str, display: _Display | None, left_out: Counter[str]) -> None:
+        self._platform = platform
+        self._display = display
+        self._left_out = left_out
+        self._down: set[str] = set()
+        self._held: set[str] = set()
+
+    def lines(self, event: Mapping[str, Any], zero: float) -> Iterator[SourceLine]:
+        """Yield the lines for an event; what has none is counted."""
+        message = plain_text(event.get("message"))
+        match = _TIME.fullmatch(plain_text(event.get("timestamp")))
+        if match is None:
+            self._left_out["events without a time"] += 1
+            return
+        hours, minutes, seconds = (int(part) for part in match.groups()[:3])
+        parts = float(f"0.{match[4] or 0}")
+        time = zero + ((hours * 60 + minutes) * 60 + seconds + parts) * 1000
+        if placed := _PLACED.fullmatch(message):
+            place = self._place(float(placed[2]), float(placed[3]))
+            yield from self._pointer(placed[1], place, time)
+        elif key := _KEY.fullmatch(message):
+            yield from self._key(key[1], key[2].strip(), time)
+        elif "Active Window" in message:
+            self._left_out["changes of the front window"] += 1
+        elif not message.startswith("{"):  # the list of displays
+            self._left_out["events of another kind"] += 1
+
+    def _place(self, x: float, y: float) -> dict[str, float]:
+        if self._display is None:
+            return {}
+        return {"x": x - self._display[0], "y": y - self._display[1]}
+
+    def _pointer(self, kind: str, place: dict[str, float], time: float) -> Iterator[SourceLine]:
+        if kind in {"ScrollUp", "ScrollDown"}:
+            if place:
+                yield SourceLine("mousemove", place, time)
+            turn = 1 if kind == "ScrollUp" else -1
+            yield SourceLine("mousewheel", wheel(turn, self._platform), time)
+            return
+        button = _BUTTONS.get(kind[0], "Left")
+        if kind.endswith(("Click", "DragStart")):
+            if button not in self._down:
+                self._down.add(button)
+                yield SourceLine("mousedown", place | {"button": button}, time)
+        elif kind.endswith(("Release", "DragEnd")):
+            if button in self._down:
+                self._down.remove(button)
+                yield SourceLine("mouseup", place | {"button": button}, time)
+        elif kind.endswith("Move"):
+            if place:
+                yield SourceLine("mousemove", place, time)
+        else:
+            self._left_out["events of another kind"] += 1
+
+    def _key(self, kind: str, text: str, time: float) -> Iterator[SourceLine]:
+        """A hotkey is the press of its last key; those before it are held."""
+        if kind == "Key Release":
+            self._held.discard(text)
+            yield SourceLine("keyup", self._data(text), time)
+            return
+        # `Hotkey: CTRL++` is the plus key.
+        names = [*text[:-1].rstrip("+").split("+"), "+"] if text.endswith("++") else text.split("+")
+        for name in filter(None, names[:-1]):
+            if name not in self._held:
+                self._held.add(name)
+                yield SourceLine("keydown", self._data(name), time)
+        if kind == "Hotkey" and len(names) == 1:
+            self._held.add(text)
+        yield SourceLine("keydown", self._data(names[-1] or "+"), time)
+
+    def _data(self, name: str) -> dict[str, Any]:
+        lower = name.lower()
+        return pynput_key(_KEY_NAMES.get(lower, lower), self._platform, typed=False)
+
+
+SHOWUI_ALOHA = Importer(
+    tool="ShowUI-Aloha",
+    files="input_log_DATE_TIME.txt with one video",
+    find=_find,
+    read=_read,
+)

@@ -31,12 +31,13 @@ from demo_pipeline.importers.upload_folder import (
     is_imported,
     write_upload,
 )
+from demo_pipeline.importers.video_cua import VIDEO_CUA
 
 _NO_TASK = "--task was not said: without a task it ends in the quarantine"
 NO_STATUS = "--status was not said: without an outcome it does not count as successful"
 # To add a tool, add its importer here.
 IMPORTERS: tuple[Importer, ...] = (
-    *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, SHOWUI_ALOHA),
+    *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, SHOWUI_ALOHA, VIDEO_CUA),
     *(DESKTOPD, OSWORLD, PC_TRACKER, CUA_DRIVER),
 )
 
@@ -134,5 +135,5 @@ def import_recording(
         return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))
     state = ImportState.DAMAGED if recording.damaged else ImportState.IMPORTED
     missing = [] if given.task or recording.task else [_NO_TASK]
-    missing += [] if given.status else [NO_STATUS]
+    missing += [] if given.status or recording.status else [NO_STATUS]
     return ImportOutcome(place, state, name, (*recording.damaged, *missing))

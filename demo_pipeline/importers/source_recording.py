@@ -95,6 +95,8 @@ class SourceRecording:
             source does not say it exactly, and the pipeline finds it in the pictures.
         screen: width and height of the space of positions; None: that of the film's pixels.
         task: what the person was to do; empty: not said.
+        status: completed, failed or aborted; empty: not said.
+        application: the main one; empty: not said.
         lost: sentences: what was in the source and is not in the upload.
         left_out: the same for single events: kind → how many.
         damaged: sentences: what could not be read.
@@ -107,6 +109,8 @@ class SourceRecording:
     film_zero_ms: float | None = None
     screen: tuple[int, int] | None = None
     task: str = ""
+    status: str = ""
+    application: str = ""
     arch: str = ""
     version: str = ""
     lost: list[str] = field(default_factory=list)

@@ -212,12 +212,12 @@ def _write_log(path: Path, recording: SourceRecording, film: FilmFacts) -> Count
 
 def _meta(name: str, recording: SourceRecording, film: FilmFacts, given: Given) -> dict[str, Any]:
     """meta.json; what nobody said is blank, and named in `imported`."""
-    status, reason = OUTCOMES.get(given.status, ("", None))
+    status, reason = OUTCOMES.get(given.status or recording.status, ("", None))
     task = given.task or recording.task
     width, height = recording.screen or (film.width, film.height)
     quest = None
     if task:
-        app = given.application
+        app = given.application or recording.application
         quest = {"title": task, "app": app, "icon_url": "", "objectives": [], "content": task}
     return {
         "id": name,

@@ -244,3 +244,92 @@ def crowd_cast(folder: Path, out: Path, *, segments: int = 2) -> Path:
         (out / f"input_{segment}.msgpack").write_bytes(msgspec.msgpack.encode(events))
         shutil.copyfile(folder / "recording.mp4", out / f"recording_{segment}.mp4")
     return out
+
+
+_ALOHA_NAMES = {"LeftCtrl": "CTRL", "Shift": "SHIFT", "Return": "ENTER", "Space": "SPACE"}
+_ALOHA_DISPLAY = {"x0": 0, "y0": 0, "width": 640, "height": 360, "scale_factor": 1.0}
+
+
+def showui_aloha(
+    folder: Path, out: Path, *, displays: dict[str, dict[str, float]] | None = None
+) -> Path:
+    """The folder of a recording of ShowUI-Aloha; a press that becomes a drag is logged twice."""
+    out.mkdir(parents=True)
+    shutil.copyfile(folder / "recording.mp4", out / "Quick-Recording-08-54-17.mp4")
+    zero = began(folder)
+    metadata = {
+        "video_start_time": "2025-09-12 08:54:17.407",
+        "screen_info": displays or {"0": _ALOHA_DISPLAY},
+    }
+    text = f"# Input Recording Log\n# Metadata: {json.dumps(metadata)}\n# Format: JSON per line\n\n"
+    held: list[str] = []
+    is_down = False
+    is_drag = False
+    for time, kind, data in _pointer_events(folder):
+        messages = []
+        place = f"at ({data['x']:.0f}, {data['y']:.0f})" if "x" in data else ""
+        if kind == "click":
+            side = data["button"][0].upper()
+            if data["pressed"]:
+                messages.append(f"{side}Click {place}")
+            else:
+                messages.append(f"{side}{'DragEnd' if is_drag else 'Release'} {place}")
+            is_down = data["pressed"]
+            is_drag = False
+        elif kind == "move" and is_down:
+            messages += [] if is_drag else [f"DragStart {place}"]
+            messages.append(f"DragMove {place}")
+            is_drag = True
+        elif kind == "scroll":
+            name = "ScrollUp" if data["dy"] > 0 else "ScrollDown"
+            messages += [f"{name} {place}"] * round(abs(data["dy"]))
+        elif kind == "release":
+            name = _ALOHA_NAMES.get(data["key"], data["key"]).upper()
+            held = [key for key in held if key != name]
+            messages.append(f"Key Release: {name}")
+        elif kind == "press":
+            name = _ALOHA_NAMES.get(data["key"], data["key"]).upper()
+            if name in {"CTRL", "SHIFT"}:
+                held.append(name)
+                messages.append(f"Hotkey: {name}")
+            else:
+                joined = "+".join([*held, name])
+                messages.append(f"Hotkey: {joined}" if held else f"Key Press: {name}")
+        seconds = (time - zero) / 1000
+        stamp = f"00:{int(seconds // 60):02d}:{seconds % 60:06.3f}"
+        for message in messages:
+            line = {"timestamp": stamp, "message": message, "window": "form.exe - Form"}
+            text += json.dumps(line) + "\n"
+    window = {"timestamp": "00:00:00.005", "message": "Active Window: form.exe - Form"}
+    (out / "input_log_20250912_085417.txt").write_text(text + json.dumps(window) + "\n")
+    return out
+
+
+VIDEO_CUA_ACTIONS: tuple[dict[str, Any], ...] = (
+    {"action_type": "MOVE_TO", "timestamp": 1.0, "action_params": {"x": 50, "y": 60}},
+    {"action_type": "CLICK", "timestamp": 1.0, "action_params": {"x": 51, "y": 61, "text": "Left"}},
+    {"action_type": "CLICK", "timestamp": 2, "action_params": {"x": 9, "y": 8, "numClicks": 2}},
+    {"action_type": "CLICK", "timestamp": 2.5, "action_params": {"x": 9, "y": 8, "text": "Right"}},
+    {"action_type": "MOUSE_DOWN", "timestamp": 3, "action_params": {"button": "left"}},
+    {"action_type": "DRAG_TO", "timestamp": 3.2, "action_params": {"x": 90, "y": 80}},
+    {"action_type": "MOUSE_UP", "timestamp": 3.4, "action_params": {"button": "left"}},
+    {"action_type": "SCROLL", "timestamp": 4, "action_params": {"x": 7, "y": 6, "scrollY": -3}},
+    {"action_type": "TYPING", "timestamp": 5, "action_params": {"text": "ll\n"}},
+    {"action_type": "HOTKEY", "timestamp": 6, "action_params": {"keys": ["ctrl", "s"]}},
+    {"action_type": "PRESS", "timestamp": 7, "action_params": {"key": "enter"}},
+    {"action_type": "TERMINATE_SUCCESS", "timestamp": 8, "action_params": {}},
+)
+
+
+def video_cua(folder: Path, out: Path) -> Path:
+    """The folder of a task of VideoCUA, with actions of every kind."""
+    (out / "video").mkdir(parents=True)
+    shutil.copyfile(folder / "recording.mp4", out / "video" / "video.mp4")
+    document = {
+        "task_id": "51533",
+        "task_instruction": "Organize research topics",
+        "platform": "Joplin",
+        "action_log": [{**action, "groundcua_id": None} for action in VIDEO_CUA_ACTIONS],
+    }
+    (out / "action_log.json").write_text(json.dumps(document, indent=1))
+    return out

@@ -128,6 +128,83 @@ def test_the_element_under_a_press_is_a_scan_when_the_last_tree_lacks_it(form, t
     assert scans[names.index("Tick")]["time"] == pressed[1]
 
 
+def test_showui_aloha_has_every_press_but_no_movements_without_a_button(form, tmp_path, bring):
+    source = source_forms.showui_aloha(form, tmp_path / "source")
+    imported = bring(source, "--task", "Tick the box", "--status", "completed")
+    mine = [line for line in input_of(imported) if line[1] != "mousemove"]
+    theirs = [line for line in input_of(form) if line[1] != "mousemove"]
+    assert [line[1:] for line in mine] == [
+        (event, place, what) for _, event, place, what in (*split_notches(theirs),)
+    ]
+    manifest = examine(imported, imported.name)
+    assert manifest.parsed_meta().platform == "windows"
+    assert manifest.recorded_at.isoformat() == "2025-09-12T08:54:17.407000+00:00"
+    lost = json.loads((imported / "source.json").read_text())["not_carried_over"]
+    assert any(text.startswith("movements of the pointer") for text in lost)
+
+
+def split_notches(lines: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the lines; each turn of the wheel as notches, as some recorders log it."""
+    for time, event, place, what in lines:
+        if event == "mousewheel":
+            for _ in range(abs(what) // 120):
+                yield time, event, place, 120 if what > 0 else -120
+        else:
+            yield time, event, place, what
+
+
+def test_presses_of_showui_aloha_on_a_second_display_get_no_places(form, tmp_path):
+    displays = {
+        "0": {"x0": -640, "y0": 0, "width": 640, "height": 360, "scale_factor": 1.0},
+        "1": {"x0": 0, "y0": 0, "width": 640, "height": 360, "scale_factor": 1.0},
+    }
+    source = source_forms.showui_aloha(form, tmp_path / "source", displays=displays)
+    result = run_import(source, "--to", tmp_path / "uploads")
+    assert result.exit_code == 1
+    assert "does not say which one was filmed" in " ".join(result.stderr.split())
+    [folder] = (tmp_path / "uploads").iterdir()
+    assert {place for _, _, place, _ in input_of(folder)} == {None}
+
+
+def test_actions_of_video_cua_become_presses_and_releases(form, tmp_path, bring):
+    imported = bring(source_forms.video_cua(form, tmp_path / "51533"))
+    lines = [line for line in log_of(imported) if line["event"] != "ffmpeg_stderr"]
+    zero = 946_684_800_000
+    shown = [
+        (line["time"] - zero, line["event"], line["data"].get("x"), line["data"].get("button"))
+        for line in lines
+        if line["event"].startswith("mouse")
+    ]
+    assert shown == [
+        (1000, "mousemove", 50, None),
+        (1040, "mousedown", 51, "Left"),
+        (1080, "mouseup", 51, "Left"),
+        (2000, "mousedown", 9, "Left"),
+        (2040, "mouseup", 9, "Left"),
+        (2080, "mousedown", 9, "Left"),
+        (2120, "mouseup", 9, "Left"),
+        (2500, "mousedown", 9, "Right"),
+        (2540, "mouseup", 9, "Right"),
+        (3000, "mousedown", 9, "Left"),
+        (3200, "mousemove", 90, None),
+        (3400, "mouseup", 90, "Left"),
+        (4000, "mousemove", 7, None),
+        (4040, "mousewheel", None, None),
+    ]
+    keys = [(line["data"]["key"], line["event"]) for line in lines if "key" in line["data"]]
+    assert keys[:4] == [("KeyL", "keydown"), ("KeyL", "keyup")] * 2
+    assert [key for key, event in keys if event == "keydown"][2:] == [
+        "Return",
+        "ControlLeft",
+        "KeyS",
+        "Return",
+    ]
+    meta = examine(imported, imported.name).parsed_meta()
+    assert (meta.status, meta.reason) == ("completed", "done")
+    assert meta.quest is not None
+    assert (meta.quest.content, meta.quest.app) == ("Organize research topics", "Joplin")
+
+
 def test_segments_of_crowd_cast_follow_each_other(form, tmp_path, bring):
     imported = bring(source_forms.crowd_cast(form, tmp_path / "source"), "--task", "Tick the box")
     lines = log_of(imported)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 
+from demo_pipeline.files.image_files import Pixels
 from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.importers.source_recording import FilmPart, UnreadableSourceError
 
@@ -26,7 +27,6 @@ _OPTIONS = {
     "enable_drefs": "0",
 }
 _FIRST_OTHER_UNIT, _BEGINNINGS = 32, range(16, 24)  # HEVC units: no slices; slices that begin anew
-Image = np.ndarray[Any, np.dtype[np.uint8]]
 _TIME_BASE = Fraction(1, 90_000)  # seconds; MPEG's own
 _ROUNDING_S = 0.0015  # Matroska has whole milliseconds
 
@@ -52,7 +52,7 @@ def film_shape(path: Path) -> tuple[int, int, float]:
         return context.width, context.height, float(length)
 
 
-def first_frame(path: Path) -> Image:
+def first_frame(path: Path) -> Pixels:
     """The first frame of a video, as RGB of shape (height, width, 3).
 
     Raises ValueError with the reason why there is none.

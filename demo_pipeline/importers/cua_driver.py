@@ -21,9 +21,9 @@ from demo_pipeline.importers.source_recording import (
     plain_text,
 )
 from demo_pipeline.importers.source_trajectory import (
-    ScreenPoint,
     SourceAct,
     SourceImage,
+    SourcePoint,
     SourceStep,
     SourceTrajectory,
     click,
@@ -177,14 +177,14 @@ def _keys(tool: str, values: Mapping[str, Any]) -> SourceAct | None:
     return press_keys([key_name(name) for name in names])
 
 
-def _point(value: Any) -> ScreenPoint | None:
+def _point(value: Any) -> SourcePoint | None:
     """The place in an object with x and y."""
     if not isinstance(value, dict):
         return None
     return _pair((number(value.get("x")), number(value.get("y"))))
 
 
-def _pair(place: tuple[float | None, float | None]) -> ScreenPoint | None:
+def _pair(place: tuple[float | None, float | None]) -> SourcePoint | None:
     x, y = place
     return None if x is None or y is None else (x, y)
 

@@ -15,8 +15,8 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.importers.source_recording import number
 from demo_pipeline.importers.source_trajectory import (
     POINTED,
-    ScreenPoint,
     SourceAct,
+    SourcePoint,
     click,
     drag,
     key_name,
@@ -95,11 +95,11 @@ class CodeReader:
     """
 
     platform: str = ""
-    at: ScreenPoint | None = None
+    at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
     _held_alone: bool = False  # nothing was done since a key was held
-    _down: tuple[ScreenPoint | None, str] | None = None
+    _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
     _slept: float = 0.0
     _names: dict[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType, is_canonical_key
 
-ScreenPoint = tuple[float, float]
+SourcePoint = tuple[float, float]
 """x and y in pixels of the screenshot."""
 POINTED = frozenset(
     {
@@ -65,8 +65,8 @@ class SourceAct:
     """
 
     kind: ActionType
-    at: ScreenPoint | None = None
-    end: ScreenPoint | None = None
+    at: SourcePoint | None = None
+    end: SourcePoint | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ class SourceTrajectory:
     damaged: list[str] = field(default_factory=list)
 
 
-def click(at: ScreenPoint | None, button: str = "left", clicks: int = 1) -> SourceAct:
+def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> SourceAct:
     """A click; two with the left button are a double click."""
     if button == "right" and clicks == 1:
         return SourceAct(kind=ActionType.RIGHT_CLICK, at=at)
@@ -164,13 +164,13 @@ def click(at: ScreenPoint | None, button: str = "left", clicks: int = 1) -> Sour
     return SourceAct(kind=ActionType.CLICK, at=at, values=values)
 
 
-def drag(start: ScreenPoint | None, end: ScreenPoint | None, button: str = "left") -> SourceAct:
+def drag(start: SourcePoint | None, end: SourcePoint | None, button: str = "left") -> SourceAct:
     """A drag; the left button is not named."""
     values = {} if button == "left" else {"button": button}
     return SourceAct(kind=ActionType.DRAG, at=start, end=end, values=values)
 
 
-def scroll(at: ScreenPoint | None, across: float, down: float) -> SourceAct | None:
+def scroll(at: SourcePoint | None, across: float, down: float) -> SourceAct | None:
     """Notches of the wheel, positive = right and down; None if there is none.
 
     Of a turn in both directions the larger one counts.

@@ -1,7 +1,9 @@
-"""When the keyboard may have left what scans call focused, and whether it may be back.
+"""Decides whether the keyboard may be somewhere else than the scans say.
 
-A press outside a window, keys that switch or close windows, and text that appeared elsewhere are
-departures. Following the focus is in keyboard_focus.py.
+AT-SPI calls an element focused as long as its own window would give it the keyboard. It says so
+even while the person types into a terminal or a launcher that has no accessibility tree. A press in
+another window, keys that switch or close windows, and text that appears elsewhere are therefore
+recorded as departures. keyboard_focus.py follows the focus itself.
 """
 
 from dataclasses import dataclass
@@ -11,85 +13,92 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.hit_test import focused_node, windows_at
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 
-_SWITCHING = frozenset({"tab", "esc", "`", "f6"})  # with alt or command: to another window
-_CLOSING = frozenset(
+_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # with Alt or Command: another window
+_CLOSING_KEYS = frozenset(
     {
-        *(frozenset({"alt", "f4"}), frozenset({"ctrl", "f4"})),
-        *(frozenset({held, key}) for held in ("ctrl", "command") for key in "wq"),
+        frozenset({"alt", "f4"}),
+        frozenset({"ctrl", "f4"}),
+        frozenset({"ctrl", "w"}),
+        frozenset({"ctrl", "q"}),
+        frozenset({"command", "w"}),
+        frozenset({"command", "q"}),
     }
 )
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A press, or keys, with which the keyboard may have left what scans call focused.
-
-    AT-SPI calls an element focused as long as its own window would give it the keyboard, also while
-    the keyboard is in a terminal or a launcher that has no tree.
+    """An action with which the keyboard may have left the element that the scans call focused.
 
     Attributes:
-        end_ms: when that was over.
-        focused: what the scan called focused then; None: nothing.
+        end_ms: when the action ended, epoch milliseconds.
+        focused: the element that the scan called focused at that time; None: there was none.
         windows: boxes of the windows that were on the screen.
-        place: of the press, event space; None: keys did it.
-        holders: boxes of the windows under the press.
-        window: box of the window that surely has the keyboard, while it is on the screen.
+        place: of the press, event space; None: the action was keys.
+        pressed_windows: boxes of the windows under the press.
+        window: box of the window that certainly has the keyboard while it is on the screen.
     """
 
     end_ms: int
     focused: Element | None
     windows: frozenset[PixelBox | None]
     place: Point | None = None
-    holders: frozenset[PixelBox | None] = frozenset()
+    pressed_windows: frozenset[PixelBox | None] = frozenset()
     window: PixelBox | None = None
 
     def allows(self, tree: StepTree, focused: Element) -> bool:
-        """Whether the keyboard may be in an element that a later scan calls focused."""
+        """Returns whether the keyboard may be in an element that a later scan calls focused."""
         window = window_box(tree, focused)
-        now = window_boxes(tree)
         if window is None or window not in self.windows or window == self.window:
             return True
         if self.place is None:
             return False
         if not window.contains(*self.place):
-            return bool(self.holders) and not self.holders & now  # the window pressed was closed
+            # The keyboard returned if the window that was pressed has been closed.
+            return bool(self.pressed_windows) and not self.pressed_windows & window_boxes(tree)
         is_pressed = focused.box is not None and focused.box.contains(*self.place)
         is_other = self.focused is None or focused.box != self.focused.box
         return is_pressed or is_other
 
 
 def window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
-    """The boxes of all windows that are in no other one."""
+    """Returns the boxes of all outermost windows."""
     return frozenset(tree.box(window) for window in tree.windows)
 
 
 def window_box(tree: StepTree, element: Element) -> PixelBox | None:
-    """The box of the window around an element."""
+    """Returns the box of the window around an element."""
     window = tree.windows_around[element.position]
     return None if window is None else tree.box(window)
 
 
 def departure_by_press(action: Action, tree: StepTree, target: Element | None) -> Departure:
-    """What a press says of the window that has the keyboard."""
-    place = None if action.x is None or action.y is None else (action.x, action.y)
-    holders = [] if place is None else windows_at(tree, *place)
+    """Returns the departure that a press of a mouse button may be."""
+    place = None
+    pressed_windows: list[int] = []
+    if action.x is not None and action.y is not None:
+        place = (action.x, action.y)
+        pressed_windows = windows_at(tree, *place)
     return Departure(
         end_ms=action.end_ms,
         focused=focused_node(tree),
         windows=window_boxes(tree),
         place=place,
-        holders=frozenset(tree.box(window) for window in holders),
+        pressed_windows=frozenset(map(tree.box, pressed_windows)),
         window=None if target is None else window_box(tree, target),
     )
 
 
 def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
-    """What keys that switch or close windows say of the window that has the keyboard."""
+    """Returns the departure that a hotkey may be; None: it neither switches nor closes windows."""
     keys = frozenset(action.keys)
-    focused = focused_node(tree)
-    closes = keys in _CLOSING
-    is_switch = bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING)
-    if not (closes or is_switch or "win" in keys or keys >= {"ctrl", "alt"}):
+    closes = keys in _CLOSING_KEYS
+    switches = bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING_KEYS)
+    if not (closes or switches or "win" in keys or keys >= {"ctrl", "alt"}):
         return None
-    stays = window_box(tree, focused) if focused is not None and closes else None
-    return Departure(action.end_ms, focused, window_boxes(tree), window=stays)
+    focused = focused_node(tree)
+    remaining_window = None
+    if focused is not None and closes:
+        # If this window is on the screen later, only a part of it or another window was closed.
+        remaining_window = window_box(tree, focused)
+    return Departure(action.end_ms, focused, window_boxes(tree), window=remaining_window)

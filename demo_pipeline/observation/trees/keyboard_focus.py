@@ -1,16 +1,21 @@
-"""Which element has the keyboard, followed through the actions of a demonstration.
+"""Follows through a demonstration which element has the keyboard focus.
 
-A scan says it, where recorders know: two scans that agree say it of all keys between them, unless
-a press or a switch of windows took the keyboard away. A click and Tab tell as long as nothing may
-have moved the focus; typed text tells where it appeared, and a screenshot shows the ring around
-what the keys reached, and the lit choice of an open list or menu. A menu or dialog that opened has
-the keys. In doubt there is no target.
+Five kinds of evidence are used:
+
+1. A scan names the focused element. Two scans that agree are right about all keys between them,
+   unless a press or a switch of windows took the keyboard elsewhere (departures.py).
+2. A click or the Tab key moved the focus, and nothing may have moved it since.
+3. Typed text appeared in a field.
+4. A screenshot shows a ring around the element that the keys reached, or a lit choice in an open
+   list or menu (focus_rings.py).
+5. A dialog opened: its first element has the focus.
+
+A menu or dialog that opened receives the keys. In doubt, keys have no target.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import NamedTuple
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.frames.changes import ChangedBox
@@ -21,13 +26,14 @@ from demo_pipeline.observation.trees.departures import (
     departure_by_press,
     window_boxes,
 )
-from demo_pipeline.observation.trees.focus_look import (
+from demo_pipeline.observation.trees.focus_rings import (
+    Bounds,
     Grey,
     are_unlit,
-    is_as_before,
-    is_ground_as_before,
-    is_written_as_before,
-    lit,
+    has_same_background,
+    has_same_content,
+    has_same_sides,
+    lit_choice,
     ringed,
 )
 from demo_pipeline.observation.trees.hit_test import (
@@ -38,624 +44,602 @@ from demo_pipeline.observation.trees.hit_test import (
     positions_of,
     text_node_around,
 )
+from demo_pipeline.observation.trees.open_popups import (
+    choices_of_menu,
+    choices_of_open_lists,
+    open_dialogs,
+    open_menus,
+    open_popups,
+)
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tab_order import (
     CHOICES,
     HOLDS_FOCUS,
-    Stop,
+    TabStop,
     stop_after,
+)
+from demo_pipeline.observation.trees.text_places import (
+    contains_any,
+    field_with,
+    is_within,
+    overlap,
+    places_of_text,
+    reaches_any,
+    text_fields,
 )
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_INPUTS, Contradiction
 
 EDITOR_HEIGHT = 60  # units of event space; a field of one line is 20 to 50 high
-_EDITING = frozenset(
+_EDITING_KEYS = frozenset(
     {
-        *("backspace", "delete", "left", "right", "up", "down", "home", "end"),
-        *("pageup", "pagedown", "shift"),
+        "backspace",
+        "delete",
+        "left",
+        "right",
+        "up",
+        "down",
+        "home",
+        "end",
+        "pageup",
+        "pagedown",
+        "shift",
     }
 )
-_IN_TEXT = frozenset("abciuvxyz")  # with ctrl or command: clipboard, undo, letters' style
+_TEXT_COMMANDS = frozenset("abciuvxyz")  # with Ctrl or Command: clipboard, undo, font style
 _MENUS = frozenset({"menu", "menuitem"})
-_EDITED = TEXT_ROLES | {"slider", "panel"}  # a panel as a sheet, which draws its own content
-_KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
-_NO_FIELDS = frozenset(
-    {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
-)
+_KEEPS_EDITING_KEYS = TEXT_ROLES | {"slider", "panel"}  # a panel draws its own content, as a sheet
+_FOCUSED_BY_CLICK = frozenset({"checkbox", "radiobutton", "slider"})
 _HOLDS_NO_TEXT = frozenset(
     {"table", "icon", "image", "listbox", "listitem", "treeview", "treeitem", "link", "tab"}
 )
 _TAKES_NO_TEXT = frozenset({"button", "link", "tab", "checkbox", "radiobutton"})
 _LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})  # under the pointer
 
-Aimed = tuple[Element | None, str]
-"""The target (None when in doubt) and how it was found, as `target_method`."""
 
-NOTHING: Aimed = (None, "none")
+class FoundTarget(NamedTuple):
+    """The target of an action (None when in doubt), and the method, as in `target_method`."""
+
+    element: Element | None
+    method: str
 
 
-def _no_picture() -> Grey | None:
+NO_TARGET = FoundTarget(None, "none")
+
+
+def _no_screenshot() -> Grey | None:
     return None
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What is known of the focus besides the current scan.
+class FocusEvidence:
+    """The evidence about the focus of an action that is not in its current scan.
 
     Attributes:
-        before: gives the screenshot of the action before.
-        now: gives that of the action.
-        later: tree of the first scan that began after the action did; None without one.
-        is_undisturbed: nothing else was done until that scan had ended.
+        before: reads the screenshot of the previous action.
+        now: reads the screenshot of the action.
+        later: tree of the first scan that began after the action; None: there is no such scan.
+        is_undisturbed: whether no other action happened until that scan ended.
     """
 
-    before: Callable[[], Grey | None] = _no_picture
-    now: Callable[[], Grey | None] = _no_picture
+    before: Callable[[], Grey | None] = _no_screenshot
+    now: Callable[[], Grey | None] = _no_screenshot
     later: StepTree | None = None
     is_undisturbed: bool = False
 
 
 class KeyboardFocus:
-    """Follows the actions of a demonstration in order."""
+    """Follows the keyboard focus: call `target` and then `record` for every action, in order."""
 
     def __init__(self) -> None:
-        self._since_ms = float("-inf")  # when the focus may have moved last
-        self._stop: Stop = ()  # that has it since; several: one radio button of a group
-        self._method = "last_click"  # how that is known
-        self._departure: Departure | None = None  # the last
-        self._menu_opened = False
-        self._menu_keys = False  # whether keys may have opened it, as Alt and a letter do
-        self._menu: PixelBox | None = None  # whose title opened it
-        self._list: PixelBox | None = None  # of choices, that may be open
-        self._written: Sequence[ChangedBox] = ()  # where text appeared that no tree had a field for
-        self._dialogs: frozenset[PixelBox | None] | None = None  # at that time; None: not known
-        self._ring: PixelBox | None = None  # around what had it last
-        self._pointer: Point | None = None  # where a button was pressed last
-        self._is_click_known = True  # what was pressed there
+        self._since_ms = float("-inf")  # when the focus may have moved for the last time
+        self._stop: TabStop = ()  # has had the focus since then; empty: unknown
+        self._method = "last_click"  # how the stop was found
+        self._departure: Departure | None = None  # the last departure
+        self._menu_opened = False  # whether an action may have opened a menu
+        self._opened_by_keys = False  # whether that action was keys, such as Alt and a letter
+        self._menu: PixelBox | None = None  # the menu whose title was clicked
+        self._list: PixelBox | None = None  # the combo box whose list of choices may be open
+        self._text_places: Sequence[ChangedBox] = ()  # of text for which no tree had a field
+        self._dialogs: frozenset[PixelBox | None] | None = None  # at `_since_ms`; None: unknown
+        self._ring: PixelBox | None = None  # the element that showed the last focus ring
+        self._pointer: Point | None = None  # where a mouse button was pressed last
+        self._is_click_known = True  # whether the element that was pressed there is known
 
-    def target(  # noqa: PLR0917 - all that is known of the keys
+    def target(  # noqa: PLR0917 - everything that the focus is concluded from
         self,
         action: Action,
         tree: StepTree,
         current: CurrentScan,
         changes_ms: Sequence[float],
         typed: Sequence[ChangedBox] = (),
-        against: Sequence[Contradiction] | None = None,
-        sight: Sight = Sight(),
-    ) -> Aimed:
-        """The element that keys went to (None when in doubt) and the method, as `target_method`.
+        contradictions: Sequence[Contradiction] | None = None,
+        evidence: FocusEvidence = FocusEvidence(),
+    ) -> FoundTarget:
+        """Returns the element that keys went to, and the method by which it was found.
 
         Args:
             action: the keys.
             tree: the tree of the current scan.
             current: the current scan.
             changes_ms: when much of the screen changed, epoch milliseconds.
-            typed: what changed while text was typed, video pixels.
-            against: what the screenshot shows otherwise than the tree; None: not compared.
-            sight: what else is known.
+            typed: places that changed while text was typed, video pixels.
+            contradictions: between the tree and the screenshot; None: they were not compared.
+            evidence: from screenshots and the next scan.
         """
         if action.action_type == "pause" or current.scan is None:
-            return NOTHING
-        scanned = current.scan.begin_ms
-        against = against or ()
-        self._note_return(tree, scanned)
-        opened = self._in_what_opened(action, tree, scanned, sight)
-        if opened is not None:
-            return opened
-        since = max(scanned, self._since_ms)
-        written = _written(tree, typed)
-        found = self._scanned_around(action, tree, scanned, sight)
+            return NO_TARGET
+        scanned_ms = current.scan.begin_ms
+        contradictions = contradictions or ()
+        self._note_return(tree, scanned_ms)
+        in_popup = self._target_in_popup(action, tree, scanned_ms, evidence)
+        if in_popup is not None:
+            return in_popup
+        since_ms = max(scanned_ms, self._since_ms)
+        text_places = places_of_text(tree, typed)
+        element = self._confirmed_by_next_scan(action, tree, scanned_ms, evidence)
         method = "focused"
-        if found is None and not any(since < change < action.press_ms for change in changes_ms):
-            found, method = self._believed(tree, scanned)
-            if found is not None and not _holds_any(tree, found, written, whole=True):
-                found = None if self._is_covered(tree, found, against) else found
-        if found is not None and self._is_behind_menu(action, tree, found):
-            found = None
-        holds_text = found is not None and found.role not in _HOLDS_NO_TEXT
-        if written and (found is None or not holds_text or not _holds_any(tree, found, written)):
-            aimed = (found, method)
-            found, method = self._written_into(action.end_ms, tree, aimed, written, against)
-        if found is None:
-            found, method = self._shown(action, tree, scanned, written, against, sight=sight)
-        self._ring = found.box if found is not None and method == "picture" else None
-        return (found, method) if found else NOTHING
+        if element is None and not any(since_ms < ms < action.press_ms for ms in changes_ms):
+            element, method = self._by_scan_or_actions(tree, scanned_ms)
+            shows_text = element is not None and contains_any(tree, element, text_places)
+            if element is not None and not shows_text:
+                is_covered = self._is_covered(tree, element, contradictions)
+                element = None if is_covered else element
+        if element is not None and self._is_behind_popup(action, tree, element):
+            element = None
+        if text_places and not _received_text(tree, element, text_places):
+            claimed = FoundTarget(element, method)
+            element, method = self._by_text(
+                action.end_ms, tree, claimed, text_places, contradictions
+            )
+        if element is None:
+            element, method = self._by_screenshots(
+                action, tree, scanned_ms, text_places, contradictions, evidence=evidence
+            )
+        self._ring = element.box if element is not None and method == "picture" else None
+        return NO_TARGET if element is None else FoundTarget(element, method)
 
-    def _shown(
+    def _by_screenshots(
         self,
         action: Action,
         tree: StepTree,
-        scanned: int,
-        written: Sequence[ChangedBox],
-        against: Sequence[Contradiction],
+        scanned_ms: int,
+        text_places: Sequence[ChangedBox],
+        contradictions: Sequence[Contradiction],
         *,
-        sight: Sight,
-    ) -> Aimed:
-        """What the pictures show to have the keyboard, or a dialog that opened."""
-        found = self._ringed(tree, sight)
+        evidence: FocusEvidence,
+    ) -> FoundTarget:
+        """Returns the element with a focus ring, or the first element of a dialog that opened."""
+        element = self._ringed_element(tree, evidence)
         method = "picture"
-        if found is not None and self._is_covered(tree, found, against):
-            found = None  # the edge of what opened over it looks like a ring
-        if found is not None and found.role in _TAKES_NO_TEXT and (action.text or "").strip():
-            found = None  # it looks otherwise because text was typed somewhere else
-        if found is None:
-            found = self._first_of_dialog(tree, scanned)
+        if element is not None and self._is_covered(tree, element, contradictions):
+            element = None  # the edge of the popup over the element looks like a ring
+        types_text = bool((action.text or "").strip())
+        if element is not None and element.role in _TAKES_NO_TEXT and types_text:
+            element = None  # it looks different because text was typed somewhere else
+        if element is None:
+            element = self._first_of_new_dialog(tree, scanned_ms)
             method = "tab"
-        if found is None or (written and not _holds_any(tree, found, written)):
-            return NOTHING
-        self._keep(found)
-        return found, method
+        if element is None or (text_places and not reaches_any(tree, element, text_places)):
+            return NO_TARGET
+        self._set_focus(element)
+        return FoundTarget(element, method)
 
-    def _written_into(
+    def _by_text(
         self,
         end_ms: int,
         tree: StepTree,
-        aimed: Aimed,
-        written: Sequence[ChangedBox],
-        against: Sequence[Contradiction],
-    ) -> Aimed:
-        """The field in which text appeared, that was not written into the known one.
+        claimed: FoundTarget,
+        text_places: Sequence[ChangedBox],
+        contradictions: Sequence[Contradiction],
+    ) -> FoundTarget:
+        """Returns the field in which text appeared, because it did not appear in `claimed`.
 
-        What a scan calls focused may show nothing of the text, while its window does. `end_ms`: of
-        the typing.
+        The element that a scan calls focused may not show the text while its window does. Then the
+        claim stands. `end_ms` is when the typing ended.
         """
-        (focused, method), field = aimed, _field_with(tree, written)
-        if field is not None and self._is_covered(tree, field, against):
+        field = field_with(tree, text_places)
+        if field is not None and self._is_covered(tree, field, contradictions):
             field = None
-        window = None if focused is None else tree.windows_around[focused.position]
-        shown_in = None if window is None or method != "focused" else tree.element(window)
-        if focused is not None and focused.role in _HOLDS_NO_TEXT:
-            shown_in = None  # a terminal in front of its window may show the text
-        if field is None and shown_in is not None and _holds_any(tree, shown_in, written):
-            return aimed
-        self._keep(field)
+        focused = claimed.element
+        if (
+            field is None
+            and focused is not None
+            and claimed.method == "focused"
+            and focused.role not in _HOLDS_NO_TEXT  # else a terminal in front may show the text
+        ):
+            window = tree.windows_around[focused.position]
+            if window is not None and reaches_any(tree, tree.element(window), text_places):
+                return claimed
+        self._set_focus(field)
         if field is None:
-            self._written = written
+            self._text_places = text_places
             self._method = "typed"
-            claimed = focused_node(tree)
-            if claimed is not None and _is_elsewhere(tree, claimed, written):
-                self._departure = Departure(end_ms, claimed, window_boxes(tree))
-        return field, "typed"
+            scanned = focused_node(tree)
+            if scanned is not None and _is_elsewhere(tree, scanned, text_places):
+                self._departure = Departure(end_ms, scanned, window_boxes(tree))
+        return FoundTarget(field, "typed")
 
-    def _in_what_opened(
-        self, action: Action, tree: StepTree, scanned: int, sight: Sight
-    ) -> Aimed | None:
-        """What has the keys in a menu or list that opened; None: none did, as far as is known.
+    def _target_in_popup(
+        self, action: Action, tree: StepTree, scanned_ms: int, evidence: FocusEvidence
+    ) -> FoundTarget | None:
+        """Returns the target in a menu or list that opened; None: none opened, as far as is known.
 
-        The choice that is lit has them, or else the menu, which Escape closes.
+        The target is the lit choice. Escape goes to the menu itself, which it closes.
         """
-        is_fresh = scanned >= self._since_ms
-        if self._menu_keys and is_fresh and not _menus(tree):
-            self._menu_opened = self._menu_keys = False
-        lists = self._list_choices(tree) if is_fresh else ()
-        groups = [lists] if lists else []
-        if self._menu_opened and is_fresh and not lists:
-            groups = [_choices_of(tree, menu) for menu in reversed(_menus(tree))]
-        choice = self._lit_choice(tree, groups, sight)
+        is_fresh = scanned_ms >= self._since_ms
+        if self._opened_by_keys and is_fresh and not open_menus(tree):
+            self._menu_opened = False
+            self._opened_by_keys = False
+        groups: list[Sequence[int]] = []
+        list_choices = choices_of_open_lists(tree) if is_fresh else {}
+        if list_choices:
+            self._list = next(iter(list_choices.values()))
+            groups = [list(list_choices)]
+        elif self._menu_opened and is_fresh:
+            groups = [choices_of_menu(tree, menu) for menu in reversed(open_menus(tree))]
+        choice = _lit_element(tree, groups, evidence)
         if choice is not None:
-            return choice, "picture"
+            return FoundTarget(choice, "picture")
         if self._menu_opened and "esc" in action.keys:
             focused = focused_node(tree) if is_fresh else None
             if focused is not None and focused.role in _MENUS:
-                return focused, "focused"
-            menu = self._open_menu(tree, scanned)
-            return (menu, "last_click") if menu else NOTHING
-        return NOTHING if any(groups) else None
+                return FoundTarget(focused, "focused")
+            menu = self._menu_to_close(tree, scanned_ms)
+            return FoundTarget(menu, "last_click") if menu else NO_TARGET
+        return NO_TARGET if any(groups) else None
 
-    def _lit_choice(
-        self, tree: StepTree, groups: Sequence[Sequence[int]], sight: Sight
+    def _confirmed_by_next_scan(
+        self, action: Action, tree: StepTree, scanned_ms: int, evidence: FocusEvidence
     ) -> Element | None:
-        """The lit one of the choices of the innermost menu, or of the menu around it.
+        """Returns the focused element of the next scan if it had the focus at the action already.
 
-        A menu whose submenu is open, but in which nothing was chosen yet, has the keys itself.
+        It had the focus if the current scan agrees, or if nothing moved the focus in between.
         """
-        picture = sight.now() if groups else None
-        if picture is None:
+        later_tree = evidence.later
+        later = None if later_tree is None else focused_node(later_tree)
+        if later_tree is None or later is None or not self._allows(later_tree, later, scanned_ms):
             return None
-        for choices in groups:
-            bounds = _bounds(tree, choices)
-            index = lit(picture, bounds)
-            if index is not None:
-                return tree.element(choices[index])
-            if not are_unlit(picture, bounds):
-                return None
-        return None
-
-    def _list_choices(self, tree: StepTree) -> Sequence[int]:
-        """The choices of the list that is open."""
-        shown = [n for n, role in enumerate(tree.roles) if role in CHOICES and _shows(tree, n)]
-        lists = {n: box for n in shown if (box := _box_above(tree, n))}
-        if lists:
-            self._list = next(iter(lists.values()))
-        return list(lists)
-
-    def _scanned_around(
-        self, action: Action, tree: StepTree, scanned: int, sight: Sight
-    ) -> Element | None:
-        """The focus of the next scan, if the one before had it too, or nothing moved it before."""
         now = focused_node(tree)
-        later = None if sight.later is None else focused_node(sight.later)
-        if sight.later is None or later is None or not self._allows(sight.later, later, scanned):
-            return None
         if now and (now.role, now.box) == (later.role, later.box):
-            opened = window_boxes(sight.later) - window_boxes(tree)
+            opened = window_boxes(later_tree) - window_boxes(tree)
             return None if opened else now
-        may_close = "enter" in action.keys  # a dialog, so that what is behind it has the focus
-        if not sight.is_undisturbed or may_close or _moves_focus(action, later):
+        may_close = "enter" in action.keys  # a dialog, so that the focus moves behind it
+        if not evidence.is_undisturbed or may_close or _moves_focus(action, later):
             return None
         same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
         return tree.element(same[-1]) if same else None
 
-    def _note_return(self, tree: StepTree, scanned: int) -> None:
-        """Forget a press once a menu or window that it opened has the focus.
+    def _note_return(self, tree: StepTree, scanned_ms: int) -> None:
+        """Forgets a press in another window if a scan shows that the press moved the focus.
 
-        The window pressed is then that of the program, and not hidden by another one there.
+        Then the window that was pressed belongs to the program with the focus, and no window
+        without a tree covered it there.
         """
         departure = self._departure
         focused = focused_node(tree)
-        if departure is None or focused is None or scanned < departure.end_ms:
+        if departure is None or focused is None or scanned_ms < departure.end_ms:
             return
-        had = departure.focused
-        if had is None or departure.place is None or had.box == focused.box:
+        left = departure.focused
+        if left is None or departure.place is None or left.box == focused.box:
             return
-        if departure.holders and departure.allows(tree, focused):
+        if departure.pressed_windows and departure.allows(tree, focused):
             self._departure = None
 
-    def _allows(self, tree: StepTree, focused: Element, scanned: int) -> bool:
-        """Whether the keyboard may be in what scans call focused, after the last departure.
+    def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
+        """Returns whether the last departure allows that a scan's focused element has the keyboard.
 
-        Windows and macOS have one focus, so that a scan from after the departure is right there.
+        Windows and macOS have a single focus: their scans after a departure are right.
         """
         departure = self._departure
-        if departure is None or (tree.platform != "linux" and scanned >= departure.end_ms):
+        if departure is None or (tree.platform != "linux" and scanned_ms >= departure.end_ms):
             return True
         return departure.allows(tree, focused)
 
-    def _believed(self, tree: StepTree, scanned: int) -> Aimed:
-        """What has the keyboard by the current scan and the actions before."""
-        if self._list is not None and scanned >= self._since_ms:
-            self._stop = (self._list,)  # no choice is to be seen: it is closed, or edited in place
-        found = self._known_field(tree)
-        method = self._method
-        if scanned >= self._since_ms and (found is None or method == "tab"):
-            now = focused_node(tree)
-            if now is not None and self._allows(tree, now, scanned):
-                return now, "focused"
-        return found, method
+    def _by_scan_or_actions(self, tree: StepTree, scanned_ms: int) -> FoundTarget:
+        """Returns the element with the focus by the current scan and the earlier actions."""
+        if self._list is not None and scanned_ms >= self._since_ms:
+            self._stop = (self._list,)  # no choice is visible: it is closed, or edited in place
+        field = self._field_by_actions(tree)
+        if scanned_ms >= self._since_ms and (field is None or self._method == "tab"):
+            focused = focused_node(tree)
+            if focused is not None and self._allows(tree, focused, scanned_ms):
+                return FoundTarget(focused, "focused")
+        return FoundTarget(field, self._method)
 
-    def _ringed(self, tree: StepTree, sight: Sight) -> Element | None:
-        """What got a ring since the last action, or has it still, of what can have the focus.
+    def _ringed_element(self, tree: StepTree, evidence: FocusEvidence) -> Element | None:
+        """Returns the focusable element that shows a focus ring, new or kept since the last action.
 
-        What is under the pointer looks otherwise for that alone.
+        Elements under the pointer are left out if the pointer alone changes how they look.
         """
-        around, _ = _fields(tree)
-        able = [
+        around_fields, _ = text_fields(tree)
+        focusable = [
             node
             for node, role in enumerate(tree.roles)
             if role in HOLDS_FOCUS | CHOICES
-            and node not in around
+            and node not in around_fields
             and not _is_tool(tree, node)
             and can_have_focus(tree, node)
             and not (role in _LOOKS_HOVERED and self._is_under_pointer(tree, node))
         ]
-        if self._menu_opened or not able:
+        if self._menu_opened or not focusable:
             return None
-        before = sight.before()
-        now = sight.now()
+        before = evidence.before()
+        now = evidence.now()
         if before is None or now is None:
             return None
-        may_be_new = [tree.roles[node] in TEXT_INPUTS for node in able]
-        index = ringed(before, now, _bounds(tree, able), may_be_new)
-        if index is not None:
-            found = tree.element(able[index])
-            is_label = found.role in _LOOKS_HOVERED  # which the ring leaves as it was
-            (box,) = _bounds(tree, [found.position])
-            if found.role == "tablecell" and not is_ground_as_before(before, now, box):
-                return None  # lit with its row
-            return found if not is_label or is_written_as_before(before, now, box) else None
-        had = [node for node in positions_of(tree, self._ring) if can_have_focus(tree, node)][:1]
-        is_there = had and is_as_before(before, now, _bounds(tree, had)[0])
-        return tree.element(had[0]) if is_there else None
+        may_be_new = [tree.roles[node] in TEXT_INPUTS for node in focusable]
+        index = ringed(before, now, _bounds(tree, focusable), may_be_new)
+        if index is None:
+            return self._still_ringed_element(tree, before, now)
+        element = tree.element(focusable[index])
+        bounds = list(element.bounds.values())
+        if element.role == "tablecell" and not has_same_background(before, now, bounds):
+            return None  # it is lit together with its row
+        if element.role in _LOOKS_HOVERED and not has_same_content(before, now, bounds):
+            return None  # a ring leaves the label of a button unchanged
+        return element
+
+    def _still_ringed_element(self, tree: StepTree, before: Grey, now: Grey) -> Element | None:
+        """Returns the element that had the last focus ring, if the ring is still there."""
+        for node in positions_of(tree, self._ring):
+            if can_have_focus(tree, node):
+                element = tree.element(node)
+                keeps_ring = has_same_sides(before, now, list(element.bounds.values()))
+                return element if keeps_ring else None
+        return None
 
     def _is_under_pointer(self, tree: StepTree, node: int) -> bool:
         box = tree.box(node)
         return box is not None and self._pointer is not None and box.contains(*self._pointer)
 
-    def _first_of_dialog(self, tree: StepTree, scanned: int) -> Element | None:
-        """The first of a dialog that opened since: it gets the focus."""
-        if self._dialogs is None or scanned < self._since_ms:
+    def _first_of_new_dialog(self, tree: StepTree, scanned_ms: int) -> Element | None:
+        """Returns the first focusable element of a dialog that opened: it gets the focus."""
+        if self._dialogs is None or scanned_ms < self._since_ms:
             return None
-        opened = [n for n in _popups(tree) if tree.roles[n] == "dialog"][-1:]
-        if not opened or tree.box(opened[0]) in self._dialogs:
+        dialogs = open_dialogs(tree)
+        if not dialogs or tree.box(dialogs[-1]) in self._dialogs:
             return None
-        if not self._is_click_known and self._is_under_pointer(tree, opened[0]):
-            return None  # it may have been open before, and something in it was clicked
-        inside = (node for node in range(len(tree)) if opened[0] in ancestors(tree, node))
-        able = (n for n in inside if tree.roles[n] in HOLDS_FOCUS and can_have_focus(tree, n))
-        first = next(able, None)
-        return None if first is None else tree.element(first)
+        dialog = dialogs[-1]
+        if not self._is_click_known and self._is_under_pointer(tree, dialog):
+            return None  # it may have been open before, and the click may have been inside it
+        for node in range(len(tree)):
+            is_focusable = tree.roles[node] in HOLDS_FOCUS and can_have_focus(tree, node)
+            if is_focusable and dialog in ancestors(tree, node):
+                return tree.element(node)
+        return None
 
     @property
     def is_in_unknown_field(self) -> bool:
         """Whether text appeared where no tree had a field, and nothing moved the focus since."""
-        return bool(self._written)
+        return bool(self._text_places)
 
-    def _keep(self, element: Element | None) -> None:
-        """An element has the focus from now on."""
+    def _set_focus(self, element: Element | None) -> None:
+        """Notes that an element has the focus from now on; None: it is unknown which element."""
         self._stop = () if element is None or element.box is None else (element.box,)
         self._method = "last_click"
-        self._written = ()
+        self._text_places = ()
 
     def _is_covered(
-        self, tree: StepTree, element: Element, against: Sequence[Contradiction]
+        self, tree: StepTree, element: Element, contradictions: Sequence[Contradiction]
     ) -> bool:
-        """Whether something opened in the window of an element, or changed over the element.
+        """Returns whether a popup opened in the window of an element, or the element changed.
 
-        Not so when nothing but what had the focus before changed, which is edited now.
+        If the element already had the focus and nothing else changed, the person is editing it.
         """
         if element.box is None:
             return False
+        own = tree.canvas.box_to_video(element.box)
         window = tree.windows_around[element.position]
-        around = (None if window is None else tree.box(window)) or element.box
-        own, outer = map(tree.canvas.box_to_video, (element.box, around))
-        if self._stop == (element.box,) and all(_is_within(one.place, own) for one in against):
+        window_box = None if window is None else tree.box(window)
+        outer = tree.canvas.box_to_video(window_box or element.box)
+        is_all_within = all(is_within(change.place, own) for change in contradictions)
+        if self._stop == (element.box,) and is_all_within:
             return False
-        if element.role in TEXT_ROLES:  # its text may change
-            against = [one for one in against if one.is_popup or not _is_within(one.place, own)]
         if element.role == "combobox":  # its list opens and closes below it, and may be wider
             below = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
-            against = [
-                one
-                for one in against
-                if one.place[1] < own.y - FOCUS_RIM_PX or not _overlap(one.place, below)
-            ]
-        return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
+        for change in contradictions:
+            if element.role in TEXT_ROLES and not change.is_popup and is_within(change.place, own):
+                continue  # its text may change
+            if element.role == "combobox":
+                is_above = change.place[1] < own.y - FOCUS_RIM_PX
+                if not is_above and overlap(change.place, below):
+                    continue
+            if overlap(change.place, outer if change.is_popup else own):
+                return True
+        return False
 
-    def _open_menu(self, tree: StepTree, scanned: int) -> Element | None:
-        """The menu that Escape closes: that whose title was clicked, or the only one there is."""
-        found = [node for node in positions_of(tree, self._menu) if tree.roles[node] == "menu"]
-        if self._menu is None and scanned >= self._since_ms:
-            found = list(_menus(tree))
-        return tree.element(found[0]) if len(found) == 1 else None
+    def _menu_to_close(self, tree: StepTree, scanned_ms: int) -> Element | None:
+        """Returns the menu that Escape closes: the clicked menu, or the only open menu."""
+        menus: Sequence[int] = ()
+        if self._menu is not None:
+            menus = [node for node in positions_of(tree, self._menu) if tree.roles[node] == "menu"]
+        elif scanned_ms >= self._since_ms:
+            menus = open_menus(tree)
+        return tree.element(menus[0]) if len(menus) == 1 else None
 
-    def _known_field(self, tree: StepTree) -> Element | None:
-        if self._written and not self._stop:
-            return _field_with(tree, _written(tree, self._written))
-        fields = (
-            node
-            for node in positions_of(tree, self._stop[0] if len(self._stop) == 1 else None)
-            if tree.roles[node] in HOLDS_FOCUS | CHOICES
-        )
-        position = next(fields, None)
-        return None if position is None else tree.element(position)
+    def _field_by_actions(self, tree: StepTree) -> Element | None:
+        """Returns the element that had the focus after the earlier actions."""
+        if self._text_places and not self._stop:
+            return field_with(tree, places_of_text(tree, self._text_places))
+        if len(self._stop) != 1:
+            return None
+        for node in positions_of(tree, self._stop[0]):
+            if tree.roles[node] in HOLDS_FOCUS | CHOICES:
+                return tree.element(node)
+        return None
 
-    def _is_behind_menu(self, action: Action, tree: StepTree, found: Element) -> bool:
-        """Whether a menu that was opened has the keys, or a dialog that Escape would close."""
+    def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
+        """Returns whether an open menu, or a dialog that Escape closes, receives the keys instead.
+
+        A menu counts only if an action opened it.
+        """
         if not self._menu_opened and "esc" not in action.keys:
             return False
-        around = {tree.roles[node] for node in (found.position, *ancestors(tree, found.position))}
-        return not around & {*_MENUS, "dialog"} and (self._menu_opened or bool(_popups(tree)))
+        nodes = (element.position, *ancestors(tree, element.position))
+        is_in_popup = any(tree.roles[node] in {*_MENUS, "dialog"} for node in nodes)
+        return not is_in_popup and (self._menu_opened or bool(open_popups(tree)))
 
     def record(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Note an action and its target."""
+        """Notes how an action on its target moves the focus."""
         if action.action_type in POINTER_TYPES - {"scroll"}:
             self._departure = departure_by_press(action, tree, target)
-            self._click(action, tree, target)
-        elif action.action_type == "hotkey" and "tab" in action.keys:
-            self._departure = departure_by_keys(action, tree) or self._departure
-            self._tab(action, tree, target)
+            self._record_click(action, tree, target)
         elif action.action_type == "hotkey":
             self._departure = departure_by_keys(action, tree) or self._departure
-            self._press(action, tree, target)
+            if "tab" in action.keys:
+                self._record_tab(action, tree, target)
+            else:
+                self._record_keys(action, tree, target)
         elif action.action_type == "type":
-            self._list = self._menu = None
-            if target is not None and target.role == "button":
-                self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
+            self._list = None
+            self._menu = None
+            if target is not None and target.role == "button":  # Space pressed it
+                self._since_ms = action.end_ms
+                self._stop = ()
 
-    def _click(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """What was clicked has the keyboard, if it is of a kind that takes it."""
-        place = None if action.x is None or action.y is None else (action.x, action.y)
+    def _record_click(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Gives the focus to the clicked element if it is of a kind that takes the focus."""
         field = None if target is None else text_node_around(tree, target)
-        if target is not None and target.role in _KEEPS_CLICK:
+        if target is not None and target.role in _FOCUSED_BY_CLICK:
             field = target
-        opens_list = field is not None and field.role == "combobox"  # which has the focus then
-        self._lose(action, tree)
-        self._keep(None if opens_list else field)
-        self._list = field.box if field is not None and opens_list else None
+        opens_list = field is not None and field.role == "combobox"  # the list gets the focus
         opens_menu = target is not None and target.role == "menu"
-        self._menu_opened = opens_menu or action.action_type == "right_click"
-        self._menu_keys = False
+        self._forget_focus(action, tree)
+        self._set_focus(None if opens_list else field)
+        self._list = field.box if field is not None and opens_list else None
         self._menu = target.box if target is not None and opens_menu else None
+        self._menu_opened = opens_menu or action.action_type == "right_click"
+        self._opened_by_keys = False
         self._is_click_known = target is not None
-        self._pointer = place
-        self._ring = None  # gone before the next keys, so that two pictures without it are alike
+        self._pointer = None
+        if action.x is not None and action.y is not None:
+            self._pointer = (action.x, action.y)
+        self._ring = None  # it is gone before the next keys: both screenshots are without it
 
-    def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Tab goes on from where the focus is, if that is known."""
-        known = (target.box,) if target is not None and target.box is not None else self._stop
-        known = known if self._list is None else (self._list,)
-        self._lose(action, tree)
-        self._list = self._dialogs = None
+    def _record_tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Moves the focus along the order of Tab, if it is known where the focus was."""
+        start = self._stop
+        if self._list is not None:
+            start = (self._list,)
+        elif target is not None and target.box is not None:
+            start = (target.box,)
+        self._forget_focus(action, tree)
+        self._list = None
+        self._dialogs = None
         if set(action.keys) <= {"shift", "tab"}:
-            presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
-            self._stop = stop_after(tree, known, presses) if known else ()
+            presses = action.presses or 1
+            if "shift" in action.keys:
+                presses = -presses
+            self._stop = stop_after(tree, start, presses) if start else ()
             self._method = "tab"
 
-    def _press(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Other keys may move the focus, or open or close what has it."""
+    def _record_keys(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Notes keys that may move the focus, or that open or close a menu or a list."""
         keys = set(action.keys)
-        role = target.role if target is not None else None
-        self._menu_opened &= keys.isdisjoint({"esc", "enter"})
-        self._menu = self._menu if keys <= {"up", "down"} else None
-        chosen = self._list
-        self._list = self._list if keys <= {"up", "down"} else None
+        role = None if target is None else target.role
+        moves_choice = keys <= {"up", "down"}
+        open_list = self._list
+        if not moves_choice:
+            self._menu = None
+            self._list = None
+        if not keys.isdisjoint({"esc", "enter"}):
+            self._menu_opened = False
         is_in_menu = self._menu_opened and role in CHOICES | _MENUS
-        if (is_in_menu or (chosen is not None and role in CHOICES)) and keys <= {"up", "down"}:
-            return  # another choice of the same list
-        if chosen is not None and role in CHOICES and keys <= _EDITING:
+        is_in_list = open_list is not None and role in CHOICES
+        if (is_in_menu or is_in_list) and moves_choice:
+            return  # another choice of the same menu or list
+        if is_in_list and keys <= _EDITING_KEYS:
             return
         if _moves_focus(action, target) or is_in_menu:
-            self._lose(action, tree)
-            if role == "combobox" and target is not None and keys == {"esc"}:
-                chosen = target.box  # only its list closed
-            if chosen is not None and keys in ({"enter"}, {"esc"}):
-                self._stop = (chosen,)
+            self._forget_focus(action, tree)
+            if target is not None and role == "combobox" and keys == {"esc"}:
+                open_list = target.box  # only its list closed
+            if open_list is not None and keys in ({"enter"}, {"esc"}):
+                self._stop = (open_list,)
         if _opens_menu(keys):
-            self._menu_opened = self._menu_keys = True
+            self._menu_opened = True
+            self._opened_by_keys = True
 
-    def _lose(self, action: Action, tree: StepTree) -> None:
-        """Nothing is known to have the focus after an action."""
-        self._keep(None)
-        self._since_ms, self._dialogs = action.end_ms, _dialog_boxes(tree)
+    def _forget_focus(self, action: Action, tree: StepTree) -> None:
+        """Notes that it is unknown which element has the focus after an action."""
+        self._set_focus(None)
+        self._since_ms = action.end_ms
+        self._dialogs = frozenset(map(tree.box, open_dialogs(tree)))
 
 
-def _overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
-    left, top, width, height = place
-    across = left < box.right and box.x < left + width
-    return across and top < box.bottom and box.y < top + height
+def _received_text(
+    tree: StepTree, element: Element | None, text_places: Sequence[ChangedBox]
+) -> bool:
+    """Returns whether text may have appeared in an element."""
+    if element is None or element.role in _HOLDS_NO_TEXT:
+        return False
+    return reaches_any(tree, element, text_places)
+
+
+def _lit_element(
+    tree: StepTree, groups: Sequence[Sequence[int]], evidence: FocusEvidence
+) -> Element | None:
+    """Returns the lit choice of the first group that has one, if all groups before are unlit.
+
+    The groups are the choices of open menus, the innermost menu first. A menu keeps the keys while
+    its submenu is open and nothing was chosen in the submenu.
+    """
+    screenshot = evidence.now() if groups else None
+    if screenshot is None:
+        return None
+    for choices in groups:
+        bounds = _bounds(tree, choices)
+        index = lit_choice(screenshot, bounds)
+        if index is not None:
+            return tree.element(choices[index])
+        if not are_unlit(screenshot, bounds):
+            return None
+    return None
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Whether it is a button in a tool bar, whose frame says that it is on or can be pressed."""
-    roles = {tree.roles[outer] for outer in ancestors(tree, node)}
-    return tree.roles[node] == "button" and "toolbar" in roles
+    """Returns whether a node is a button of a tool bar, whose frame means that it is on."""
+    if tree.roles[node] != "button":
+        return False
+    return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))
 
 
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
-    """Whether text appeared outside the window of an element, or the element holds no text."""
+    """Returns whether text appeared outside the window of an element that scans call focused.
+
+    True also for an element that holds no text.
+    """
     window = tree.windows_around[focused.position]
-    is_outside = window is not None and not _holds_any(tree, tree.element(window), places)
+    is_outside = window is not None and not reaches_any(tree, tree.element(window), places)
     return is_outside or focused.role in _HOLDS_NO_TEXT
 
 
 def _opens_menu(keys: set[str]) -> bool:
-    """Whether keys open a menu where there is one: Alt and a letter, F10, the menu key."""
+    """Returns whether keys can open a menu: Alt and a letter, Alt, F10 or the menu key."""
     is_mnemonic = len(keys) == 2 and "alt" in keys and any(len(key) == 1 for key in keys)
     return is_mnemonic or keys in ({"alt"}, {"f10"}, {"shift", "f10"}, {"menu"}, {"apps"})
 
 
-def _menus(tree: StepTree) -> Sequence[int]:
-    """Positions of the menus with items on the screen, in document order: the innermost last."""
-    return [node for node in _popups(tree) if tree.roles[node] == "menu"]
-
-
-def _choices_of(tree: StepTree, menu: int) -> Sequence[int]:
-    """The items of a menu, and the titles of its submenus."""
-    roles = CHOICES | {"menu"}
-    inside = [node for node, parent in enumerate(tree.parents) if parent == menu]
-    return [node for node in inside if tree.roles[node] in roles and _shows(tree, node)]
-
-
-def _popups(tree: StepTree) -> Sequence[int]:
-    """Positions of the dialogs, and of the menus with their items, that are on the screen."""
-    found = set()
-    for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
-        role = tree.roles[node]
-        parent = tree.parents[node]
-        is_item = role == "menuitem" and parent >= 0 and tree.roles[parent] == "menu"
-        if (role == "dialog" or is_item) and "hidden" not in tree.states_at(node):
-            found.add(parent if is_item else node)
-    return sorted(found)
-
-
-def _dialog_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
-    return frozenset(tree.box(node) for node in _popups(tree) if tree.roles[node] == "dialog")
-
-
-def _box_above(tree: StepTree, choice: int) -> PixelBox | None:
-    """The combo box of a choice that is beyond it: its list is open."""
-    inner = tree.box(choice)
-    boxes = [tree.box(node) for node in ancestors(tree, choice) if tree.roles[node] == "combobox"]
-    return next((box for box in boxes if box and inner and not _overlap(inner, box)), None)
-
-
-def _shows(tree: StepTree, node: int) -> bool:
-    box = tree.box(node)
-    return box is not None and box.area > 0 and "hidden" not in tree.states_at(node)
-
-
-def _bounds(tree: StepTree, nodes: Sequence[int]) -> Sequence[Sequence[int]]:
-    """x, y, width, height of nodes on the canvas."""
+def _bounds(tree: StepTree, nodes: Sequence[int]) -> Sequence[Bounds]:
+    """Returns x, y, width, height of nodes on the canvas."""
     return [list(tree.element(node).bounds.values()) for node in nodes]
 
 
 def _moves_focus(action: Action, target: Element | None) -> bool:
-    """Whether keys may move the focus, or open something that takes it."""
+    """Returns whether keys may move the focus, or open something that takes the focus."""
     keys = set(action.keys)
-    if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _IN_TEXT:
+    if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _TEXT_COMMANDS:
         return False
-    if target is None or target.role not in _EDITED:
+    if target is None or target.role not in _KEEPS_EDITING_KEYS:
         return True
     if action.action_type == "type":
         return not set("\t\n").isdisjoint(action.text or "")
-    edits = keys <= _EDITING | {"ctrl"}
-    if target.role in {"textarea", "textfield"} and target.box is not None:
-        edits |= keys <= {"enter", "shift"} and target.box.height >= EDITOR_HEIGHT
-    return not edits
-
-
-def _holds_any(
-    tree: StepTree, element: Element, places: Sequence[ChangedBox], *, whole: bool = False
-) -> bool:
-    """Whether any of these places in the picture reaches into an element, or is in it `whole`."""
-    box = element.box and tree.canvas.box_to_video(element.box)
-    reaches = _is_within if whole else _overlap
-    return box is not None and any(reaches(place, box) for place in places)
-
-
-def _is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
-    """Whether a place in the picture is in a box or on its rim; video pixels."""
-    left, top, width, height = place
-    is_across = box.x - FOCUS_RIM_PX <= left and left + width <= box.right + FOCUS_RIM_PX
-    return is_across and box.y - FOCUS_RIM_PX <= top and top + height <= box.bottom + FOCUS_RIM_PX
-
-
-def _written(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """The places in which text may have been typed.
-
-    What other elements show, as a button that can be pressed now or a status that says that the
-    text is not saved, tells nothing.
-    """
-    if not places:
-        return ()
-    around, fields = _fields(tree)
-    said = [
-        tree.canvas.box_to_video(box)
-        for node, role in enumerate(tree.roles)
-        if role in _NO_FIELDS and tree.raws[node].name and node not in around
-        if "hidden" not in tree.states_at(node) and (box := tree.box(node)) is not None
-        if not fields.intersection(ancestors(tree, node))
-    ]
-    return [place for place in places if not any(_is_within(place, box) for box in said)]
-
-
-def _fields(tree: StepTree) -> tuple[set[int], set[int]]:
-    """What is around text fields, and the fields, and cells that can be edited in place."""
-    inner = {node for node, role in enumerate(tree.roles) if role in TEXT_ROLES}
-    around = {outer for node in inner for outer in ancestors(tree, node)}
-    cells = (node for node, role in enumerate(tree.roles) if role == "tablecell")
-    return around, inner.union(node for node in cells if can_have_focus(tree, node)) - around
-
-
-def _field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
-    """The only text field, or cell that is edited in place, in which these places are.
-
-    None when one is elsewhere. `places`: where text appeared, video pixels.
-    """
-    shown = [node for node in range(len(tree)) if "hidden" not in tree.states_at(node)]
-    boxes = {node: tree.canvas.box_to_video(box) for node in shown if (box := tree.box(node))}
-    _, fields = _fields(tree)
-    found: set[int] = set()
-    for place in places:
-        holding = [node for node, box in boxes.items() if _is_within(place, box)]
-        front = min(
-            filter(tree.windows.__contains__, holding),
-            key=lambda node: boxes[node].area,
-            default=None,
-        )
-        inside = fields.intersection(holding)
-        found |= {node for node in inside if tree.windows_around[node] == front} or {-1}
-    if len(found) != 1 or -1 in found:
-        return None  # a formula bar repeats what goes into a cell
-    (field,) = found
-    return tree.element(field)
+    has_lines = (
+        target.role in {"textarea", "textfield"}
+        and target.box is not None
+        and target.box.height >= EDITOR_HEIGHT
+    )
+    if has_lines and keys <= {"enter", "shift"}:
+        return False
+    return not keys <= _EDITING_KEYS | {"ctrl"}

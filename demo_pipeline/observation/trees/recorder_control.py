@@ -1,7 +1,7 @@
-"""Actions on the recorder's own window: how a person starts and stops a recording.
+"""Finds the actions with which a person starts and stops the recorder.
 
-Belongs here: recognising the window by the names in the scan. The names are the setting
-`observation.recorder_windows`.
+The recorder's window is recognised by its name in the scan. The setting
+`observation.recorder_windows` lists the names.
 """
 
 import re
@@ -26,31 +26,41 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Indexes of the first and of the last action, each when it is on a window of that name.
+    """Returns the indexes of the first and last action, each only if it is on the recorder.
 
-    A click is on the window under it, a hotkey on the window with the focus. `fronts`: the window
-    that the picture shows in front at an action, by action index.
+    A click is on the window under it, a hotkey on the window with the focus.
+
+    Args:
+        actions: of the demonstration.
+        scans: of the log.
+        reader: of the scans.
+        canvas: of the screenshots.
+        names: of the recorder's windows.
+        fronts: action index → position of the window in front at the action, as the video shows.
     """
-    wanted = [name_pattern(name) for name in names if name.strip()]
-    ends = {
-        id(action): action for action in (first_action(actions), last_action(actions)) if action
-    }
-    found: set[int] = set()
-    for action in ends.values():
-        if wanted and action.action_type in {"click", "double_click", "hotkey"}:
-            on = _names(action, scans, reader, canvas, fronts.get(action.action_index))
-            if any(phrase.search(name) for phrase in wanted for name in on):
-                found.add(action.action_index)
-    return found
+    patterns = [name_pattern(name) for name in names if name.strip()]
+    if not patterns:
+        return set()
+    indexes: set[int] = set()
+    for action in (first_action(actions), last_action(actions)):
+        if action is None or action.action_type not in {"click", "double_click", "hotkey"}:
+            continue
+        names_at_action = _names(action, scans, reader, canvas, fronts.get(action.action_index))
+        if any(pattern.search(name) for pattern in patterns for name in names_at_action):
+            indexes.add(action.action_index)
+    return indexes
 
 
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
-    """The names that the task does not mention: who works on a recorder does not stop ours."""
+    """Returns the names that the task does not mention.
+
+    A task that mentions a recorder is about that recorder, so its windows are not controls of ours.
+    """
     quest = meta.quest
-    told = [meta.title, meta.description]
+    texts = [meta.title, meta.description]
     if quest is not None:
-        told += [quest.title, quest.app, quest.content, *quest.objectives]
-    text = "\n".join(told)
+        texts += [quest.title, quest.app, quest.content, *quest.objectives]
+    text = "\n".join(texts)
     return [name for name in names if name.strip() and not name_pattern(name).search(text)]
 
 
@@ -61,20 +71,23 @@ def _names(
     canvas: Canvas,
     front: int | None,
 ) -> list[str]:
-    """Names of the window, and of the element, that an action is on."""
+    """Returns the names of the window and of the element that an action is on."""
     scan = current_scan(scans, action.press_ms, float("-inf")).scan
     tree = reader.tree(scan, action.press_ms, canvas)
-    on: list[int | None] = []
+    window: int | None = None
+    element: int | None = None
     if action.action_type == "hotkey":
-        on = [None if tree.focused is None else tree.windows_around[tree.focused]]
+        if tree.focused is not None:
+            window = tree.windows_around[tree.focused]
     elif action.x is not None and action.y is not None:
         hit = node_at(tree, action.x, action.y, front)
+        element = None if hit is None else hit.position
         window = front_window(tree, action.x, action.y) if front is None else front
-        on = [window, hit.position if hit else None]
-    return [tree.raws[position].name or "" for position in on if position is not None]
+    positions = [position for position in (window, element) if position is not None]
+    return [tree.raws[position].name or "" for position in positions]
 
 
 def name_pattern(name: str) -> re.Pattern[str]:
-    """Matches a name as whole words, in any case."""
+    """Returns a pattern that matches a name as whole words, in upper and lower case."""
     words = r"\s+".join(re.escape(word) for word in name.split())
     return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)

@@ -1,7 +1,7 @@
-"""What the current scan of each action has at the pointer, for the stage that decodes the film.
+"""Reads the element and the windows under the pointer from the current scan of each action.
 
-Belongs here: which scan is current at each action (those of pointing actions are read, once each),
-the element and the windows under the pointer, and the marks by which a tree's units are judged.
+The stage that decodes the video needs them: it checks which window is in front, whether the screen
+changed at the element, and by the marks whether the tree has the units of the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,18 +27,19 @@ from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
-MARK_WIDTHS, MARK_HEIGHTS = (12, 400), (8, 80)  # units of event space; those of labels and buttons
-_MAY_BE_EMPTY = "tablecell"  # whatever its name, which may be read out only
+MARK_WIDTHS = (12, 400)  # units of event space, as of labels and buttons
+MARK_HEIGHTS = (8, 80)
+_MAY_BE_EMPTY = "tablecell"  # its name may only be for screen readers
 COVER_STEP = 8  # units of event space between the points that other windows have to cover
 
 
 @dataclass(frozen=True)
 class ScannedTargets:
-    """What the current scans of all actions have.
+    """The targets in the current scans of all actions.
 
     Attributes:
-        by_action: action index → its current scan, and the element under it.
-        desktops: the size of the desktop in each of these scans that has it, in time order.
+        by_action: action index → its current scan and the element under the pointer.
+        desktops: the size of the desktop in each of these scans that knows it, in time order.
     """
 
     by_action: Mapping[int, ScannedTarget]
@@ -51,100 +52,124 @@ def scan_targets(
     reader: TreeReader,
     calibration: Calibration,
 ) -> ScannedTargets:
-    """Find the current scans; read those of pointing actions."""
+    """Finds the current scan of each action, and reads those of pointing actions."""
     targets: dict[int, ScannedTarget] = {}
     desktops: dict[int, DesktopSize] = {}
     since = float("-inf")
     for action in actions:
-        known = scans_of_part(scans, calibration.screen, action.press_ms)
-        current = current_scan(known, action.press_ms, since)
+        usable_scans = scans_of_part(scans, calibration.screen, action.press_ms)
+        current = current_scan(usable_scans, action.press_ms, since)
         scan = current.scan
         since = max(since, action.end_ms)
         if scan is None:
             continue
-        found = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
+        target = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
             tree = reader.tree(scan, action.press_ms, canvas)
-            aim = _aim(tree, action)
-            windows = _windows(tree, action)
-            small = aim.element is not None and _is_small(aim.element, canvas)
-            box = aim.element if small else None
-            found = replace(found, aim=aim, windows=windows, box=box, marks=_marks(tree))
-            shown = [tree.box(window) for window in tree.windows]
-            boxes = frozenset(box for box in shown if box is not None and box.area > 0)
-            found = replace(found, window_boxes=boxes)
+            target = _with_elements(target, tree, action, canvas)
             if current.previous is not None:
                 before_ms = (current.previous.begin_ms, current.previous.end_ms)
-                found = replace(found, before_ms=before_ms)
+                target = replace(target, before_ms=before_ms)
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
-        targets[action.action_index] = found
+        targets[action.action_index] = target
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
 
 
-def _aim(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
+def _with_elements(
+    target: ScannedTarget, tree: StepTree, action: Action, canvas: Canvas
+) -> ScannedTarget:
+    """Adds the elements, the windows and the marks of a tree to the target of a pointing action."""
+    aim = _element_under(tree, action)
+    small_box = None
+    if aim.element is not None and _is_small(aim.element, canvas):
+        small_box = aim.element
+    window_boxes: set[PixelBox] = set()
+    for window in tree.windows:
+        box = tree.box(window)
+        if box is not None and box.area > 0:
+            window_boxes.add(box)
+    return replace(
+        target,
+        aim=aim,
+        windows=_windows_under(tree, action),
+        box=small_box,
+        marks=_marks(tree),
+        window_boxes=frozenset(window_boxes),
+    )
+
+
+def _element_under(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
+    """Returns the element under an action, with all boxes at that place."""
     x = action.x or 0.0
     y = action.y or 0.0
-    node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
-    if node is None or node.box is None:
+    element = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
+    if element is None or element.box is None:
         return ElementUnderAction()
-    around = [box for node in positions_at(tree, x, y) if (box := tree.box(node))]
-    return ElementUnderAction(node.box, around)
+    boxes = map(tree.box, positions_at(tree, x, y))
+    return ElementUnderAction(element.box, [box for box in boxes if box is not None])
 
 
-def _windows(tree: StepTree, action: Action) -> list[ElementUnderAction]:
-    """The windows at a point, where there are several, and what each has there."""
-    windows = [
-        replace(_aim(tree, action, position), window=box, position=position)
-        for position in windows_at(tree, action.x or 0.0, action.y or 0.0)
-        if not is_desktop(tree, position) and (box := tree.box(position)) is not None
-    ]
+def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
+    """Returns the windows under an action with the element that each has there.
+
+    Empty when there is only one window: then it is known which window is in front.
+    """
+    windows: list[ElementUnderAction] = []
+    for position in windows_at(tree, action.x or 0.0, action.y or 0.0):
+        box = tree.box(position)
+        if box is not None and not is_desktop(tree, position):
+            element = _element_under(tree, action, position)
+            windows.append(replace(element, window=box, position=position))
     return windows if len(windows) > 1 else []
 
 
 def _marks(tree: StepTree) -> Boxes:
-    """(elements, 4) boxes of small named elements without children, event space."""
-    width, height = tree.screen
-    x, y, across, down = tree.boxes.T
-    small = (across >= MARK_WIDTHS[0]) & (across <= MARK_WIDTHS[1])
-    small &= (down >= MARK_HEIGHTS[0]) & (down <= MARK_HEIGHTS[1])
-    small &= (x >= 0) & (y >= 0) & (x + across <= width) & (y + down <= height)
-    small[sorted(set(tree.parents) - {-1})] = False
-    shown = [
+    """Returns (elements, 4) boxes of small named elements without children, event space."""
+    screen_width, screen_height = tree.screen
+    x, y, widths, heights = tree.boxes.T
+    is_mark = (widths >= MARK_WIDTHS[0]) & (widths <= MARK_WIDTHS[1])
+    is_mark &= (heights >= MARK_HEIGHTS[0]) & (heights <= MARK_HEIGHTS[1])
+    is_mark &= (x >= 0) & (y >= 0) & (x + widths <= screen_width) & (y + heights <= screen_height)
+    is_mark[sorted(set(tree.parents) - {-1})] = False
+    marks = [
         node
-        for node in np.flatnonzero(small).tolist()
-        if tree.raws[node].name and tree.roles[node] != _MAY_BE_EMPTY
-        if "hidden" not in tree.states_at(node)
+        for node in np.flatnonzero(is_mark).tolist()
+        if tree.raws[node].name
+        and tree.roles[node] != _MAY_BE_EMPTY
+        and "hidden" not in tree.states_at(node)
     ]
-    coverable = _coverable(tree)
-    seen = [node for node in shown if tree.windows_around[node] not in coverable]
-    return np.unique(tree.boxes[seen if len(seen) >= LEAST_MARKS else shown], axis=0)
+    coverable = _coverable_windows(tree)
+    surely_visible = [node for node in marks if tree.windows_around[node] not in coverable]
+    if len(surely_visible) >= LEAST_MARKS:
+        marks = surely_visible
+    return np.unique(tree.boxes[marks], axis=0)
 
 
-def _coverable(tree: StepTree) -> set[int]:
-    """The outermost windows that other ones together may hide: nothing tells if they are seen."""
+def _coverable_windows(tree: StepTree) -> set[int]:
+    """Returns the outermost windows that the other windows together could hide."""
     windows = list(tree.windows)
     boxes = np.nan_to_num(tree.boxes[windows])
-    cells = np.arange(0, max(tree.screen), COVER_STEP)
-    first = np.searchsorted(cells, boxes[:, :2]).tolist()
-    last = np.searchsorted(cells, boxes[:, :2] + boxes[:, 2:]).tolist()
-    places = [
+    grid = np.arange(0, max(tree.screen), COVER_STEP)
+    first = np.searchsorted(grid, boxes[:, :2]).tolist()
+    last = np.searchsorted(grid, boxes[:, :2] + boxes[:, 2:]).tolist()
+    areas = [
         (slice(top, bottom), slice(left, right))
         for (left, top), (right, bottom) in zip(first, last, strict=True)
     ]
-    found = set()
+    coverable: set[int] = set()
     for number, node in enumerate(windows):
-        covered = np.zeros((len(cells), len(cells)), bool)
-        for other in places[:number] + places[number + 1 :]:
+        covered = np.zeros((len(grid), len(grid)), bool)
+        for other in areas[:number] + areas[number + 1 :]:
             covered[other] = True
-        if covered[places[number]].all():
-            found.add(node)
-    return found
+        if covered[areas[number]].all():
+            coverable.add(node)
+    return coverable
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """Whether a pointer inside the box points at it; not so in a page or a text area."""
+    """Returns whether a pointer inside a box points at it, unlike in a page or a text area."""
     return (
         box.area * canvas.event_to_canvas**2 <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
     )

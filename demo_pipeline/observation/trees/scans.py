@@ -1,7 +1,7 @@
-"""Accessibility scans at an action: which scan is current, and what is wrong with a log's scans.
+"""Chooses the current scan of an action, and reports problems of a log's scans.
 
-Problems never quote an element. Reading a scan from the log is in recording/logged_scans.py;
-mapping its nodes to the canvas is in step_tree.py.
+Problems never quote an element, because elements may hold private text. recording/logged_scans.py
+reads a scan from the log; step_tree.py maps its nodes to the canvas.
 """
 
 import math
@@ -47,14 +47,16 @@ def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
 def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
     """Returns whether the recorder's own hit tests at random points agree with the scan's tree.
 
-    The tree contradicts a hit test when it lacks the element, and has something else at the point:
-    the smallest node there neither encloses the element nor is enclosed by it. False when the tree
-    contradicts one; None when no hit test can be compared.
+    A tree contradicts a hit test if it lacks the element and has something else at the point: the
+    smallest node there neither encloses the element nor is enclosed by it.
 
     Args:
         scan: from the log.
         nodes: of its tree, flat.
         boxes: of the nodes.
+
+    Returns:
+        False: the tree contradicts at least one hit test. None: no hit test can be compared.
     """
     verdicts = [_sample_agrees(sample, nodes, boxes) for sample in scan.samples]
     comparable = [verdict for verdict in verdicts if verdict is not None]
@@ -103,12 +105,12 @@ class CurrentScan:
     """The current scan at an action, and how fresh it is.
 
     Attributes:
-        scan: None without a scan that had finished by the press.
+        scan: None: no scan had finished by the press.
         age_ms: from the end of the scan to the press.
-        freshness: `fresh`: begun after the previous action ended; `stale`: older;
-            `changed`: stale, and much of the screen changed since; `running`: none, but one had
-            begun by the press; `none`: no scan.
-        previous: the scan before `scan`; None without one.
+        freshness: `fresh`: the scan began after the previous action ended. `stale`: it began
+            earlier. `changed`: it is stale, and much of the screen changed since it began.
+            `running`: no scan had finished by the press, but a scan had begun. `none`: no scan.
+        previous: the scan before `scan`; None: it is the first.
     """
 
     scan: LoggedScan | None
@@ -122,7 +124,7 @@ def current_scan(
 ) -> CurrentScan:
     """Returns the newest scan that had finished by the press.
 
-    A scan that was still running may show what the press opened, so it is never used.
+    A scan that was still running is never used, because it may show what the press opened.
 
     Args:
         scans: of the log, in any order.
@@ -130,26 +132,28 @@ def current_scan(
         since_ms: when the previous action had ended.
         changes_ms: when much of the screen changed.
     """
-    done = sorted(
+    finished = sorted(
         (scan for scan in scans if scan.end_ms <= press_ms),
         key=lambda scan: (scan.begin_ms, scan.event_index),
     )
-    if done:
-        newest = done[-1]
-        freshness = "fresh" if newest.begin_ms >= since_ms else "stale"
-        changed = any(newest.begin_ms < change < press_ms for change in changes_ms)
-        if freshness == "stale" and changed:
-            freshness = "changed"
-        previous = done[-2] if len(done) > 1 else None
-        return CurrentScan(newest, press_ms - newest.end_ms, freshness, previous)
-    running = any(scan.begin_ms <= press_ms for scan in scans)
-    return CurrentScan(None, None, "running" if running else "none")
+    if not finished:
+        is_running = any(scan.begin_ms <= press_ms for scan in scans)
+        return CurrentScan(None, None, "running" if is_running else "none")
+    newest = finished[-1]
+    previous = finished[-2] if len(finished) > 1 else None
+    if newest.begin_ms >= since_ms:
+        freshness = "fresh"
+    elif any(newest.begin_ms < change_ms < press_ms for change_ms in changes_ms):
+        freshness = "changed"
+    else:
+        freshness = "stale"
+    return CurrentScan(newest, press_ms - newest.end_ms, freshness, previous)
 
 
 def scans_of_part(
     scans: Sequence[LoggedScan], screen: ScreenParts, press_ms: int
 ) -> Sequence[LoggedScan]:
-    """Returns the scans that ran while the screen had the resolution of an action."""
+    """Returns the scans that ran while the screen had the same resolution as at an action."""
     if len(screen) == 1:
         return scans
     part = screen.at(press_ms)
@@ -159,16 +163,16 @@ def scans_of_part(
 
 
 def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Returns what is wrong with the scans of a log; each problem names the first scan's line.
+    """Returns the problems of a log's scans; each problem names the line of the first such scan.
 
     Args:
         log: input_log.jsonl.
         scans: rows of the `events` stage's trees.parquet.
 
     Returns:
-        An error `unreadable_scan` for the scans that give a step no tree, a warning
-        `malformed_scan` for those that differ from the documented form, and a warning
-        `contradicted_scan` for those whose tree contradicts the recorder's own hit tests.
+        - An error `unreadable_scan`: scans without any usable element.
+        - A warning `malformed_scan`: scans that differ from the documented form.
+        - A warning `contradicted_scan`: scans that contradict the recorder's own hit tests.
     """
     unreadable: list[int] = []
     malformed: list[tuple[int, str]] = []
@@ -214,12 +218,15 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Whether a scan has no tree; when it was read leniently, also whether no element is usable."""
+    """Returns whether a scan has no tree.
+
+    True also if the lenient reader had to be used and found no usable element.
+    """
     return scan.tree is None or (lenient and not scan.tree)
 
 
 def _lenient_fault(line: bytes) -> str:
-    """How a scan deviates that the strict decoder refuses."""
+    """Describes why the strict decoder rejects a scan."""
     try:
         return scan_fault(parse_json(line, LOG_FILE)) or "data: has a wrong type"
     except JsonFileError as error:
@@ -252,11 +259,11 @@ class _EventKeys(msgspec.Struct):
 
 
 _KEYS_DECODER = msgspec.json.Decoder(_EventKeys)
-_NEEDED = frozenset({"role", "bbox"})  # a null is as bad as a missing key
+_NEEDED = frozenset({"role", "bbox"})  # null counts as missing
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:
-    """Which documented keys a scan lacks whose values all have the documented type."""
+    """Describes which documented keys are missing in a scan whose values have the right types."""
     if not scan.tree:
         return "data.tree: has no element"
     with deeper_decoding():

@@ -1,4 +1,4 @@
-"""What Tab reaches, in order, in a page of a tree."""
+"""Finds the elements that the Tab key reaches in a page of a tree, in order."""
 
 from collections.abc import Sequence
 
@@ -14,59 +14,84 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 
 HOLDS_FOCUS = frozenset(
     {
-        *("textfield", "textarea", "combobox", "checkbox", "radiobutton", "slider"),
-        *("button", "link", "listbox", "tab", "tablecell", "icon"),
+        "textfield",
+        "textarea",
+        "combobox",
+        "checkbox",
+        "radiobutton",
+        "slider",
+        "button",
+        "link",
+        "listbox",
+        "tab",
+        "tablecell",
+        "icon",
     }
 )
-CHOICES = frozenset({"menuitem", "listitem", "treeitem"})  # arrows go through them
-_HOLDERS = frozenset({"window", "dialog"})
-Stop = tuple[PixelBox, ...]
-"""The boxes of what one press of Tab reaches: an element, or the radio buttons of a group."""
+CHOICES = frozenset({"menuitem", "listitem", "treeitem"})  # arrow keys move between them
+_CONTAINERS = frozenset({"window", "dialog"})
+TabStop = tuple[PixelBox, ...]
+"""The boxes that one press of Tab may reach: one element, or all radio buttons of a group."""
 
 
-def stop_after(tree: StepTree, stop: Stop, presses: int) -> Stop:
-    """The stop so many presses of Tab after another one; negative: before it; empty: not known.
+def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
+    """Returns the stop that follows another stop after some presses of Tab.
 
-    Tab goes through a page in the order of the document. Beyond its ends, and outside of pages,
-    nothing tells where it goes.
+    Tab follows the order of the document within a page. It is unknown where Tab leads outside of
+    pages and beyond the ends of a page.
+
+    Args:
+        tree: of the current scan.
+        stop: where the focus is.
+        presses: of Tab; a negative number stands for presses of Shift+Tab.
+
+    Returns:
+        The stop; empty: it is not known.
     """
-    stops = _stops(tree, stop)
-    at = next((number for number, one in enumerate(stops) if set(one) & set(stop)), None)
-    if at is None or not 0 <= at + presses < len(stops):
-        return ()
-    return stops[at + presses]
+    stops = _stops_of_page(tree, stop)
+    for number, candidate in enumerate(stops):
+        if set(candidate) & set(stop):
+            number_after = number + presses
+            return stops[number_after] if 0 <= number_after < len(stops) else ()
+    return ()
 
 
-def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
-    """All stops of the page that holds one."""
-    pages = (_page_of(tree, node) for box in stop for node in positions_of(tree, box))
-    page = next((page for page in pages if page is not None), None)
+def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
+    """Returns all stops of the page that contains a stop."""
+    page = _page_with(tree, stop)
     if page is None:
         return []
-    stops: list[Stop] = []
-    last_is_radio = False
     inside = [node for node in range(len(tree)) if page in ancestors(tree, node)]
-    able = [n for n in inside if tree.roles[n] not in CHOICES and can_have_focus(tree, n)]
-    around = {outer for node in able for outer in ancestors(tree, node)}
-    for node in able:
+    focusable = [
+        node for node in inside if tree.roles[node] not in CHOICES and can_have_focus(tree, node)
+    ]
+    with_focusable_parts: set[int] = set()
+    for node in focusable:
+        with_focusable_parts.update(ancestors(tree, node))
+    stops: list[TabStop] = []
+    follows_radio_button = False
+    for node in focusable:
         role = tree.roles[node]
         box = tree.box(node)
-        is_date = role in TEXT_ROLES and node in around  # its parts are stops, it is none
-        if box is None or is_date or role in _HOLDERS:
+        # Tab stops at the parts of a date field, but not at the field.
+        is_date = role in TEXT_ROLES and node in with_focusable_parts
+        if box is None or is_date or role in _CONTAINERS:
             continue
-        is_radio = role == "radiobutton"
-        if is_radio and last_is_radio:
+        is_radio_button = role == "radiobutton"
+        if is_radio_button and follows_radio_button:
             stops[-1] = (*stops[-1], box)
         else:
             stops.append((box,))
-        last_is_radio = is_radio
+        follows_radio_button = is_radio_button
     return stops
 
 
-def _page_of(tree: StepTree, position: int) -> int | None:
-    pages = (
-        node
-        for node in ancestors(tree, position)
-        if (role := raw_role(tree, node)).startswith("document") or role == "webarea"
-    )
-    return next(pages, None)
+def _page_with(tree: StepTree, stop: TabStop) -> int | None:
+    """Returns the position of the innermost page around any of the elements of a stop."""
+    for box in stop:
+        for node in positions_of(tree, box):
+            for outer in ancestors(tree, node):
+                role = raw_role(tree, outer)
+                if role.startswith("document") or role == "webarea":
+                    return outer
+    return None

@@ -19,8 +19,8 @@ def hit(tree: list, x: float, y: float) -> str | None:
 
 
 def name_at(tree: StepTree, x: float, y: float, front: int | None = None) -> str | None:
-    found = node_at(tree, x, y, front)
-    return found.name if found else None
+    element = node_at(tree, x, y, front)
+    return element.name if element else None
 
 
 def position_of(tree: StepTree, name: str) -> int:
@@ -205,8 +205,8 @@ def test_keys_go_to_the_focused_element_but_never_to_a_window() -> None:
     field = node("Edit", (200, 200, 300, 40), name="Note")
     window = node("Window", WINDOW, field)
     for focused, expected in ((field, "Note"), (window, None), (None, None)):
-        found = focused_node(mapped([window], focused=focused))
-        assert (found.name if found else None) == expected
+        element = focused_node(mapped([window], focused=focused))
+        assert (element.name if element else None) == expected
 
 
 def test_the_field_around_typed_text_is_a_text_field_the_text_is_none() -> None:
@@ -217,9 +217,9 @@ def test_the_field_around_typed_text_is_a_text_field_the_text_is_none() -> None:
     button = node_at(tree, 610, 210)
     assert text is not None
     assert button is not None
-    found = text_node_around(tree, text)
-    assert found is not None
-    assert found.name == "Note"
+    element = text_node_around(tree, text)
+    assert element is not None
+    assert element.name == "Note"
     assert text_node_around(tree, button) is None
 
 
@@ -281,9 +281,9 @@ def test_a_whole_page_is_scrolled_but_not_clicked() -> None:
     page = node("Document", (120, 120, 700, 500), blank, name="News")
     tree = mapped([node("Window", WINDOW, page)])
     assert node_at(tree, 200, 200) is None
-    found = node_at(tree, 200, 200, of_scroll=True)
-    assert found is not None
-    assert found.name == "News"
+    element = node_at(tree, 200, 200, of_scroll=True)
+    assert element is not None
+    assert element.name == "News"
 
 
 def test_a_menu_is_open_over_the_pane_that_holds_its_title() -> None:

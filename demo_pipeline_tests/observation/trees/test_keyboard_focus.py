@@ -8,7 +8,7 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.hit_test import node_at
-from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus, Sight
+from demo_pipeline.observation.trees.keyboard_focus import FocusEvidence, KeyboardFocus
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_targets import agreement_at
 from demo_pipeline.observation.trees.tree_agreement import Contradiction
@@ -55,9 +55,9 @@ def meant(
             target = node_at(before, action.x, action.y)
         keyboard.record(action, before, target)
     current = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), TYPING.press_ms - scanned, "stale")
-    found, method = keyboard.target(TYPING, tree, current, changes, typed)
-    assert (method == "none") == (found is None)
-    return found.name if found else None
+    element, method = keyboard.target(TYPING, tree, current, changes, typed)
+    assert (method == "none") == (element is None)
+    return element.name if element else None
 
 
 def test_a_scan_after_the_click_knows_the_focus() -> None:
@@ -131,10 +131,10 @@ def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) 
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     for number, names in enumerate(pressed):
         action = keys(*names, at=2000 + 500 * number)
-        found, _ = keyboard.target(action, tree, current, ())
-        keyboard.record(action, tree, found)
-    found, _ = keyboard.target(TYPING, tree, current, ())
-    return found.name if found else None
+        element, _ = keyboard.target(action, tree, current, ())
+        keyboard.record(action, tree, element)
+    element, _ = keyboard.target(TYPING, tree, current, ())
+    return element.name if element else None
 
 
 def test_tab_goes_through_a_page_and_knows_no_button_of_a_group() -> None:
@@ -164,8 +164,8 @@ def test_enter_in_a_text_of_several_lines_writes_a_line() -> None:
         keyboard.record(click(*place, 1000), tree, node_at(tree, *place))
         enter = keys("enter", at=2000)
         keyboard.record(enter, tree, keyboard.target(enter, tree, current, ())[0])
-        found, _ = keyboard.target(TYPING, tree, current, ())
-        assert (found is not None) == (roles[name] == "textarea")
+        element, _ = keyboard.target(TYPING, tree, current, ())
+        assert (element is not None) == (roles[name] == "textarea")
 
 
 def test_a_menu_that_was_opened_has_the_keys_not_the_field_behind_it() -> None:
@@ -179,9 +179,9 @@ def test_a_menu_that_was_opened_has_the_keys_not_the_field_behind_it() -> None:
     keyboard.record(escape, tree, None)
     after = replace(TYPING, press_ms=12_000)
     current = CurrentScan(LoggedScan(1, 0, 0, 11_500, 100), 0, "fresh")
-    found, _ = keyboard.target(after, tree, current, ())
-    assert found is not None
-    assert found.name == "Search"
+    element, _ = keyboard.target(after, tree, current, ())
+    assert element is not None
+    assert element.name == "Search"
 
 
 def test_escape_with_a_dialog_on_the_screen_is_not_meant_for_a_field_outside_it() -> None:
@@ -234,7 +234,11 @@ def test_a_scan_that_saw_something_new_may_lack_what_was_pressed_there() -> None
 
 
 def after(
-    screen: Any, *done: tuple[Action, Any], typed: Any = (), against: Any = (), at: int = 10_000
+    screen: Any,
+    *done: tuple[Action, Any],
+    typed: Any = (),
+    contradictions: Any = (),
+    at: int = 10_000,
 ) -> str | None:
     """Name of what keys go to at last; each action comes with what changed while it typed.
 
@@ -244,13 +248,13 @@ def after(
     keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     for action, places in done:
-        found = node_at(tree, action.x, action.y) if action.x and action.y else None
+        element = node_at(tree, action.x, action.y) if action.x and action.y else None
         if action.x is None:
-            found, _ = keyboard.target(action, tree, current, (), places, ())
-        keyboard.record(action, tree, found)
+            element, _ = keyboard.target(action, tree, current, (), places, ())
+        keyboard.record(action, tree, element)
     last = replace(TYPING, press_ms=at, text="x")
-    found, _ = keyboard.target(last, tree, current, (), typed, against)
-    return found.name if found else None
+    element, _ = keyboard.target(last, tree, current, (), typed, contradictions)
+    return element.name if element else None
 
 
 def typing(at: int) -> Action:
@@ -283,9 +287,9 @@ def test_where_text_appeared_tells_the_field_once_a_scan_has_it() -> None:
     keyboard.record(TYPING, lacks, None)
     tab = keys("tab", at=12_000)
     tree = mapped(SCREEN, focused=None)
-    found, method = keyboard.target(tab, tree, current, (), (), ())
-    assert found is not None
-    assert (found.name, method) == ("Search", "typed")
+    element, method = keyboard.target(tab, tree, current, (), (), ())
+    assert element is not None
+    assert (element.name, method) == ("Search", "typed")
 
 
 OPTION = node("ListItem", (200, 230, 200, 20), name="North", keyboard_focusable=True)
@@ -324,9 +328,9 @@ def test_a_list_of_choices_gives_the_keys_back_when_it_closes() -> None:
     assert after(PAGE, opened, down, enter) == "Shelf"
     assert after(PAGE, opened, (typing(2000), ()), enter) is None
     gone = [Contradiction((190, 232, 400, 90), is_popup=True)]  # wider than what it is of
-    assert after(PAGE, opened, down, enter, against=gone) == "Shelf"
+    assert after(PAGE, opened, down, enter, contradictions=gone) == "Shelf"
     dialog = [Contradiction((150, 150, 300, 200), is_popup=True)]
-    assert after(PAGE, opened, down, enter, against=dialog) is None
+    assert after(PAGE, opened, down, enter, contradictions=dialog) is None
     assert after(PAGE, opened, down, enter, (keys("tab", at=4000), ())) == "Day"
 
 
@@ -341,9 +345,9 @@ def test_text_in_a_cell_was_typed_there_whatever_changed_beside_it() -> None:
     changed = [Contradiction((210, 345, 40, 12), is_popup=False)]
     pressed = (click(250, 510, 1000), ())
     typed = ((210, 305, 40, 16),)
-    assert after(PAGE, pressed, typed=typed, against=changed) == "Row 0"
+    assert after(PAGE, pressed, typed=typed, contradictions=changed) == "Row 0"
     over = [Contradiction((198, 298, 304, 34), is_popup=False)]
-    assert after(PAGE, pressed, typed=typed, against=over) is None
+    assert after(PAGE, pressed, typed=typed, contradictions=over) is None
 
 
 def test_escape_goes_to_the_menu_that_was_opened() -> None:
@@ -364,8 +368,8 @@ def test_escape_goes_to_the_menu_that_was_opened() -> None:
             target = node_at(tree, action.x, action.y) if action.x and action.y else None
             keyboard.record(action, tree, target)
         current = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), 0, "stale")
-        found, _ = keyboard.target(escape, tree, current, ())
-        assert (found.name if found else None) == name
+        element, _ = keyboard.target(escape, tree, current, ())
+        assert (element.name if element else None) == name
 
 
 def scanned(
@@ -376,10 +380,12 @@ def scanned(
     keyboard = KeyboardFocus()
     keyboard.record(click(620, 220, 8000), tree, node_at(tree, 620, 220))
     current = CurrentScan(LoggedScan(1, 0, 0, begun, 100), 0, "stale")
-    sight = Sight(later=mapped(SHEET, focused=later) if later else None, is_undisturbed=alone)
-    found, method = keyboard.target(action, tree, current, (), (), (), sight)
+    evidence = FocusEvidence(
+        later=mapped(SHEET, focused=later) if later else None, is_undisturbed=alone
+    )
+    element, method = keyboard.target(action, tree, current, (), (), (), evidence)
     assert method in {"focused", "none"}
-    return f"{found.role} {found.name}" if found else None
+    return f"{element.role} {element.name}" if element else None
 
 
 CELLS_DRAWN = node("Panel", (150, 300, 700, 300), keyboard_focusable=True)
@@ -454,8 +460,8 @@ def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
     ):
         keyboard.record(pressed, tree, had)
         old, new = pictures(before, now)
-        sight = Sight(before=partial(pick, old), now=partial(pick, new))
-        had, _ = keyboard.target(TYPING, tree, current, (), (), (), sight)
+        evidence = FocusEvidence(before=partial(pick, old), now=partial(pick, new))
+        had, _ = keyboard.target(TYPING, tree, current, (), (), (), evidence)
         assert (had.name if had else None) == name
 
 
@@ -471,17 +477,17 @@ def test_the_lit_choice_of_an_open_list_has_the_keys() -> None:
     keyboard.record(click(250, 210, 1000), tree, node_at(tree, 250, 210))
     current = CurrentScan(LoggedScan(1, 0, 0, 1500, 100), 0, "fresh")
     picture = np.full((1080, 1920), 240, np.uint8)
-    unlit = keyboard.target(keys("down", at=2000), tree, current, (), sight=Sight())
+    unlit = keyboard.target(keys("down", at=2000), tree, current, (), evidence=FocusEvidence())
     assert unlit == (None, "none")
     picture[252:270, 200:400] = 90
-    sight = Sight(now=partial(pick, picture))
+    evidence = FocusEvidence(now=partial(pick, picture))
     for action in (keys("down", at=2000), keys("enter", at=3000)):
-        found, method = keyboard.target(action, tree, current, (), sight=sight)
-        assert (found and found.name, method) == ("Row 1", "picture")
-        keyboard.record(action, tree, found)
-    found, _ = keyboard.target(keys("up", at=4000), tree, current, ())
-    assert found is not None
-    assert found.name == "Shelf"
+        element, method = keyboard.target(action, tree, current, (), evidence=evidence)
+        assert (element and element.name, method) == ("Row 1", "picture")
+        keyboard.record(action, tree, element)
+    element, _ = keyboard.target(keys("up", at=4000), tree, current, ())
+    assert element is not None
+    assert element.name == "Shelf"
 
 
 def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
@@ -503,8 +509,8 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
         keyboard = KeyboardFocus()
         clicked = click(*pressed, 8000)
         keyboard.record(clicked, shown, node_at(shown, *pressed) if known else None)
-        found, _ = keyboard.target(escape, tree, current, ())
-        assert (found.name if found else None) == name
+        element, _ = keyboard.target(escape, tree, current, ())
+        assert (element.name if element else None) == name
 
 
 FILES = node("table", (120, 150, 500, 400), name="Files", keyboard_focusable=True)
@@ -524,13 +530,13 @@ def claimed(*done: Action, focused: Any = FILES, typed: Any = (), again: Any = N
     tree = mapped(DESKTOP, platform="linux", focused=FILES)
     keyboard = KeyboardFocus()
     for action in done:
-        found = node_at(tree, action.x, action.y) if action.x and action.y else None
-        keyboard.record(action, tree, found)
+        element = node_at(tree, action.x, action.y) if action.x and action.y else None
+        keyboard.record(action, tree, element)
     now = mapped(DESKTOP, platform="linux", focused=focused)
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
-    sight = Sight(later=mapped(DESKTOP, platform="linux", focused=again or focused))
-    found, _ = keyboard.target(TYPING, now, current, (), typed, (), sight)
-    return found.name if found else None
+    evidence = FocusEvidence(later=mapped(DESKTOP, platform="linux", focused=again or focused))
+    element, _ = keyboard.target(TYPING, now, current, (), typed, (), evidence)
+    return element.name if element else None
 
 
 def test_keys_into_a_terminal_without_a_tree_are_not_given_to_the_window_that_was_left() -> None:
@@ -557,9 +563,9 @@ def test_a_dialog_that_opened_after_a_switch_of_windows_has_the_keys() -> None:
     dialog = node("dialog", (300, 300, 200, 150), field, name="Find")
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     opened = mapped([*DESKTOP, dialog], platform="linux", focused=field)
-    found, _ = keyboard.target(TYPING, opened, current, ())
-    assert found is not None
-    assert found.name == "Find"
+    element, _ = keyboard.target(TYPING, opened, current, ())
+    assert element is not None
+    assert element.name == "Find"
 
 
 def test_text_in_front_of_a_table_was_not_typed_into_it() -> None:
@@ -575,8 +581,10 @@ def test_two_scans_around_a_new_window_do_not_agree() -> None:
     for after_scan, name in ((later, None), (tree, "Files")):
         keyboard = KeyboardFocus()
         keyboard.record(keys("f5", at=8000), tree, None)
-        found, _ = keyboard.target(TYPING, tree, current, (), (), (), Sight(later=after_scan))
-        assert (found.name if found else None) == name
+        element, _ = keyboard.target(
+            TYPING, tree, current, (), (), (), FocusEvidence(later=after_scan)
+        )
+        assert (element.name if element else None) == name
 
 
 ITEMS = [node("menu item", (180, 44 + 25 * n, 300, 25), name=f"Item {n}") for n in range(4)]
@@ -603,9 +611,9 @@ def test_a_menu_that_keys_opened_has_the_keys_by_its_lit_item() -> None:
         picture[rows, 180:480] = 90
         keyboard = KeyboardFocus()
         keyboard.record(keys("alt", "o", at=8000), tree, None)
-        sight = Sight(now=partial(pick, picture), later=tree)
-        found, _ = keyboard.target(keys("down", at=10_000), tree, current, (), sight=sight)
-        assert (found.name if found else None) == name
+        evidence = FocusEvidence(now=partial(pick, picture), later=tree)
+        element, _ = keyboard.target(keys("down", at=10_000), tree, current, (), evidence=evidence)
+        assert (element.name if element else None) == name
 
 
 def test_alt_and_a_letter_without_a_menu_leave_the_keys_where_they_were() -> None:
@@ -614,22 +622,22 @@ def test_alt_and_a_letter_without_a_menu_leave_the_keys_where_they_were() -> Non
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     keyboard = KeyboardFocus()
     keyboard.record(keys("alt", "o", at=8000), tree, None)
-    found, _ = keyboard.target(TYPING, tree, current, ())
-    assert found is not None
-    assert found.name == "T"
+    element, _ = keyboard.target(TYPING, tree, current, ())
+    assert element is not None
+    assert element.name == "T"
 
 
 def test_the_edge_of_what_opened_over_an_element_is_no_ring() -> None:
     tree = mapped(FORM, focused=None)
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     old, new = pictures((20, 20, 9, 9), (200, 360, 80, 30))
-    sight = Sight(before=partial(pick, old), now=partial(pick, new))
+    evidence = FocusEvidence(before=partial(pick, old), now=partial(pick, new))
     opened = Contradiction((190, 350, 300, 200), is_popup=True)
-    for against, name in (((), "Book"), ((opened,), None)):
+    for contradictions, name in (((), "Book"), ((opened,), None)):
         keyboard = KeyboardFocus()
         keyboard.record(keys("f6", at=2000), tree, None)
-        found, _ = keyboard.target(TYPING, tree, current, (), (), against, sight)
-        assert (found.name if found else None) == name
+        element, _ = keyboard.target(TYPING, tree, current, (), (), contradictions, evidence)
+        assert (element.name if element else None) == name
 
 
 def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
@@ -637,7 +645,7 @@ def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
     bold = node("push button", (200, 360, 80, 30), name="Bold", keyboard_focusable=True)
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     old, new = pictures((20, 20, 9, 9), (200, 360, 80, 30))
-    sight = Sight(before=partial(pick, old), now=partial(pick, new))
+    evidence = FocusEvidence(before=partial(pick, old), now=partial(pick, new))
     down = keys("down", at=10_000)
     text = replace(TYPING, text="Rope")
     for role, action, name in (
@@ -649,5 +657,5 @@ def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
         tree = mapped([node("frame", (100, 100, 800, 600), bar)], platform="linux")
         keyboard = KeyboardFocus()
         keyboard.record(keys("f6", at=2000), tree, None)
-        found, _ = keyboard.target(action, tree, current, (), (), (), sight)
-        assert (found.name if found else None) == name
+        element, _ = keyboard.target(action, tree, current, (), (), (), evidence)
+        assert (element.name if element else None) == name

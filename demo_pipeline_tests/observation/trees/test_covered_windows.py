@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.trees.window_look import is_covered_at
+from demo_pipeline.observation.trees.covered_windows import is_covered_at
 
 FOLDER = (100, 100, 800, 600)
 TERMINAL = (600, 400, 500, 400)  # over the lower right corner

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.trees.focus_look import (
+from demo_pipeline.observation.trees.focus_rings import (
     are_unlit,
-    is_as_before,
-    is_ground_as_before,
-    is_written_as_before,
-    lit,
+    has_same_background,
+    has_same_content,
+    has_same_sides,
+    lit_choice,
 )
-from demo_pipeline.observation.trees.focus_look import ringed as ringed_by_kind
+from demo_pipeline.observation.trees.focus_rings import ringed as ringed_by_kind
 
 BUTTONS = [(100, 100, 80, 36), (184, 100, 80, 36), (100, 200, 14, 14)]  # 4 pixels apart, a radio
 ROWS = [(100, 300 + 26 * row, 200, 26) for row in range(4)]
@@ -57,21 +57,21 @@ def test_two_boxes_of_one_place_are_no_two_elements() -> None:
 def test_one_row_with_another_ground_is_lit() -> None:
     picture = np.full((500, 500), 240, np.uint8)
     picture[305:320:3, 110:180] = 20  # letters of the first row
-    assert lit(picture, ROWS) is None
+    assert lit_choice(picture, ROWS) is None
     picture[326:352, 100:300] = 100
-    assert lit(picture, ROWS) == 1
-    assert lit(picture, ROWS[:2]) is None  # which of two is lit?
+    assert lit_choice(picture, ROWS) == 1
+    assert lit_choice(picture, ROWS[:2]) is None  # which of two is lit?
     picture[352:378, 100:300] = 180
-    assert lit(picture, ROWS) is None
+    assert lit_choice(picture, ROWS) is None
 
 
 def test_a_ring_that_stays_and_a_label_that_was_there() -> None:
-    assert is_as_before(drawn(1), drawn(1), BUTTONS[1])
-    assert not is_as_before(drawn(1), drawn(0), BUTTONS[1])
-    assert is_written_as_before(drawn(), drawn(1), BUTTONS[1])
+    assert has_same_sides(drawn(1), drawn(1), BUTTONS[1])
+    assert not has_same_sides(drawn(1), drawn(0), BUTTONS[1])
+    assert has_same_content(drawn(), drawn(1), BUTTONS[1])
     uncovered = drawn(missing=1)
     uncovered[114:124, 190:250:9] = 90  # another text stood there
-    assert not is_written_as_before(uncovered, drawn(), BUTTONS[1])
+    assert not has_same_content(uncovered, drawn(), BUTTONS[1])
 
 
 def test_rows_of_one_ground_are_unlit() -> None:
@@ -86,5 +86,5 @@ def test_a_cell_that_is_lit_with_its_row_has_another_ground() -> None:
     picture = np.full((500, 500), 240, np.uint8)
     lit_row = picture.copy()
     lit_row[326:352, 100:300] = 100
-    assert is_ground_as_before(picture, lit_row, ROWS[0])
-    assert not is_ground_as_before(picture, lit_row, (100, 326, 26, 26))
+    assert has_same_background(picture, lit_row, ROWS[0])
+    assert not has_same_background(picture, lit_row, (100, 326, 26, 26))

@@ -240,7 +240,7 @@ class StepTree:
         return None if self.cursor is None else _same(self.cursor.element, self.raws, self.boxes)
 
     @property
-    def says_something(self) -> bool:
+    def has_visible_element(self) -> bool:
         """Whether it is of a scan in which an element has an area."""
         return bool((self.boxes[:, 2] * self.boxes[:, 3] > 0).any())
 
@@ -489,6 +489,6 @@ class TreeReader:
         scale = self.scale(scan)
         if scale is not None and scale != 1.0:
             tree = replace(tree, boxes=tree.boxes * scale)
-        if not tree.says_something:
+        if not tree.has_visible_element:
             tree = replace(map_tree(None, time_ms, self.platform, canvas), readable=False)
         return tree

@@ -1,8 +1,10 @@
-"""Whether the tree of a step agrees with its screenshot: what changed since the scan, and where.
+"""Decides whether the tree of a step agrees with its screenshot.
 
-What matters is what was acted on: a tree that differs elsewhere only is partly right.
-The content of a text field, a tick or a slider's place is not in a tree: their change is not a
-difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
+The screen may change between a scan and the screenshot. A change contradicts the tree if the tree
+would show it: a new label, a menu, a dialog, or a list that was scrolled. The content of a text
+field, a tick and the position of a slider are not in a tree, so their changes are harmless.
+
+The place of the action matters most. A tree that is wrong elsewhere only is `partial`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,42 +22,61 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(
     {
-        *("textfield", "textarea", "combobox", "checkbox", "radiobutton"),
-        *("slider", "scrollbar", "progressbar", "image", "icon"),
+        "textfield",
+        "textarea",
+        "combobox",
+        "checkbox",
+        "radiobutton",
+        "slider",
+        "scrollbar",
+        "progressbar",
+        "image",
+        "icon",
     }
 )
 TEXT_INPUTS = frozenset({"textfield", "textarea"})
 _SHOWS_NO_NAME = OWN_CONTENT | {
-    *("desktop", "window", "dialog", "panel", "unknown", "toolbar", "menubar", "separator"),
-    *("listbox", "treeview", "table", "tabpanel", "statusbar", "taskbar"),
+    "desktop",
+    "window",
+    "dialog",
+    "panel",
+    "unknown",
+    "toolbar",
+    "menubar",
+    "separator",
+    "listbox",
+    "treeview",
+    "table",
+    "tabpanel",
+    "statusbar",
+    "taskbar",
 }
 FOCUS_RIM_PX = 8  # pixels around a field that its focus ring covers
-LARGE_INPUT_SHARE = 0.05  # of the picture; in a larger text area a menu has room
-POPUP_PX = 48  # pixels to a side; a menu is larger, a text cursor or a few letters smaller
-COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap less
+LARGE_INPUT_SHARE = 0.05  # of the screen; a menu fits into a larger text area
+POPUP_PX = 48  # pixels of each side; menus are larger, a text cursor or a few letters smaller
+COVERED_SHARE = 0.5  # of the smaller height; neighbouring lines overlap less
 COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
-
-NEAR_PX = 24  # pixels from a press to what changed: the letters of what was pressed
+NEAR_PX = 24  # pixels from a press to a change: the letters of the pressed element
 
 
 class Agreement(StrEnum):
-    """`tree_agreement` of a step: its tree says what its screenshot shows; `unknown`: unchecked.
-
-    `partial`: what was acted on, or most of what a wait shows, is as the tree says, not all else.
-    """
+    """Whether the tree of a step agrees with its screenshot: the column `tree_agreement`."""
 
     AGREES = "agrees"
-    PARTIAL = "partial"
+    PARTIAL = "partial"  # the place of the action agrees, or most of the screen during a wait
     DIFFERS = "differs"
-    UNKNOWN = "unknown"
+    UNKNOWN = "unknown"  # they were not compared
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A place of the screenshot, video pixels, that is not as a tree says.
+    """A place where the screenshot contradicts a tree.
 
-    `is_popup`: a menu or a dialog has room in it. `is_news`: it came while the scan ran, and the
-    tree has something else there than the one before; what was pressed there it may still lack.
+    Attributes:
+        place: video pixels.
+        is_popup: whether a menu or a dialog fits into the place.
+        is_news: whether the screen changed there while the scan ran, and the tree already differs
+            there from the previous tree. The tree may still lack the element that was pressed.
     """
 
     place: ChangedBox
@@ -63,15 +84,16 @@ class Contradiction:
     is_news: bool = False
 
     def is_near(self, x: float, y: float) -> bool:
-        """Whether a point is in it or beside it, video pixels."""
+        """Returns whether a point is in the place or close to it, video pixels."""
         left, top, width, height = self.place
-        across = left - NEAR_PX <= x <= left + width + NEAR_PX
-        return across and top - NEAR_PX <= y <= top + height + NEAR_PX
+        is_near_across = left - NEAR_PX <= x <= left + width + NEAR_PX
+        return is_near_across and top - NEAR_PX <= y <= top + height + NEAR_PX
 
 
-def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[object, ...]]:
+def _elements_at(tree: StepTree, place: ChangedBox) -> set[tuple[object, ...]]:
+    """Returns role, name and box of each visible element at a place."""
     boxes = _video_boxes(tree)
-    width, height = _shared(boxes, places)
+    width, height = _shared_sizes(boxes, [place])
     touched = ((width > 0) & (height > 0)).any(axis=0)
     return {
         (tree.roles[node], tree.raws[node].name, *boxes[node].round().tolist())
@@ -82,12 +104,13 @@ def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[obje
 
 @dataclass(frozen=True)
 class _TreeBoxes:
-    """The boxes of a tree's visible elements on the video, by what a change there means.
+    """The boxes of a tree's visible elements in the video, grouped by the meaning of a change.
 
     Attributes:
-        own: of elements whose own content changes, without the large text inputs.
-        large_inputs: of text areas in which a menu has room.
-        named: of elements whose name is on the screen.
+        own: of elements whose content may change without contradicting the tree, except the large
+            text inputs.
+        large_inputs: of text areas into which a menu fits.
+        named: of elements that show their name.
         windows: of windows and dialogs.
     """
 
@@ -98,23 +121,28 @@ class _TreeBoxes:
 
     @classmethod
     def of(cls, tree: StepTree) -> "_TreeBoxes":
-        """The boxes of a tree."""
+        """Groups the boxes of a tree."""
         boxes = _video_boxes(tree)
         roles = tree.roles
         states = tree.states
-        area = boxes[:, 2] * boxes[:, 3]
-        shown = [node for node in np.flatnonzero(area > 0).tolist() if "hidden" not in states[node]]
-        limit = LARGE_INPUT_SHARE * tree.canvas.video_width * tree.canvas.video_height
-        own = [node for node in shown if roles[node] in OWN_CONTENT]
-        large = {node for node in own if roles[node] in TEXT_INPUTS and area[node] > limit}
-        raws = tree.raws
-        named = [node for node in shown if raws[node].name and roles[node] not in _SHOWS_NO_NAME]
-        return cls(
-            boxes[[node for node in own if node not in large]],
-            boxes[sorted(large)],
-            boxes[named],
-            boxes[[node for node in shown if tree.is_window(node) and not is_desktop(tree, node)]],
-        )
+        areas = boxes[:, 2] * boxes[:, 3]
+        largest = LARGE_INPUT_SHARE * tree.canvas.video_width * tree.canvas.video_height
+        own: list[int] = []
+        large_inputs: list[int] = []
+        named: list[int] = []
+        windows: list[int] = []
+        for node in np.flatnonzero(areas > 0).tolist():
+            if "hidden" in states[node]:
+                continue
+            if roles[node] in TEXT_INPUTS and areas[node] > largest:
+                large_inputs.append(node)
+            elif roles[node] in OWN_CONTENT:
+                own.append(node)
+            if tree.raws[node].name and roles[node] not in _SHOWS_NO_NAME:
+                named.append(node)
+            if tree.is_window(node) and not is_desktop(tree, node):
+                windows.append(node)
+        return cls(boxes[own], boxes[large_inputs], boxes[named], boxes[windows])
 
 
 def contradictions_of(
@@ -122,48 +150,50 @@ def contradictions_of(
     since: SinceScanEvidence | None,
     previous: Callable[[], StepTree | None],
 ) -> Sequence[Contradiction] | None:
-    """What the screenshot shows otherwise than a tree; None: not compared.
+    """Returns the places where the screenshot contradicts a tree; None: they were not compared.
 
-    A scan takes time. When the screen was that of the screenshot only as it began, or only as it
-    ended, the tree itself tells of each place what it saw: whether it has anything there that the
-    scan before does not have.
+    A scan takes time, and the screen may change meanwhile. If the screen agreed with the screenshot
+    only when the scan began, or only when it ended, the tree itself shows for each place which of
+    the two it read: the scan read the later screen if the tree differs there from the previous one.
 
     Args:
         tree: of the step.
-        since: what changed between its scan and the screenshot; None: not compared.
-        previous: gives the tree of the scan before; None without one.
+        since: the changes from its scan to the screenshot; None: they were not compared.
+        previous: reads the tree of the previous scan; None: there is none.
     """
-    if not tree.says_something or since is None or since.began is None:
+    if not tree.has_visible_element or since is None or since.began is None:
         return None
     began = since.began
     ended = since.began if since.ended is None else since.ended
     if not (began or ended):
         return []
     boxes = _TreeBoxes.of(tree)
-    at_begin, at_end = (list(_differences(one, boxes)) for one in (began, ended))
+    at_begin = list(_differences(began, boxes))
+    at_end = list(_differences(ended, boxes))
     if bool(at_begin) == bool(at_end):
         return at_begin
     before = previous()
 
     def has_news(place: ChangedBox) -> bool:
-        return before is not None and _elements_in(tree, [place]) != _elements_in(before, [place])
+        return before is not None and _elements_at(tree, place) != _elements_at(before, place)
 
     if not at_begin:
-        return [one for one in at_end if has_news(one.place)]
-    return [replace(one, is_news=has_news(one.place)) for one in at_begin]
+        return [change for change in at_end if has_news(change.place)]
+    return [replace(change, is_news=has_news(change.place)) for change in at_begin]
 
 
-def touched_share(tree: StepTree, against: Sequence[Contradiction]) -> float:
-    """The share of what a tree names, 0 to 1, that something changed at."""
-    width, height = _shared(_TreeBoxes.of(tree).named, [one.place for one in against])
+def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> float:
+    """Returns the share of a tree's named elements, 0 to 1, at which something changed."""
+    places = [contradiction.place for contradiction in contradictions]
+    width, height = _shared_sizes(_TreeBoxes.of(tree).named, places)
     touched = ((width > 0) & (height > 0)).any(axis=0)
     return float(touched.mean()) if touched.size else 1.0
 
 
 def _differences(changes: ContentChanges, boxes: _TreeBoxes) -> Iterator[Contradiction]:
-    """Yield the changes that contradict a tree.
+    """Yields the changes that contradict a tree.
 
-    What changes in a large text area says nothing, unless it has a menu's edges or covers a name.
+    Changes in a large text area do so only if they have the edges of a menu or cover a name.
     """
     for panel in _outside(changes.panels, boxes.own):
         yield Contradiction(panel, is_popup=min(panel[2:]) >= POPUP_PX)
@@ -180,19 +210,22 @@ def _differences(changes: ContentChanges, boxes: _TreeBoxes) -> Iterator[Contrad
             yield Contradiction(region, is_popup=False)
         elif is_unknown and not is_text:
             unknown.append(region)
-    for region in _popup(unknown):
+    for region in _lines_of_popup(unknown):
         yield Contradiction(region, is_popup=True)
 
 
 def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:
-    """The places that are inside none of the boxes."""
+    """Returns the places that are inside none of the boxes."""
     inside = _are_inside_any(places, boxes).tolist()
     return [place for place, is_inside in zip(places, inside, strict=True) if not is_inside]
 
 
 def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
-    """(regions,) whether it covers the text of a named element, not just touches its box."""
-    width, height = _shared(named, regions)
+    """Returns (regions,) whether a region covers the text of a named element.
+
+    A region that only touches the box of an element does not cover its text.
+    """
+    width, height = _shared_sizes(named, regions)
     heights = np.array(regions, float).reshape(-1, 4)[:, 3]
     least = COVERED_SHARE * np.minimum(named[:, 3], heights[:, None])
     covers: Bools = ((height >= least) & (width >= COVERED_PX)).any(axis=1)
@@ -200,13 +233,16 @@ def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
 
 
 def _video_boxes(tree: StepTree) -> Boxes:
-    """(nodes, 4) x, y, width, height in video pixels; zeros without a usable box."""
+    """Returns (nodes, 4) x, y, width, height in video pixels; zeros without a usable box."""
     boxes: Boxes = np.nan_to_num(tree.canvas.boxes_to_video(tree.boxes))
     return boxes
 
 
-def _shared(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
-    """(places, boxes) width and height that a place shares with a box; not positive: nothing."""
+def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
+    """Returns (places, boxes) the width and the height that each place shares with each box.
+
+    They overlap only if both are positive.
+    """
     corners = np.array(places, float).reshape(-1, 1, 4)
     first = np.maximum(boxes[:, :2], corners[..., :2])
     last = np.minimum(boxes[:, :2] + boxes[:, 2:], corners[..., :2] + corners[..., 2:])
@@ -215,7 +251,7 @@ def _shared(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
 
 
 def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
-    """(places,) whether it is inside one of the boxes or on its rim."""
+    """Returns (places,) whether a place is inside one of the boxes or on its rim."""
     x, y, width, height = np.array(places, float).reshape(-1, 4).T[..., None]
     left, top, across, down = boxes.T
     within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + across + FOCUS_RIM_PX)
@@ -224,8 +260,8 @@ def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
     return inside
 
 
-def _popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """The lines of text below each other that cover as much as a menu does; else nothing."""
+def _lines_of_popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
+    """Returns the first lines below each other that cover as much as a menu; empty: none do."""
     stack: list[ChangedBox] = []
     for region in sorted(regions, key=lambda region: region[1]):
         if stack and not _follows(stack[-1], region):
@@ -239,6 +275,7 @@ def _popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
 
 
 def _follows(above: ChangedBox, below: ChangedBox) -> bool:
-    """Whether a line of text is the next one of the same menu: below it, and near."""
+    """Returns whether a line of text may be the next line of the same menu."""
     gap = below[1] - above[1] - above[3]
-    return gap <= POPUP_PX and below[0] < above[0] + above[2] and above[0] < below[0] + below[2]
+    overlap_across = below[0] < above[0] + above[2] and above[0] < below[0] + below[2]
+    return gap <= POPUP_PX and overlap_across

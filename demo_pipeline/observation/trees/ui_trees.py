@@ -1,6 +1,6 @@
-"""The `ui_trees` stage: the UI tree that is current at each action, and the action's target.
+"""The `ui_trees` stage: writes the current UI tree and the target of each action, and checks them.
 
-Belongs here: NNN.json, trees.parquet with its reader, and the stage's checks.
+Its output is NNN.json, the tree of action NNN, and trees.parquet with a row for each action.
 """
 
 import logging
@@ -142,73 +142,101 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     out: Path,
     shots: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Write NNN.json for each action, and trees.parquet; return a summary.
+    """Writes NNN.json for each action and trees.parquet, all without typed passwords.
 
-    What was typed into fields for passwords is in none of them. `shots`: the screenshot of each
-    action, for what only the picture shows.
+    Args:
+        log: input_log.jsonl.
+        platform: of meta.json.
+        events_folder: output of the `events` stage.
+        actions_folder: output of the `actions` stage.
+        evidence: from the video.
+        out: the folder to write to.
+        shots: the screenshot of each action. Without them, focus rings and lit choices stay
+            unknown.
+
+    Returns:
+        The summary of the stage.
     """
     scans = [scan for scan in read_logged_scans(events_folder) if not _is_private(scan, evidence)]
-    scales = {one.scan_event: one.scale for one in evidence.tree_scales}
-    reader = TreeReader(log, platform, scales)
-    screen = evidence.screen()
-    unknown: Counter[str] = Counter()
-    rows = []
-    since = float("-inf")
-    last: tuple[StepTree, Path] | None = None
-    changes = list(map(evidence.clock.event_time, evidence.screen_changes_s))
+    scales = {scale.scan_event: scale.scale for scale in evidence.tree_scales}
+    changes_ms = list(map(evidence.clock.event_time, evidence.screen_changes_s))
     actions = read_actions(actions_folder)
-    targets = StepTargets(reader, evidence, changes, actions, shots)
+    reader = TreeReader(log, platform, scales)
+    targets = StepTargets(reader, evidence, changes_ms, actions, shots)
+    writer = _TreeWriter(out)
+    screen = evidence.screen()
+    unknown_roles: Counter[str] = Counter()
+    rows: list[TreeRow] = []
+    since_ms = float("-inf")
     for number, action in enumerate(actions):
-        canvas = screen.at(action.press_ms).canvas or evidence.canvas
         is_private = action.action_index in evidence.private_actions
-        known = [] if is_private else scans_of_part(scans, screen, action.press_ms)
-        current = current_scan(known, action.press_ms, since, changes)
+        canvas = screen.at(action.press_ms).canvas or evidence.canvas
+        usable_scans = () if is_private else scans_of_part(scans, screen, action.press_ms)
+        current = current_scan(usable_scans, action.press_ms, since_ms, changes_ms)
         tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
-        if last is not None and last[0] is tree:
-            link_or_copy(last[1], out / name)
-        else:
-            (out / name).write_bytes(tree.to_bytes())
-        last = (tree, out / name)
-        agreement, target, method = targets.step(number, tree, current, known)
+        writer.write(tree, name)
+        agreement, target, method = targets.step(number, tree, current, usable_scans)
         if is_private:
             target = None
             method = "none"
         row = _row(action, name, current, tree, target=target, method=method)
-        title = _window_title(targets, number, action, tree, target)
-        more = {"tree_agreement": str(agreement), "window_title": title}
-        secret = types_a_secret(action, tree, target.position if target else None)
-        secret |= action.action_index in evidence.dotted
-        secret |= is_private and action.action_type == "type"
-        hovered = _hover_columns(targets.hovered(number, tree))
-        rows.append({**row, **more, "secret_field": secret, **hovered})
-        unknown.update(tree.unknown_roles)
+        row["tree_agreement"] = str(agreement)
+        row["window_title"] = _window_title(targets, number, action, tree, target)
+        row["secret_field"] = (
+            types_a_secret(action, tree, target.position if target else None)
+            or action.action_index in evidence.dotted
+            or (is_private and action.action_type == "type")
+        )
+        rows.append(row | _hover_columns(targets.hovered(number, tree)))
+        unknown_roles.update(tree.unknown_roles)
         if action.action_type != "pause":
-            since = max(since, action.end_ms)
+            since_ms = max(since_ms, action.end_ms)
     rows = _without_passwords(rows, actions, out)
     _log_decisions(rows)
     write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
-    return _summary(rows, unknown)
+    return _summary(rows, unknown_roles)
+
+
+class _TreeWriter:
+    """Writes the trees of actions; equal trees in a row become links to one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last_tree: StepTree | None = None
+        self._last_path = folder
+
+    def write(self, tree: StepTree, name: str) -> None:
+        path = self._folder / name
+        if tree is self._last_tree:
+            link_or_copy(self._last_path, path)
+        else:
+            path.write_bytes(tree.to_bytes())
+        self._last_tree = tree
+        self._last_path = path
 
 
 def _is_private(scan: LoggedScan, evidence: Evidence) -> bool:
-    """Whether a scan ran, in part, while the screen was dark or locked and keys were pressed."""
-    began, ended = map(evidence.clock.video_time, (scan.begin_ms, scan.end_ms))
+    """Returns whether keys were pressed on a dark or locked screen while a scan ran."""
+    began = evidence.clock.video_time(scan.begin_ms)
+    ended = evidence.clock.video_time(scan.end_ms)
     return any(start < ended and began < end for start, end in evidence.private_s)
 
 
 def _window_title(
     targets: StepTargets, number: int, action: Action, tree: StepTree, target: Element | None
 ) -> str | None:
-    """The title of the window that an action is in; None: not known for certain."""
-    window = None if action.action_type == "pause" else targets.window(action, tree, target)
+    """Returns the title of the window that an action is in; None: it is not certain."""
+    if action.action_type == "pause":
+        return None
+    window = targets.window(action, tree, target)
     if window is None or not targets.is_window_certain(number, tree, window, target):
         return None
     return tree.name_at(window) or None
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """The columns of the element that was hovered over; null without one."""
+    """Returns the columns of the element that was hovered over; null without an element."""
     return {
         "hover_id": element.id if element else None,
         "hover_role": element.role if element else None,
@@ -219,28 +247,45 @@ def _hover_columns(element: Element | None) -> TreeRow:
 def _without_passwords(
     rows: Sequence[TreeRow], actions: Sequence[Action], out: Path
 ) -> list[TreeRow]:
-    """The rows without typed passwords, which are removed from the written trees, too."""
-    _, secrets = hide_passwords(actions, rows)
-    for same in _by_file(out, rows).values() if secrets else ():
-        tree = load_json(out / same[0]["file"])
-        hidden = without_texts(tree, secrets)
-        if hidden != tree:
-            first = out / same[0]["file"]
+    """Removes typed passwords from the rows and from the trees that have been written."""
+    _, passwords = hide_passwords(actions, rows)
+    if not passwords:
+        return list(rows)
+    for same_tree in _by_file(out, rows).values():
+        first = out / same_tree[0]["file"]
+        tree = load_json(first)
+        clean_tree = without_texts(tree, passwords)
+        if clean_tree != tree:
             first.unlink()
-            dump_json(first, hidden, compact=True)
-            for row in same[1:]:
+            dump_json(first, clean_tree, compact=True)
+            for row in same_tree[1:]:
                 (out / row["file"]).unlink()
                 link_or_copy(first, out / row["file"])
-    texts = ("target_name", "window_title", "hover_name")
-    return [{**row, **{name: without_texts(row[name], secrets) for name in texts}} for row in rows]
+    clean_rows: list[TreeRow] = []
+    for row in rows:
+        clean_row = dict(row)
+        for column in ("target_name", "window_title", "hover_name"):
+            clean_row[column] = without_texts(row[column], passwords)
+        clean_rows.append(clean_row)
+    return clean_rows
 
 
 def _log_decisions(rows: Sequence[TreeRow]) -> None:
     for row in rows:
-        scan = (row["scan_event"], row["tree_age_ms"], row["freshness"], row["tree_agreement"])
-        _LOG.debug("action %d: scan of line %s, %s ms old, %s, %s", row["action_index"], *scan)
-        target = (row["target_id"], row["target_method"])
-        _LOG.debug("action %d: target %s by %s", row["action_index"], *target)
+        _LOG.debug(
+            "action %d: scan of line %s, %s ms old, %s, %s",
+            row["action_index"],
+            row["scan_event"],
+            row["tree_age_ms"],
+            row["freshness"],
+            row["tree_agreement"],
+        )
+        _LOG.debug(
+            "action %d: target %s by %s",
+            row["action_index"],
+            row["target_id"],
+            row["target_method"],
+        )
 
 
 def _row(
@@ -251,7 +296,8 @@ def _row(
     *,
     target: Element | None,
     method: str,
-) -> dict[str, Any]:
+) -> TreeRow:
+    """Returns the columns of an action that follow from its scan and its target."""
     scan = current.scan
     bounds = target.bounds if target else {}
     return {
@@ -269,7 +315,10 @@ def _row(
         "target_role": target.role if target else None,
         "target_name": target.name if target else None,
         "target_method": method,
-        **{f"target_{side}": bounds.get(side) for side in ("x", "y", "width", "height")},
+        "target_x": bounds.get("x"),
+        "target_y": bounds.get("y"),
+        "target_width": bounds.get("width"),
+        "target_height": bounds.get("height"),
         "cursor_agrees": agrees_with_cursor(tree),
         "samples_agree": tree.samples_agree,
         "damaged_elements": tree.damaged_elements,
@@ -284,7 +333,7 @@ def _freshness(current: CurrentScan, tree: StepTree) -> str:
     return "sparse" if tree.is_sparse else current.freshness
 
 
-def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str, Any]:
+def _summary(rows: Sequence[TreeRow], unknown_roles: Counter[str]) -> dict[str, Any]:
     ages = sorted(row["tree_age_ms"] for row in rows if row["tree_age_ms"] is not None)
     return {
         "trees": len(rows),
@@ -294,45 +343,45 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
         "nodes": sum(row["nodes"] for row in rows),
         "targets": sum(row["target_id"] is not None for row in rows),
         "target_methods": dict(sorted(Counter(row["target_method"] for row in rows).items())),
-        "unknown_roles": dict(sorted(unknown.items())),
+        "unknown_roles": dict(sorted(unknown_roles.items())),
         "cursor_checked": sum(row["cursor_agrees"] is not None for row in rows),
         "cursor_agreed": sum(bool(row["cursor_agrees"]) for row in rows),
     }
 
 
 def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
-    """Rows of trees.parquet, one for each action."""
+    """Reads the rows of trees.parquet, one for each action."""
     return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
 
 
 MAX_UNKNOWN_SHARE = 0.01  # of the nodes may have a role that is in no table
-MAX_NAMED_SCANS = 20  # problems that are listed; a log may have thousands of bad scans
-MIN_CURSOR_SHARE = 0.5  # of the scans must agree; recorders' own hit tests are sometimes wrong
-MIN_CURSOR_SCANS = 4  # scans with the recorder's own hit test; fewer prove nothing
+MAX_NAMED_SCANS = 20  # problems to list; a log may have thousands of bad scans
+MIN_CURSOR_SHARE = 0.5  # of the scans must agree; hit tests of recorders are sometimes wrong
+MIN_CURSOR_SCANS = 4  # scans with a hit test of the recorder; fewer prove nothing
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
-    """Every action has a tree that is valid OSWorld-Desktopd without warnings, with its target."""
+    """Checks that every action has a valid OSWorld-Desktopd tree that contains its target."""
     problems = schema_problems(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
     if problems:
         return problems
     rows = read_tree_rows(folder)
     expected = [action.action_index for action in read_actions(actions_folder)]
     if [row["action_index"] for row in rows] != expected:
-        message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
+        message = f"{len(rows)} rows for {len(expected)} actions, or in another order"
         problems.append(Problem("trees_rows", UI_TREES_FILE, message))
     for row in rows:
         age = row["tree_age_ms"]
         if age is not None and age < 0:
             message = f"the scan of action {row['action_index']} ends after it"
             problems.append(Problem("trees_rows", UI_TREES_FILE, message))
-    for same in _by_file(folder, rows).values():
-        problems += _tree_problems(folder / same[0]["file"], same)
+    for same_tree in _by_file(folder, rows).values():
+        problems += _tree_problems(folder / same_tree[0]["file"], same_tree)
     return problems
 
 
 def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[TreeRow]]:
-    """Rows by the file of their tree, since linked trees are read only once."""
+    """Groups rows by the file of their tree, so that linked trees are read only once."""
     by_file: dict[FileId | str, list[TreeRow]] = {}
     for row in rows:
         by_file.setdefault(file_id(folder / row["file"]) or row["file"], []).append(row)
@@ -340,7 +389,7 @@ def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[T
 
 
 def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
-    """Yield what is wrong with a tree, and each target of its `rows` that is not in it."""
+    """Yields the problems of a tree, and the targets of its `rows` that are missing in it."""
     try:
         nodes, problems = check_tree_bytes(read_bytes(path, path.name), path.name)
     except JsonFileError as error:
@@ -353,22 +402,22 @@ def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
             message = f"{UI_TREES_FILE} counts {row['nodes']} nodes, not {below_root}"
             remedy = "build the UI trees again"
             yield Problem("nodes_differ", row["file"], message, remedy=remedy)
-        target = row["target_id"] and _target(row)
-        node = nodes.get(row["target_id"]) if target else None
-        keys = ("role", "name", "bounds")
-        if target and (node is None or any(getattr(node, k) != getattr(target, k) for k in keys)):
+        if not row["target_id"]:
+            continue
+        node = nodes.get(row["target_id"])
+        if node is None or not _is_target(node, row):
             message = f"{UI_TREES_FILE} names {row['target_id']}, which differs in the tree"
             yield Problem("target_differs", row["file"], message, remedy="build the UI trees again")
 
 
-def _target(row: TreeRow) -> TreeNode:
-    """The target of a row, as a node of its tree."""
-    bounds = NodeBounds(*(row[f"target_{side}"] for side in ("x", "y", "width", "height")))
-    return TreeNode(row["target_id"], row["target_role"], row["target_name"], bounds)
+def _is_target(node: TreeNode, row: TreeRow) -> bool:
+    """Returns whether a node of the tree has the role, the name and the box of a row's target."""
+    bounds = NodeBounds(row["target_x"], row["target_y"], row["target_width"], row["target_height"])
+    return (node.role, node.name, node.bounds) == (row["target_role"], row["target_name"], bounds)
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """A problem for each scan of a step that is empty, damaged or contradicts its recorder."""
+    """Reports scans of steps that are empty, damaged or contradicted by their recorder."""
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):
@@ -390,7 +439,7 @@ def check_scans_usable(folder: Path) -> list[Problem]:
 
 
 def check_known_roles(folder: Path) -> list[Problem]:
-    """At most 1 % of the nodes have a role that is in no table."""
+    """Checks that at most 1 % of the nodes have a role that is in no table."""
     rows = read_tree_rows(folder)
     nodes = sum(row["nodes"] for row in rows)
     unknown = sum(row["unknown_roles"] for row in rows)
@@ -402,7 +451,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Our hit test agrees with the recorder's own (`queries.cursor`) in most scans."""
+    """Checks that our hit test agrees with the recorder's own (`queries.cursor`) in most scans."""
     rows = read_tree_rows(folder)
     compared = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}
     agreed = sum(row["cursor_agrees"] for row in compared.values())

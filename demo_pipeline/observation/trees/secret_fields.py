@@ -90,7 +90,7 @@ def _changed_shapes(changed: Any) -> list[_Shape]:
     screen at once takes 8 MB and 15 ms.
     """
     lines = np.flatnonzero(np.diff(changed.max(axis=1), prepend=0, append=0))
-    found: list[_Shape] = []
+    character_shapes: list[_Shape] = []
     for top, bottom in lines.reshape(-1, 2).tolist():
         left, _, width, _ = cv2.boundingRect(changed[top:bottom])
         line = changed[top:bottom, left : left + width]
@@ -98,10 +98,10 @@ def _changed_shapes(changed: Any) -> list[_Shape]:
         sides = shapes[:, 2:4]
         fits = ((sides >= _SMALLEST_DOT_PX) & (sides <= _LARGEST_DOT_PX)).all(axis=1)
         on_screen = shapes[fits] + np.array([left, top, 0, 0, 0])
-        found += [_Shape(*shape) for shape in on_screen.tolist()]
-        if len(found) > _MOST_SHAPES:
+        character_shapes += [_Shape(*shape) for shape in on_screen.tolist()]
+        if len(character_shapes) > _MOST_SHAPES:
             break
-    return found
+    return character_shapes
 
 
 def _even_rows(shapes: Sequence[_Shape]) -> Iterator[list[_Shape]]:

@@ -1,9 +1,7 @@
-"""The UI tree of a step: a scan mapped to OSWorld-Desktopd roles and states, on the canvas.
+"""Maps a scan to the UI tree of a step: roles and states of OSWorld-Desktopd, canvas coordinates.
 
-Belongs here: roles (the names of UI Automation, macOS AX and AT-SPI, looked up in roles.json; a
-name in no table becomes `unknown`), states, boxes, the bytes of ui_tree.json, and reading each scan
-once, as long as steps are near it. Which scan is current is in scans.py, which node is the target
-in hit_test.py.
+roles.json translates the role names of UI Automation, macOS AX and AT-SPI; a name in no table
+becomes `unknown`. scans.py chooses the current scan, and hit_test.py the target.
 """
 
 import json
@@ -43,29 +41,27 @@ _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
 
 @lru_cache(maxsize=4096)
 def canonical_role(raw: str, platform: str) -> str | None:
-    """The OSWorld-Desktopd role for a recorder's role name; None when no table has it.
+    """Returns the OSWorld-Desktopd role for a recorder's role name; None: it is in no table.
 
-    The table of the platform comes first, then the others, since recorders mix them.
+    The table of the platform comes first. The other tables follow, because recorders mix them.
     """
     key = normalised(raw)
-    own = _TABLE_OF_PLATFORM.get(platform, "uia")
-    for name in (own, *(other for other in _tables() if other != own)):
-        role = _tables()[name].get(key)
-        if role is not None:
-            return role
+    tables = _tables()
+    own_table = tables[_TABLE_OF_PLATFORM.get(platform, "uia")]
+    for table in (own_table, *tables.values()):
+        if key in table:
+            return table[key]
     return None
 
 
 @cache
 def _tables() -> MappingProxyType[str, dict[str, str]]:
     text = files("demo_pipeline.observation.trees").joinpath("roles.json").read_text("utf-8")
-    raw: dict[str, dict[str, str]] = json.loads(text)
-    return MappingProxyType(
-        {
-            table: {normalised(name): role for name, role in names.items()}
-            for table, names in raw.items()
-        }
-    )
+    raw_tables: dict[str, dict[str, str]] = json.loads(text)
+    tables: dict[str, dict[str, str]] = {}
+    for table, roles in raw_tables.items():
+        tables[table] = {normalised(name): role for name, role in roles.items()}
+    return MappingProxyType(tables)
 
 
 _CHILDREN = b',"children":['
@@ -89,17 +85,20 @@ class _Node(msgspec.Struct, gc=False):
 _ENCODER = msgspec.json.Encoder()
 
 
-def _between(depths: Sequence[int]) -> list[bytes]:
-    """The text after each node, the root first: it opens children, or closes finished nodes."""
+def _json_between_nodes(depths: Sequence[int]) -> list[bytes]:
+    """Returns the JSON text after each node, the root first.
+
+    It opens the children of the node, and closes the nodes that end before the next node.
+    """
     levels = np.array((0, *depths))
-    ends = levels[:-1] - levels[1:] + 1
-    counts = ends.tolist()
-    closing = {count: _CHILDREN + b"]}" * count + b"," * (count > 0) for count in set(counts)}
-    return [*(closing[count] for count in counts), _CHILDREN + b"]}" * int(levels[-1] + 1)]
+    ended_nodes = (levels[:-1] - levels[1:] + 1).tolist()
+    texts = {count: _CHILDREN + b"]}" * count + b"," * (count > 0) for count in set(ended_nodes)}
+    last_text = _CHILDREN + b"]}" * int(levels[-1] + 1)
+    return [*map(texts.__getitem__, ended_nodes), last_text]
 
 
 def iso_utc(time_ms: float) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC with milliseconds."""
+    """Formats epoch milliseconds as ISO 8601 in UTC with milliseconds."""
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -122,8 +121,6 @@ _STATES_WHEN_TRUE = {
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
 _IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which no state is written
 
-_SIDES = ("x", "y", "width", "height")
-
 _WINDOWS = frozenset({"window", "dialog"})
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
 SPARSE_NODES = 5  # nodes with an area; an empty window has fewer
@@ -133,7 +130,7 @@ States = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Element:
-    """One node of a `StepTree`, as ui_tree.json has it.
+    """A node of a `StepTree` as it is written to ui_tree.json.
 
     Attributes:
         position: index in the tree's lists; `id` is `node_<position + 1>`.
@@ -153,21 +150,21 @@ class Element:
 class StepTree:
     """A mapped scan. Each list has an entry for every node below the root, in document order.
 
-    `states_at` and `element` map a single node without mapping all of them.
+    `states_at` and `element` map a single node, which is faster than mapping all nodes.
 
     Attributes:
         time_ms: when the scan began, or the press without a scan; epoch milliseconds.
-        platform: meta.platform, whose table of role names comes first.
+        platform: of meta.json; its table of role names comes first.
         raws: the recorder's nodes.
         parents: positions; -1 below the root.
         depths: 1 below the root.
         boxes: (nodes, 4) x, y, width, height in event space; NaN without a usable box.
         focused: position of the recorder's `focused_element`; None: it is not in the tree.
-        cursor: the recorder's own hit test at the pointer; None when it made none.
+        cursor: the recorder's own hit test at the pointer; None: it made none.
         samples_agree: whether the recorder's hit tests at random points agree with the tree; None:
-            none can be compared.
-        damaged_elements: those of the scan that could not be read.
-        readable: False when the scan could not be read, so that the tree is only a root.
+            no hit test can be compared.
+        damaged_elements: how many elements of the scan could not be read.
+        readable: False: the scan could not be read, so that the tree is only a root.
     """
 
     time_ms: int
@@ -194,9 +191,9 @@ class StepTree:
 
     @property
     def desktop_size(self) -> tuple[float, float] | None:
-        """Width and height of the node that holds everything, when it is the whole desktop's.
+        """Width and height of the desktop in event space, by the only node at the top.
 
-        In event space; None when the recorder wrote none, or several trees.
+        None: there are several nodes at the top, or the node is a window or has no usable box.
         """
         tops = self._tops
         if len(tops) != 1 or self.roles[tops[0]] in _WINDOWS:
@@ -208,19 +205,21 @@ class StepTree:
 
     @cached_property
     def top_panes(self) -> frozenset[int]:
-        """Positions of the panes that are windows of their own, as of Chrome and the taskbar.
+        """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        Windows calls some of its windows panes: those at the top, or in the pane of the whole
-        screen that holds windows.
+        Windows calls some of its windows panes. They are at the top, or in a pane of the size of
+        the screen that also contains windows.
         """
         panes = {position for position in self._tops if self._is_pane(position)}
         screens = {position for position in panes if self._is_whole_screen(position)}
         if not screens:
             return frozenset(panes)
-        inner = [position for position, parent in enumerate(self.parents) if parent in screens]
-        holders = {self.parents[node] for node in inner if self.roles[node] == "window"}
-        held = {node for node in inner if self.parents[node] in holders and self._is_pane(node)}
-        return frozenset(panes - holders | held)
+        in_screens = [node for node, parent in enumerate(self.parents) if parent in screens]
+        desktops = {self.parents[node] for node in in_screens if self.roles[node] == "window"}
+        inner_panes = {
+            node for node in in_screens if self.parents[node] in desktops and self._is_pane(node)
+        }
+        return frozenset(panes - desktops | inner_panes)
 
     @property
     def _tops(self) -> Sequence[int]:
@@ -237,24 +236,26 @@ class StepTree:
     @cached_property
     def cursor_node(self) -> int | None:
         """Position of the element that the recorder hit at the pointer; None: not in the tree."""
-        return None if self.cursor is None else _same(self.cursor.element, self.raws, self.boxes)
+        if self.cursor is None:
+            return None
+        return _position_of(self.cursor.element, self.raws, self.boxes)
 
     @property
     def has_visible_element(self) -> bool:
-        """Whether it is of a scan in which an element has an area."""
+        """Whether any element has an area."""
         return bool((self.boxes[:, 2] * self.boxes[:, 3] > 0).any())
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so few nodes have an area that the application exposes nearly nothing."""
+        """Whether so few nodes have an area that the application exposes almost nothing."""
         return int((self.boxes[:, 2] * self.boxes[:, 3] > 0).sum()) < SPARSE_NODES
 
     @cached_property
     def roles(self) -> Sequence[str]:
         """OSWorld-Desktopd roles."""
         names = [raw.role or "" for raw in self.raws]
-        known = {name: canonical_role(name, self.platform) or UNKNOWN for name in set(names)}
-        return [known[name] for name in names]
+        roles = {name: canonical_role(name, self.platform) or UNKNOWN for name in set(names)}
+        return [roles[name] for name in names]
 
     @cached_property
     def _mapped_states(self) -> Sequence[tuple[States, States]]:
@@ -272,7 +273,11 @@ class StepTree:
     def unknown_roles(self) -> Counter[str]:
         """Raw role names that are in no table, with counts."""
         names = Counter(raw.role or "" for raw in self.raws)
-        return Counter({n: names[n] for n in names if canonical_role(n, self.platform) is None})
+        unknown: Counter[str] = Counter()
+        for name, count in names.items():
+            if canonical_role(name, self.platform) is None:
+                unknown[name] = count
+        return unknown
 
     @cached_property
     def dropped_states(self) -> Counter[str]:
@@ -280,62 +285,72 @@ class StepTree:
         return Counter(name for _, dropped in self._mapped_states for name in dropped)
 
     def is_window(self, position: int) -> bool:
-        """Whether a node is a window, a dialog, or a pane that is a window of its own."""
+        """Returns whether a node is a window, a dialog, or a pane that is a window."""
         return self.roles[position] in _WINDOWS or position in self.top_panes
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
-        """Position of the outermost window around each node, itself included; None without one."""
-        windows = self.top_panes.union(n for n, role in enumerate(self.roles) if role in _WINDOWS)
-        found: list[int | None] = []
+        """Position of the outermost window around each node, itself included; None: no window."""
+        outermost: list[int | None] = []
         for position, parent in enumerate(self.parents):
-            outer = found[parent] if parent >= 0 else None
-            found.append(position if outer is None and position in windows else outer)
-        return found
+            window = outermost[parent] if parent >= 0 else None
+            if window is None and self.is_window(position):
+                window = position
+            outermost.append(window)
+        return outermost
 
     @cached_property
     def windows(self) -> Sequence[int]:
-        """Positions of the windows that are in no other one."""
+        """Positions of the outermost windows."""
         return [position for position, own in enumerate(self.windows_around) if own == position]
 
     def states_at(self, position: int) -> States:
-        """One of `states`."""
-        states = _map_states(bytes(self.raws[position].states))[0]
-        return states if position != self.focused or "focused" in states else ("focused", *states)
+        """Returns the states of a node."""
+        states, _ = _map_states(bytes(self.raws[position].states))
+        if position == self.focused and "focused" not in states:
+            return ("focused", *states)
+        return states
 
     def box(self, position: int) -> PixelBox | None:
-        """x, y, width, height in event space; None without a usable box."""
+        """Returns the box of a node in event space; None: it has no usable box."""
         box = PixelBox(*self.boxes[position].tolist())
         return None if math.isnan(box.x) else box
 
     def element(self, position: int) -> Element:
-        """The node at a position."""
-        bounds = _bounds(self.boxes[position : position + 1], self.canvas)
+        """Returns the node at a position."""
+        columns = _bounds(self.boxes[position : position + 1], self.canvas)
+        x, y, width, height = (column[0] for column in columns)
         return Element(
             position,
             f"node_{position + 1}",
             self.roles[position],
             self.name_at(position),
-            {side: value for side, (value,) in zip(_SIDES, bounds, strict=True)},
+            {"x": x, "y": y, "width": width, "height": height},
             self.box(position),
         )
 
     def name_at(self, position: int) -> str:
-        """The name of a node; of a nameless one its description, of one that is pressed its value.
+        """Returns the name of a node, or its description, or the value of a button or label.
 
-        The value of other nodes is content, or secret; a label with parts has them say it.
+        Values of other nodes are left out because they are content and may be secret. A label with
+        children is left out because they have the text.
         """
         raw = self.raws[position]
         name = _text(raw.name)
         if name.strip():
             return name
-        is_pressed = self.roles[position] in _NAMED_BY_VALUE
-        is_pressed &= self.roles[position] != "label" or not raw.children
-        words = (_json_text(raw.description), _json_text(raw.value) if is_pressed else "")
-        return next(filter(str.strip, words), name)
+        description = _json_text(raw.description)
+        if description.strip():
+            return description
+        role = self.roles[position]
+        if role in _NAMED_BY_VALUE and not (role == "label" and raw.children):
+            value = _json_text(raw.value)
+            if value.strip():
+                return value
+        return name
 
     def to_bytes(self) -> bytes:
-        """ui_tree.json on one line with a final newline; any depth works."""
+        """Returns ui_tree.json on one line with a final newline; the tree may have any depth."""
         width = self.canvas.width
         height = self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
@@ -343,16 +358,17 @@ class StepTree:
         names = map(self.name_at, range(len(self)))
         bounds = map(_Bounds, *_bounds(self.boxes, self.canvas))
         nodes = map(_Node, ids, self.roles, names, bounds, self.states)
-        # A line break inside a text is escaped, so this one ends a node.
+        # Line breaks inside a text are escaped, so each line break ends a node.
         pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
         screen = f'"screen":{{"width":{width},"height":{height}}}'
         head = f'{{"timestamp":"{iso_utc(self.time_ms)}",{screen},"root":'
-        joined = chain.from_iterable(zip(pieces, _between(self.depths), strict=True))
-        return b"".join((head.encode(), *joined, b"}\n"))
+        between = _json_between_nodes(self.depths)
+        body = chain.from_iterable(zip(pieces, between, strict=True))
+        return b"".join((head.encode(), *body, b"}\n"))
 
 
 def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
-    """Map a scan; None gives a tree with only a root. Arguments as in `StepTree`."""
+    """Maps a scan; None gives a tree with only a root. For the arguments see `StepTree`."""
     if scan is None:
         return StepTree(time_ms, canvas, platform)
     raws, depths, parents = scan.flatten()
@@ -365,28 +381,30 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
         parents,
         depths,
         boxes,
-        focused=_same(scan.focused_element, raws, boxes),
+        focused=_position_of(scan.focused_element, raws, boxes),
         cursor=scan.cursor,
         samples_agree=samples_agree(scan, raws, boxes),
         damaged_elements=scan.damaged_elements if isinstance(scan, LenientScan) else 0,
     )
 
 
-def _same(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
-    """Position of the last node with the role, the name and the box of an element."""
+def _position_of(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
+    """Returns the position of the last node with the role, the name and the box of an element."""
     if element is None:
         return None
     box = boxes_of([element])
     if not box[0, 2] * box[0, 3] > 0:  # no usable box, or no area
         return None
-    same_box = np.flatnonzero((boxes == box).all(axis=1)).tolist()
-    key = (element.role, element.name)
-    same = [position for position in same_box if (raws[position].role, raws[position].name) == key]
-    return same[-1] if same else None
+    with_same_box: list[int] = np.flatnonzero((boxes == box).all(axis=1)).tolist()
+    for position in reversed(with_same_box):
+        raw = raws[position]
+        if (raw.role, raw.name) == (element.role, element.name):
+            return position
+    return None
 
 
 def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
-    """Columns x, y, width, height in whole canvas pixels; zeros without a usable box."""
+    """Returns columns x, y, width, height in whole canvas pixels; zeros without a usable box."""
     pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
     first = np.rint(boxes[:, :2] * factor + pad)
@@ -398,14 +416,19 @@ def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _map_states(states: bytes) -> tuple[States, States]:
-    """OSWorld-Desktopd states for a node's states (JSON text), and the names that have none."""
+    """Returns the OSWorld-Desktopd states of a node, and the names of states that have none.
+
+    `states` is JSON text.
+    """
     try:
         values: Any = json.loads(states) if states else None
     except ValueError:
         values = None
+    if not isinstance(values, dict):
+        values = {}
     mapped = []
     dropped = []
-    for name, value in values.items() if isinstance(values, dict) else ():
+    for name, value in values.items():
         key = name.lower().replace("-", "_").replace(" ", "_")
         state = _STATES_WHEN_TRUE.get(key) if value else _STATES_WHEN_FALSE.get(key)
         if state is not None:
@@ -416,7 +439,7 @@ def _map_states(states: bytes) -> tuple[States, States]:
 
 
 def _text(value: str | None) -> str:
-    """A name as valid text: recorders write null and lone surrogates."""
+    """Returns a name as valid text, because recorders write null and lone surrogates."""
     text = value or ""
     try:
         text.encode()
@@ -426,7 +449,7 @@ def _text(value: str | None) -> str:
 
 
 def _json_text(raw: msgspec.Raw) -> str:
-    """A text of the log; empty for anything else."""
+    """Returns a text of the log; empty for any other JSON value."""
     try:
         return _text(msgspec.json.decode(bytes(raw), type=str)) if bytes(raw) else ""
     except msgspec.DecodeError:
@@ -434,14 +457,16 @@ def _json_text(raw: msgspec.Raw) -> str:
 
 
 class TreeReader:
-    """Reads and maps scans of one log; keeps the last three, which neighbouring actions share.
+    """Reads and maps the scans of a log, and caches the last three for neighbouring actions.
 
-    A scan that cannot be read, or in which nothing has an area, counts as none.
+    A scan that cannot be read gives a tree with only a root. So does a scan in which no element has
+    an area.
 
     Args:
         log: input_log.jsonl.
-        platform: meta.platform.
-        scales: units of the log for one of the trees, from these lines on; None: in doubt.
+        platform: of meta.json.
+        scales: line of a scan → how many units of the log a unit of the trees has from this line
+            on; None: in doubt.
     """
 
     def __init__(
@@ -450,38 +475,40 @@ class TreeReader:
         self.log = log
         self._scales = scales
         self.platform = platform
-        self._kept: deque[tuple[int, StepTree]] = deque(maxlen=3)
+        self._cache: deque[tuple[int, StepTree]] = deque(maxlen=3)
 
     def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """The tree of `scan`; without a usable scan, only a root."""
+        """Returns the tree of a scan; without a usable scan, the tree is only a root."""
         if scan is None:
             return map_tree(None, press_ms, self.platform, canvas)
-        tree = self._kept_tree(scan, canvas)
+        tree = self._cached_tree(scan, canvas)
         if tree is None:
             tree = self._read(scan, press_ms, canvas)
-            self._kept.append((scan.event_index, tree))
+            self._cache.append((scan.event_index, tree))
         return tree
 
     def readable_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
-        """The tree of a scan; None when it is of no use."""
-        tree = self._kept_tree(scan, canvas)
+        """Returns the tree of a scan; None: the scan is unusable."""
+        tree = self._cached_tree(scan, canvas)
         if tree is None:
             tree = self._read(scan, scan.end_ms, canvas)
-            if tree.readable:  # else it has a time, which is that of the press for a step's tree
-                self._kept.append((scan.event_index, tree))
+            if tree.readable:  # an unreadable tree of a step needs the time of the step's press
+                self._cache.append((scan.event_index, tree))
         return tree if tree.readable else None
 
     def scale(self, scan: LoggedScan) -> float | None:
-        """Units of the log for one of a scan's boxes; None: in doubt."""
+        """Returns how many units of the log a unit of a scan has; None: in doubt."""
         lines = [line for line in self._scales if line <= scan.event_index]
         return self._scales[max(lines)] if lines else 1.0
 
-    def _kept_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
-        kept = (tree for line, tree in self._kept if line == scan.event_index)
-        return next((tree for tree in kept if tree.canvas == canvas), None)
+    def _cached_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
+        for line, tree in self._cache:
+            if line == scan.event_index and tree.canvas == canvas:
+                return tree
+        return None
 
     def _read(self, scan: LoggedScan, time_ms: int, canvas: Canvas) -> StepTree:
-        """Read a scan; `time_ms`: of the root that stands for one that cannot be used."""
+        """Reads a scan; `time_ms` becomes the time of the root if the scan is unusable."""
         try:
             tree = map_tree(read_scan(self.log, scan), scan.time_ms, self.platform, canvas)
         except DemonstrationError:

@@ -1,4 +1,4 @@
-"""The stage `actions`: its declaration."""
+"""Declares the stage `actions`."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from demo_pipeline.stage import Check, Need, Stage, Summary, joined
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
-    """The actions and the event accounting."""
+    """Builds the actions and the event accounting."""
     meta = inputs.recording.parsed_meta()
     settings = inputs.settings.actions
     folder = inputs.folders["events"]
@@ -31,7 +31,7 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """What is wrong with the tables; the accounting is only read of tables that can be read."""
+    """Checks the files, then the tables, then the accounting, and stops at the first problems."""
     events = inputs.folders["events"]
     return (
         differing_files(out, {}, {ACTIONS_FILE, ACCOUNTING_FILE})

@@ -1,8 +1,4 @@
-"""The `Action` type and the Parquet schemas of the `actions` stage.
-
-Belongs here: the columns of actions.parquet and of ledger.parquet (the event accounting), reading
-and writing actions.
-"""
+"""The `Action` type and the tables of the `actions` stage: actions.parquet and ledger.parquet."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,12 +23,13 @@ from demo_pipeline.recording.key_names import LAYOUTS, public_key
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
-POINTER_MOVED = "pointer_moved"  # flag of a pause in which the pointer never rested for as long
-# Flag of typing after a rest: it is one with the typing before it, unless the screen changed.
+# Flag of a pause during which the pointer never rested for the length of a pause.
+POINTER_MOVED = "pointer_moved"
+# Flag of typing after a short break. It is joined unless the screen changed meanwhile.
 CONTINUED = "continued"
-# The same after a long rest: it is one unless the screen was dark or locked meanwhile.
+# Flag of typing after a long break. It is joined unless the screen was dark or locked meanwhile.
 AFTER_LONG_REST = "after_long_rest"
-# Flag of typing that may have been another text, and of an Enter that may only have ended it.
+# Flag of typing whose text may be wrong, and of an Enter that may only have ended a composition.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
@@ -106,7 +103,7 @@ ACTIONS_SCHEMA = described_schema(
     },
 )
 
-# Where a log line can end up in the event accounting.
+# The buckets of the event accounting; each log line is in exactly one bucket.
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
 _ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -128,7 +125,7 @@ ACCOUNTING_SCHEMA = described_schema(
 
 @dataclass
 class Action:
-    """One row of actions.parquet; fields and units as in `ACTIONS_SCHEMA`."""
+    """A row of actions.parquet; `ACTIONS_SCHEMA` describes fields and units."""
 
     action_type: str
     press_ms: int
@@ -163,7 +160,7 @@ class Action:
     keyboard_layout: str | None = None
 
     def describe(self) -> str:
-        """A short text without typed characters: `type(15 chars)`, `click(10, 20)`."""
+        """Returns a short text without typed characters, such as `type(15 chars)`."""
         if self.action_type == "type":
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":
@@ -180,10 +177,10 @@ class Action:
 
 
 def write_actions(path: Path, actions: Sequence[Action]) -> None:
-    """Write actions.parquet."""
+    """Writes actions.parquet."""
     write_rows(path, [asdict(action) for action in actions], ACTIONS_SCHEMA)
 
 
 def read_actions(folder: Path) -> list[Action]:
-    """The actions of a committed output, in time order."""
+    """Reads the actions of an output in time order."""
     return [Action(**row) for row in read_rows(folder / ACTIONS_FILE, ACTIONS_SCHEMA)]

@@ -1,9 +1,10 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
-Belongs here: running repair and grouping over the committed events, the event accounting
-(ledger.parquet: one row per log line, in exactly one bucket), the checks of both tables, and the
-forms of an action that may have stopped the recorder itself. Whether the video and the scans
-confirm that is decided in observation/.
+It runs the repairs and the grouping, and writes two tables: actions.parquet, and ledger.parquet
+with a row for each log line, which puts the line into exactly one bucket (the event accounting).
+
+It also recognises actions by which a person may have stopped the recorder. The video and the scans
+confirm that later, in observation/.
 """
 
 import logging
@@ -55,9 +56,9 @@ from demo_pipeline.recording.key_names import platform_of_keys, public_name
 from demo_pipeline.recording.logged_scans import read_logged_scans
 from demo_pipeline.settings import ActionSettings
 
-STOP_SHORTCUT = "stop_shortcut"  # reason in the event accounting
-TYPED_AND_ERASED = "typed_and_erased"  # likewise
-STOP_MODIFIERS = 2  # held with a key; a recorder's shortcut must not collide with those in use
+STOP_SHORTCUT = "stop_shortcut"  # a reason in the event accounting
+TYPED_AND_ERASED = "typed_and_erased"  # a reason in the event accounting
+STOP_MODIFIERS = 2  # recorders' shortcuts have two, so that they differ from those of programs
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
 STILL_PX = 5.0  # screen pixels; a pointer that moved farther after a click may hide its effect
 
@@ -66,20 +67,23 @@ _FUNCTION_KEY = re.compile(r"f[0-9]{1,2}")
 
 
 def first_action(actions: Sequence[Action]) -> Action | None:
-    """The first action that is not a pause."""
-    return next((action for action in actions if action.action_type != "pause"), None)
+    """Returns the first action that is not a pause."""
+    for action in actions:
+        if action.action_type != "pause":
+            return action
+    return None
 
 
 def last_action(actions: Sequence[Action]) -> Action | None:
-    """The last action that is not a pause."""
+    """Returns the last action that is not a pause."""
     return first_action(actions[::-1])
 
 
 def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action | None:
-    """The last action when its form allows that it stopped the recorder and no input follows it.
+    """Returns the last action if it may have stopped the recorder; else None.
 
-    Such a form is a shortcut as `has_stop_form` describes, or one click of the left button after
-    which the pointer rests. `inputs` are those of the log, in time order.
+    It may have done so if no input follows it, and if it is a shortcut (see `has_stop_form`) or a
+    single left click after which the pointer rests. `inputs` are all of the log, in time order.
     """
     last = last_action(actions)
     if last is None:
@@ -89,26 +93,32 @@ def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action 
         return None
     if last.action_type == "hotkey":
         return last if has_stop_form(last.keys) else None
-    single = last.action_type == "click" and last.clicks == 1 and last.button == "left"
-    rests = all(distance(last, item) <= STILL_PX for item in following)
-    return last if single and not last.modifiers and rests else None
+    is_left_click = (
+        last.action_type == "click"
+        and last.clicks == 1
+        and last.button == "left"
+        and not last.modifiers
+    )
+    pointer_rests = all(distance(last, item) <= STILL_PX for item in following)
+    return last if is_left_click and pointer_rests else None
 
 
 def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
-    """When the setting `actions.stop_shortcut` was pressed at the end, epoch milliseconds.
+    """Returns when the shortcut in `actions.stop_shortcut` ended the log, epoch milliseconds.
 
-    None when the log does not end with it: the event accounting has no event of it.
+    None: the log does not end with it, so that the event accounting has no event of it.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     rows = zip(accounting["event_index"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
-    events = {index for index, reason in rows if reason == STOP_SHORTCUT}
-    return min((item.time for item in inputs if item.index in events), default=None)
+    stop_events = {index for index, reason in rows if reason == STOP_SHORTCUT}
+    return min((item.time for item in inputs if item.index in stop_events), default=None)
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """When text stood that was typed and erased again, so that no action has it.
+    """Returns when text was on the screen that was erased again, so that no action contains it.
 
-    First and last event of each such typing, epoch milliseconds. `events`: the events table.
+    Each span is the time of the first and of the last event, epoch milliseconds. `events` is the
+    table of the `events` stage.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes = events["event_index"].to_pylist()
@@ -119,9 +129,13 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
     columns = (accounting[name].to_pylist() for name in ("event_index", "bucket", "reason"))
     for index, bucket, reason in zip(*columns, strict=True):
         if reason == TYPED_AND_ERASED:
-            time = time_of[index]
-            first, last = spans.pop() if is_open else (time, time)
-            spans.append((min(first, time), max(last, time)))
+            first = time_of[index]
+            last = first
+            if is_open:
+                earlier_first, earlier_last = spans.pop()
+                first = min(earlier_first, first)
+                last = max(earlier_last, last)
+            spans.append((first, last))
             is_open = True
         elif bucket == "action":
             is_open = False
@@ -129,9 +143,10 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
 
 
 def has_stop_form(keys: Sequence[str]) -> bool:
-    """Whether a hotkey looks like a recorder's: F1…F24, a media key, or two modifiers and a key.
+    """Returns whether a hotkey looks like the one of a recorder.
 
-    Pause and Print Screen count too. Ctrl and a letter never does: Ctrl+S saves something.
+    Recorders use F1…F24, Pause, Print Screen, media keys, or two modifiers and a key. Ctrl and a
+    letter is never theirs: Ctrl+S saves something.
     """
     pressed = set(keys) - _MODIFIERS
     if any(key in STOP_KEYS or _FUNCTION_KEY.fullmatch(key) for key in pressed):
@@ -142,9 +157,9 @@ def has_stop_form(keys: Sequence[str]) -> bool:
 MAX_PREVIEW = 50  # actions in the summary
 _LOG = logging.getLogger(__package__)
 _MAX_ACTIONS = 10_000  # each costs 22 ms and 70 kB (measured)
-# Reasons of events that were left out to repair the recording.
+# Reasons of events that were left out to repair the recording; they go into the bucket `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Of events that are part of no action and have no reason: bucket, action index and reason.
+# Bucket, action index and reason of events that are part of no action and have no other reason.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),
@@ -160,29 +175,33 @@ def build_actions(
     language: TypingLanguage | None = None,
     log: Path | None = None,
 ) -> dict[str, Any]:
-    """Write actions.parquet and ledger.parquet for committed events and return a summary.
+    """Writes actions.parquet and ledger.parquet, and returns the summary of the stage.
 
-    `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it. If it
-    is empty, the names of the keys decide when they leave no doubt. `language`: how the person
-    types; None: nothing is known of it. `log`: input_log.jsonl, whose scans show what was typed;
-    None: they are not read.
+    Args:
+        events_folder: output of the `events` stage.
+        out: the folder to write to.
+        platform: of meta.json; the meaning of key names and the wheel's unit depend on it. Empty:
+            the names of the keys decide if they leave no doubt.
+        settings: the section `actions`.
+        language: how the person types; None: it is unknown.
+        log: input_log.jsonl, whose scans show the typed text; None: the scans are not read.
 
     Raises:
-        DemonstrationError: there are more than `_MAX_ACTIONS`.
+        DemonstrationError: there are more than `_MAX_ACTIONS` actions.
     """
     events = read_events(events_folder)
     rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
     logged = inputs_of(events)
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
-    steps = [step.line for step in read_clock_steps(events_folder)]
+    clock_steps = [step.line for step in read_clock_steps(events_folder)]
     language = language or typing_language(settings.keyboard_layout, None)
     segmented = partial(
         segment,
         inputs,
         platform,
         settings,
-        clock_steps=steps,
+        clock_steps=clock_steps,
         withheld=withheld_inputs(events),
         input_method=bool(language.input_method),
     )
@@ -191,12 +210,13 @@ def build_actions(
     reader = TextReader(language, segmented, witness, keypad=has_keypad(inputs))
     segmentation = reader.read()
     if events["raw_x"].null_count == events.num_rows:
-        cut = after_border_runs(inputs)
+        border_events = after_border_runs(inputs)
         for action in segmentation.actions:
-            action.flags += [BORDER_RUN] if cut.intersection(action.events) else []
-    acts = [action for action in segmentation.actions if action.action_type != "pause"]
-    if len(acts) > _MAX_ACTIONS:
-        raise too_many("actions", acts[_MAX_ACTIONS].first_event, _MAX_ACTIONS)
+            if border_events.intersection(action.events):
+                action.flags.append(BORDER_RUN)
+    without_pauses = [action for action in segmentation.actions if action.action_type != "pause"]
+    if len(without_pauses) > _MAX_ACTIONS:
+        raise too_many("actions", without_pauses[_MAX_ACTIONS].first_event, _MAX_ACTIONS)
     _log_decisions(segmentation, repairs)
     write_actions(out / ACTIONS_FILE, segmentation.actions)
     accounting = _accounting(events, rejected, repairs, segmentation)
@@ -217,16 +237,22 @@ def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
         _LOG.debug("line %d dropped: %s", line, reason)
     _LOG.debug("%d positions taken from moves nearby", repairs.filled_positions)
     for action in segmentation.actions:
-        lines = (action.first_event, action.last_event)
         _LOG.debug(
-            "action %d: %s of lines %d to %d", action.action_index, action.describe(), *lines
+            "action %d: %s of lines %d to %d",
+            action.action_index,
+            action.describe(),
+            action.first_event,
+            action.last_event,
         )
 
 
 def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
-    action_of = {index: a.action_index for a in segmentation.actions for index in a.events}
+    """Returns the event accounting: a row for each line of the log, in the order of the lines."""
+    action_of: dict[int, int] = {}
+    for action in segmentation.actions:
+        action_of.update(dict.fromkeys(action.events, action.action_index))
     reasons = segmentation.reasons | repairs.dropped
     pairs = zip(events["event_index"].to_pylist(), events["event"].to_pylist(), strict=True)
     rows: list[tuple[int, str, int | None, str]] = []
@@ -235,11 +261,14 @@ def _accounting(
         if index in action_of and index not in repairs.dropped:
             rows.append((index, "action", action_of[index], ""))
         elif reason is not None:
-            repaired = index in repairs.dropped or reason in _REPAIR_REASONS
-            rows.append((index, "repaired" if repaired else "other", None, reason))
+            is_repair = index in repairs.dropped or reason in _REPAIR_REASONS
+            rows.append((index, "repaired" if is_repair else "other", None, reason))
+        elif kind in _OWN_BUCKETS:
+            rows.append((index, *_OWN_BUCKETS[kind]))
         else:
-            other = ("other", None, "no_effect" if kind in INPUT_EVENTS else "not_input")
-            rows.append((index, *_OWN_BUCKETS.get(kind, other)))
+            rows.append(
+                (index, "other", None, "no_effect" if kind in INPUT_EVENTS else "not_input")
+            )
     codes = zip(rejected["line"].to_pylist(), rejected["code"].to_pylist(), strict=True)
     rows += [(line, "rejected", None, code) for line, code in codes]
     rows.sort(key=lambda row: row[0])
@@ -249,15 +278,15 @@ def _accounting(
 
 def _summary(segmentation: Segmentation, repairs: Repairs, accounting: pa.Table) -> dict[str, Any]:
     actions = [action for action in segmentation.actions if action.action_type != "pause"]
-    span = actions[-1].end_ms - actions[0].press_ms if actions else 0
+    duration_ms = actions[-1].end_ms - actions[0].press_ms if actions else 0
     reasons: Counter[str] = Counter(accounting["reason"].to_pylist())
     return {
         "actions": len(actions),
         "pauses": len(segmentation.actions) - len(actions),
         "by_type": dict(sorted(Counter(action.action_type for action in actions).items())),
-        "seconds": span / 1000,
+        "seconds": duration_ms / 1000,
         "ledger": dict(sorted(Counter(accounting["bucket"].to_pylist()).items())),
-        "reasons": {reason: n for reason, n in sorted(reasons.items()) if reason},
+        "reasons": {reason: count for reason, count in sorted(reasons.items()) if reason},
         "copy_factors": repairs.duplicate_factors,
         "joined_positions": repairs.filled_positions,
         "late_lines": repairs.late_lines,
@@ -269,7 +298,7 @@ def _summary(segmentation: Segmentation, repairs: Repairs, accounting: pa.Table)
 
 
 def check_action_tables(folder: Path) -> list[Problem]:
-    """Check the schemas of the written tables, and the order, times and events of the actions."""
+    """Checks the schemas of both tables, and the order, times and events of the actions."""
     problems = [
         *schema_problems(folder / ACTIONS_FILE, ACTIONS_SCHEMA),
         *schema_problems(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA),
@@ -321,7 +350,7 @@ def check_lines_of_actions(folder: Path, events_folder: Path) -> list[Problem]:
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Check that every log line is in exactly one bucket and that the two tables agree."""
+    """Checks that every log line is in exactly one bucket, and that both tables agree."""
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes, buckets, owners = (
         accounting[name].to_pylist() for name in ("event_index", "bucket", "action_index")
@@ -331,9 +360,13 @@ def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     lines += rejected["line"].to_pylist()
     problems = check_lines_of_actions(folder, events_folder)
     if sorted(lines) != indexes:
-        message = f"{len(lines)} lines, but {len(indexes)} rows of accounting, or other numbers"
+        message = (
+            f"{len(lines)} lines, but {len(indexes)} rows of accounting, or other line numbers"
+        )
         problems.append(Problem("ledger_sum", LOG_FILE, message, remedy=DEFECT_REMEDY))
-    events_of_actions = [(i, a.action_index) for a in read_actions(folder) for i in a.events]
+    events_of_actions: list[tuple[int, int]] = []
+    for action in read_actions(folder):
+        events_of_actions += [(event, action.action_index) for event in action.events]
     accounted = [
         (index, owner)
         for index, bucket, owner in zip(indexes, buckets, owners, strict=True)

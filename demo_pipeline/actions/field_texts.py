@@ -1,8 +1,6 @@
-"""Texts of input fields in the accessibility scans, and what a field gained between two scans.
+"""Reads the texts of input fields from accessibility scans, and compares them between two scans.
 
-Belongs here: which element of a scan is a field that people type into, which field of one scan is
-which of another, and the edit that turns one text into the other. What is typed into fields for
-passwords is never read.
+Password fields are never read.
 """
 
 import json
@@ -20,16 +18,38 @@ from demo_pipeline.recording.logged_scans import (
     normalised,
 )
 
-# Roles of AT-SPI, UI Automation and AX, normalised. `Text` is a label on Windows alone.
+# Roles of AT-SPI, UI Automation and AX, normalised.
 _FIELD_ROLES = frozenset(
     {
-        *("entry", "text", "textfield", "textarea", "textbox", "edit", "editbar", "searchfield"),
-        *("searchbox", "document", "documenttext", "documentweb", "documentframe", "terminal"),
-        *("combobox", "spinbutton", "spinner", "paragraph", "heading", "tablecell", "dataitem"),
-        *("cell", "datecell", "editcombobox", "inputmethodwindow", "section"),
+        "entry",
+        "text",
+        "textfield",
+        "textarea",
+        "textbox",
+        "edit",
+        "editbar",
+        "searchfield",
+        "searchbox",
+        "document",
+        "documenttext",
+        "documentweb",
+        "documentframe",
+        "terminal",
+        "combobox",
+        "spinbutton",
+        "spinner",
+        "paragraph",
+        "heading",
+        "tablecell",
+        "dataitem",
+        "cell",
+        "datecell",
+        "editcombobox",
+        "inputmethodwindow",
+        "section",
     }
 )
-_LABEL_ON_WINDOWS = "text"
+_LABEL_ON_WINDOWS = "text"  # a field on other platforms
 _MASKED = re.compile(r"[•●∙*⚫]+")
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
 LONGEST_TEXT = 100_000  # characters; the text of a longer document is not compared
@@ -37,15 +57,15 @@ LONGEST_TEXT = 100_000  # characters; the text of a longer document is not compa
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field with its text.
+    """An input field of a scan with its text.
 
     Attributes:
         role: normalised.
-        place: positions of its ancestors and its own, from the root.
+        place: path from the root: the number of each ancestor, then of the field, in its parent.
         box: left, top, width, height in event space; NaN where unknown.
         name: of the element.
-        text: its value, or the name where the recorder gives no value to such an element.
-        focused: it has the keyboard focus.
+        text: its value; of a focused element without a value, its name.
+        focused: whether it has the keyboard focus.
     """
 
     role: str
@@ -58,12 +78,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The one edit that turns a field's text into its later text.
+    """The edit that turns the text of a field into its later text.
 
     Attributes:
         gained: the new characters.
-        removed: the characters that stood in their place.
-        whole: the new characters are the whole text.
+        removed: the characters that they replaced.
+        whole: whether the whole text was replaced.
     """
 
     gained: str
@@ -72,7 +92,7 @@ class Edit:
 
 
 def edit_between(before: str, after: str) -> Edit:
-    """The shortest replacement of one part that turns `before` into `after`."""
+    """Returns the shortest replacement of a single part that turns `before` into `after`."""
     limit = min(len(before), len(after))
     start = 0
     while start < limit and before[start] == after[start]:
@@ -86,12 +106,12 @@ def edit_between(before: str, after: str) -> Edit:
 
 
 def is_masked(text: str) -> bool:
-    """Whether a text is a row of dots or asterisks, as of a password."""
+    """Returns whether a text is a row of dots or asterisks, as a hidden password is."""
     return _MASKED.fullmatch(text.strip()) is not None
 
 
 class ScanFields:
-    """The fields of the scans of a log; each scan is read at most once.
+    """Reads the fields of the scans of a log, each scan at most once.
 
     Attributes:
         scans: in the order in which they ended.
@@ -104,17 +124,17 @@ class ScanFields:
         self.scans = sorted(scans, key=lambda scan: (scan.end_ms, scan.event_index))
 
     def before(self, time_ms: int) -> LoggedScan | None:
-        """The newest scan that had ended by then; None without one."""
+        """Returns the newest scan that had ended by a time; None: no scan had."""
         earlier = [scan for scan in self.scans if scan.end_ms <= time_ms]
         return earlier[-1] if earlier else None
 
     def after(self, time_ms: int, count: int) -> list[LoggedScan]:
-        """The first `count` scans that began then or later."""
+        """Returns the first `count` scans that began at a time or later."""
         later = [scan for scan in self.scans if scan.begin_ms >= time_ms]
         return later[:count]
 
     def fields(self, scan: LoggedScan) -> tuple[Field, ...]:
-        """The fields of a scan in document order; none of a scan that cannot be read."""
+        """Returns the fields of a scan in document order; empty if it cannot be read."""
         if scan.event_index not in self._fields:
             with self._log.open("rb") as log:
                 log.seek(scan.byte_offset)
@@ -126,17 +146,20 @@ class ScanFields:
     def pairs(
         self, before: LoggedScan | None, after: LoggedScan
     ) -> Iterator[tuple[Field | None, Field]]:
-        """Yield each field of the later scan with itself in the earlier one; None: it is new."""
+        """Yields each field of the later scan after the same field of the earlier scan.
+
+        None in place of the earlier field: the field is new.
+        """
         earlier = self.fields(before) if before else ()
-        by_look = {(field.role, field.box, field.name): field for field in earlier}
+        by_box = {(field.role, field.box, field.name): field for field in earlier}
         by_place = {(field.role, field.place): field for field in earlier}
         for field in self.fields(after):
-            same = by_look.get((field.role, field.box, field.name))
+            same = by_box.get((field.role, field.box, field.name))
             yield same or by_place.get((field.role, field.place)), field
 
 
 def _fields_of(scan: RawScan, platform: str) -> Iterator[Field]:
-    """Yield the fields of a scan that are shown and are not for passwords."""
+    """Yields the visible fields of a scan, except password fields."""
     nodes, _, parents = scan.flatten()
     places: list[tuple[int, ...]] = []
     children = [0] * len(nodes)
@@ -161,7 +184,7 @@ def _fields_of(scan: RawScan, platform: str) -> Iterator[Field]:
 
 
 def _is_field(node: RawNode, role: str, platform: str, *, focused: bool) -> bool:
-    """Whether people can type into an element, as far as its role and states tell."""
+    """Returns whether people can type into an element, judging by its role and states."""
     states = bytes(node.states)
     if b'"visible":false' in states.replace(b" ", b""):
         return False
@@ -171,7 +194,7 @@ def _is_field(node: RawNode, role: str, platform: str, *, focused: bool) -> bool
 
 
 def _text_of(node: RawNode, *, focused: bool) -> str:
-    """The text of a field, with plain spaces and without what stands for embedded objects."""
+    """Returns the text of a field with plain spaces and without placeholders of objects."""
     value = ""
     if node.value:
         decoded = json.loads(bytes(node.value))

@@ -1,7 +1,8 @@
-"""Raw input in time order, and gestures: the smallest units of input, such as one button press.
+"""Inputs and gestures, from which actions are built.
 
-Belongs here: the in-memory form of an input event that repair and grouping share, and the type that
-the pointer and keyboard readers produce and that grouping.py joins into actions.
+An *input* is a logged event of the pointer, the wheel or the keyboard. A *gesture* is the smallest
+part of an action, such as a press of a button with its release. The readers in grouping.py and
+keyboard.py make gestures of inputs; grouping.py joins gestures to actions.
 """
 
 from collections.abc import Sequence
@@ -23,20 +24,20 @@ _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 
 
 class Input(msgspec.Struct, frozen=True, gc=False):
-    """One event of a pointer, a wheel or a keyboard.
+    """A logged event of the pointer, the wheel or the keyboard.
 
     Attributes:
         index: line number in input_log.jsonl.
         time: epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
-        x, y: screen pixels as logged, before they were cut to the main display where the recorder
-            says so; None where it logged none.
+        x, y: screen pixels as logged; None: no position was logged. If the recorder logs positions
+            both uncut and cut to the main display, these are uncut.
         name: button or key name as logged.
         delta: of the wheel, in the recorder's unit and sign.
-        char: the character that the recorder logged for a key; empty where it logged none.
-        dead: the recorder logged a dead key, which types nothing by itself.
-        unreadable: the recorder logged a character in a form that cannot be read.
-        half: one of the two surrogates of a character, whose other half is no neighbour.
+        char: the character that the recorder logged for a key; empty: it logged none.
+        dead: whether the recorder logged a dead key, which types nothing by itself.
+        unreadable: whether the recorder logged a character in a form that cannot be read.
+        half: the first or second half of a character that is two UTF-16 units long.
     """
 
     index: int
@@ -53,15 +54,19 @@ class Input(msgspec.Struct, frozen=True, gc=False):
 
 
 def as_input(event: Event) -> Input:
-    """An input event, its absent values replaced by empty ones."""
+    """Returns the input of an event."""
     typed = read_typed_character(event.actual_char)
-    uncut = event.raw_x is not None
+    x = event.x
+    y = event.y
+    if event.raw_x is not None:
+        x = event.raw_x
+        y = event.raw_y
     return Input(
         event.event_index,
         event.time_ms,
         event.event,
-        event.raw_x if uncut else event.x,
-        event.raw_y if uncut else event.y,
+        x,
+        y,
         event.button or event.key or "",
         event.delta or 0.0,
         typed.text,
@@ -72,24 +77,24 @@ def as_input(event: Event) -> Input:
 
 
 def inputs_of(events: pa.Table) -> list[Input]:
-    """The input events of an events table, stably sorted by (time, line)."""
+    """Returns the inputs of an events table, sorted by time and line."""
     chosen = events.filter(pc.is_in(events["event"], _INPUT_EVENTS))
     return in_order([as_input(event) for event in event_rows(chosen)])
 
 
 def withheld_inputs(events: pa.Table) -> list[tuple[int, int]]:
-    """Line number and epoch milliseconds of each place at which the recorder withheld input."""
+    """Returns line and epoch milliseconds of each place where the recorder withheld input."""
     lines = events.filter(pc.equal(events["event"], WITHHELD_EVENT))
     return list(zip(lines["event_index"].to_pylist(), lines["time_ms"].to_pylist(), strict=True))
 
 
 def in_order(inputs: Sequence[Input]) -> list[Input]:
-    """Stable time order: a line may be written later than its `time`."""
+    """Sorts inputs by time, because a line may be written later than its `time`."""
     return sorted(inputs, key=attrgetter("time", "index"))
 
 
 def late_lines(inputs: Sequence[Input]) -> int:
-    """How many of `inputs` (in time order) the log holds after a line with a later time."""
+    """Counts the inputs that the log contains after a line with a later time."""
     late = 0
     latest = None
     for item in sorted(inputs, key=attrgetter("index")):
@@ -101,14 +106,14 @@ def late_lines(inputs: Sequence[Input]) -> int:
 
 
 def distance(a: "Input | Gesture | Action", b: "Input | Gesture") -> float:
-    """Screen pixels between two positions; 0 if one of them is unknown."""
+    """Returns the screen pixels between two positions; 0 if either is unknown."""
     if a.x is None or a.y is None or b.x is None or b.y is None:
         return 0.0
     return hypot(a.x - b.x, a.y - b.y)
 
 
 class GestureKind(StrEnum):
-    """What was pressed, turned or typed."""
+    """The kinds of gestures."""
 
     CLICK = "click"
     DRAG = "drag"
@@ -116,30 +121,31 @@ class GestureKind(StrEnum):
     CHAR = "char"
     BACKSPACE = "backspace"
     HOTKEY = "hotkey"
-    UNKNOWN = "unknown"  # a key or button in no table: no action, but what it did is not known
+    UNKNOWN = "unknown"  # a key or button in no table: it is no action, and its effect is unknown
 
 
 @dataclass
 class Gesture:
-    """One indivisible part of an action.
+    """The smallest part of an action.
 
     Attributes:
         start, end: press and release, epoch milliseconds.
         index: line number of the press; gestures are sorted by (start, index).
         events: line numbers of all raw events that belong to it.
         modifiers: held at the press, in the order in which they were pressed.
-        x, y, end_x, end_y: screen pixels; None where the recording has no position.
+        x, y, end_x, end_y: screen pixels; None: the recording has no position.
         path: (x, y, epoch ms) of the moves while a button was held.
         button: `left`, `right` or `middle`.
-        delta: of a wheel event, as logged; of a scroll, the sum.
-        deltas: of a scroll, its wheel events in time order, as logged.
+        delta: of a wheel event, as logged; of a scroll, the sum of its wheel events.
+        deltas: of the wheel events of a scroll in time order, as logged.
         keys: pyautogui names of a hotkey, in press order.
         char: the character that a key typed; empty if the keyboard layout has none.
-        dead: a dead key, which typed nothing by itself.
-        key_press: of a hotkey, when its last key was pressed, epoch milliseconds.
+        dead: whether it is a dead key, which types nothing by itself.
+        key_press: when the last key of a hotkey was pressed, epoch milliseconds.
         held_since: when the first of its modifiers was pressed, epoch milliseconds.
-        repeat: auto-repeat of a held key.
-        by_layout: the character follows from the keyboard layout; the recorder logged none.
+        repeat: whether it is auto-repeat of a held key.
+        by_layout: whether the character follows from the keyboard layout, because the recorder
+            logged no character.
         flags: what was unusual, e.g. `long`, `never_released`.
     """
 

@@ -1,8 +1,7 @@
-"""Keyboard layouts over the time of a recording: where the person switched, and what is in force.
+"""Divides a recording into stretches with the same keyboard layout.
 
-Belongs here: the chords and keys that switch a layout or an input method, and the layout and the
-states of Caps Lock and Num Lock by which the keys of a stretch are read. Which layout is right is
-decided in text_evidence.py.
+A stretch ends where the person may have switched the layout or the input method. text_evidence.py
+decides which layout is right.
 """
 
 from bisect import bisect_right
@@ -16,14 +15,27 @@ from demo_pipeline.recording.key_names import Keyboard, lookup
 # Alt+Shift and Ctrl+Shift (Windows), Win+Space (Windows, GNOME), Ctrl+Space (macOS, input methods).
 _SWITCH_TAPS = (frozenset({"alt", "shift"}), frozenset({"ctrl", "shift"}))
 _SWITCH_HOTKEYS = (frozenset({"win", "space"}), frozenset({"ctrl", "space"}))
-# Keys of Japanese and Korean keyboards and of macOS that switch the input method. As logged.
+# Keys that switch the input method on macOS and on Japanese and Korean keyboards, as logged.
 _SWITCH_KEYS = frozenset(
     {
-        *("Hangul", "HangulMode", "Kana", "KanaMode", "Kanji", "Eisu", "Convert", "NonConvert"),
-        *("Lang1", "Lang2", "Lang3", "Lang4", "ModeChange", "ZenkakuHankaku", "Junja"),
+        "Hangul",
+        "HangulMode",
+        "Kana",
+        "KanaMode",
+        "Kanji",
+        "Eisu",
+        "Convert",
+        "NonConvert",
+        "Lang1",
+        "Lang2",
+        "Lang3",
+        "Lang4",
+        "ModeChange",
+        "ZenkakuHankaku",
+        "Junja",
     }
 )
-# Virtual keys of Windows without a name in recorders' libraries: VK_HANGUL and VK_KANJI.
+# VK_HANGUL and VK_KANJI of Windows, for which the libraries of recorders have no name.
 _SWITCH_CODES = frozenset({"Unknown(21)", "Unknown(25)"})
 _SHIFT_TAP = frozenset({"shift"})  # switches between Latin letters and the input method
 
@@ -38,12 +50,12 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class KeyboardStretch:
-    """The part of a recording in which one keyboard layout is in force.
+    """A part of a recording with a single keyboard layout.
 
     Attributes:
         first_line: line of the log at which it begins.
-        keyboard: by which its keys are read.
-        switched: the person switched the layout or the input method at its beginning.
+        keyboard: reads its keys.
+        switched: whether the person may have switched the layout or the input method before it.
     """
 
     first_line: int
@@ -65,61 +77,63 @@ class Keyboards:
 
     @classmethod
     def of(cls, keyboard: Keyboard) -> "Keyboards":
-        """One keyboard for a whole recording."""
+        """Uses a keyboard for a whole recording."""
         return cls((KeyboardStretch(0, keyboard),))
 
     def number_at(self, line: int) -> int:
-        """The number of the stretch that holds a line of the log."""
+        """Returns the number of the stretch that contains a line of the log."""
         if len(self.stretches) == 1:
             return 0
         first_lines = [stretch.first_line for stretch in self.stretches]
         return max(0, bisect_right(first_lines, line) - 1)
 
     def at(self, line: int) -> KeyboardStretch:
-        """The stretch that holds a line of the log."""
+        """Returns the stretch that contains a line of the log."""
         return self.stretches[self.number_at(line)]
 
     def everywhere(self, keyboard: Keyboard, locks: Locks) -> "Keyboards":
-        """The same stretches, all read by one keyboard."""
+        """Returns the same stretches with the same keyboard everywhere."""
         stretches = (replace(stretch, keyboard=keyboard) for stretch in self.stretches)
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """The same keyboard, with a new stretch after each of the lines."""
+        """Returns the same keyboard with a new stretch after each of the lines."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)
 
 
 def is_switch_key(name: str, platform: str) -> bool:
-    """Whether a key, as logged, only switches the layout or the input method."""
+    """Returns whether a logged key only switches the layout or the input method."""
     return name in _SWITCH_KEYS or (platform == "windows" and name in _SWITCH_CODES)
 
 
 def switch_lines(
     gestures: Iterable[Gesture], inputs: Iterable[Input], platform: str, *, input_method: bool
 ) -> list[int]:
-    """The lines of the log at which the person may have switched layout or input method.
+    """Returns the lines at which the person may have switched the layout or the input method.
 
     Args:
-        gestures: of the keyboard, taps of modifiers included.
+        gestures: of the keyboard, including taps of modifiers.
         inputs: of the log.
-        platform: of the recording: the meaning of key codes depends on it.
-        input_method: the person's language is typed with one, which a tap of Shift switches, too.
+        platform: of the recording; the meaning of key codes depends on it.
+        input_method: whether the person types with an input method. A tap of Shift switches it.
     """
-    taps = [*_SWITCH_TAPS, *([_SHIFT_TAP] if input_method else [])]
-    lines = []
+    taps = list(_SWITCH_TAPS)
+    if input_method:
+        taps.append(_SHIFT_TAP)
+    lines: list[int] = []
     for gesture in gestures:
         if gesture.kind is not GestureKind.HOTKEY:
             continue
-        keys = frozenset(gesture.keys)
         chords = taps if "modifier_tap" in gesture.flags else _SWITCH_HOTKEYS
-        if keys in chords:
+        if frozenset(gesture.keys) in chords:
             lines.append(max(gesture.events))
-    pressed = (item for item in inputs if item.kind == EventType.KEYDOWN)
-    return lines + [item.index for item in pressed if is_switch_key(item.name, platform)]
+    key_presses = (item for item in inputs if item.kind == EventType.KEYDOWN)
+    lines += [item.index for item in key_presses if is_switch_key(item.name, platform)]
+    return lines
 
 
 def has_keypad(inputs: Iterable[Input]) -> bool:
-    """Whether a key of the keypad was pressed, whose meaning Num Lock decides."""
+    """Returns whether a key of the keypad was pressed: Num Lock decides its meaning."""
     return any(item.kind == EventType.KEYDOWN and lookup(item.name).keypad for item in inputs)

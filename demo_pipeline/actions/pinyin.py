@@ -1,12 +1,12 @@
-"""Whether letters may be Pinyin, which an input method turns into Chinese characters.
+"""Recognises text that may be Pinyin, which an input method turns into Chinese characters.
 
-It matters only where nothing says which language a person types: without a locale and without a
-scan, the log of an input method looks like the log of Latin letters.
+This matters only if neither a locale nor a scan shows which language a person types. Then the log
+of an input method looks like the log of Latin letters.
 """
 
 import re
 
-FEWEST_SYLLABLES = 4  # chosen: "note" has two and "banana" three
+FEWEST_SYLLABLES = 4  # chosen by hand, because "note" has two and "banana" three
 _SYLLABLE = re.compile(
     r"""
     (?:[bpmf]? (?:a|o|ai|ei|ao|ou|an|en|ang|eng)
@@ -27,7 +27,7 @@ _WORDS = re.compile(r"[a-z]+(?:[ \d]+[a-z]+)*[ \d]*")
 
 
 def may_be_pinyin(text: str) -> bool:
-    """Whether a text is only syllables of Pinyin, and enough of them to be no word by chance."""
+    """Returns whether a text consists of Pinyin, and of too many syllables to be chance."""
     if _WORDS.fullmatch(text) is None:
         return False
     counts = [_fewest_syllables(word) for word in re.findall("[a-z]+", text)]
@@ -35,7 +35,7 @@ def may_be_pinyin(text: str) -> bool:
 
 
 def _fewest_syllables(word: str) -> int | None:
-    """The fewest syllables that make up a word; None when none do."""
+    """Returns the fewest syllables that make up a word; None: it does not consist of syllables."""
     fewest: list[int | None] = [0] + [None] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - 6), end):

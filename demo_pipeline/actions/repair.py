@@ -1,14 +1,14 @@
-"""Repairs of known recorder faults: passes over input events, and dropping what was logged twice.
+"""Repairs known faults of recorders.
 
-Belongs here: the order of the passes, phantom modifiers, two Shift keys with one name, missing
-positions, and events that several input hooks logged for one input. Each pass takes inputs in time
-order, returns the remaining inputs and records what it did. Missing releases are handled in
-keyboard.py and grouping.py, where the effect of the press is known.
+Each pass takes inputs in time order, returns the remaining inputs, and notes what it did in
+`Repairs`. The passes drop events that several input hooks logged twice and phantom presses of
+modifiers, separate two Shift keys with the same name, and fill in missing positions. Missing
+releases are handled in keyboard.py and grouping.py, where the effect of the press is known.
 
-Some recorders log every position cut to the main display. While the pointer is on another display,
-its logged positions run along the border, as they do when it is thrown against the border of a
-single screen. Presses, releases and wheel events after such a run are found here. Whether they were
-on another display is decided where the video is looked at.
+Some recorders cut every position to the main display. While the pointer is on another display, its
+logged positions run along the border. They also do so when a person pushes the pointer against the
+border of a single screen. `after_border_runs` finds the presses after such a run; the video decides
+later whether they were on another display.
 """
 
 from collections import Counter
@@ -23,23 +23,23 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-MIN_FACTOR_SHARE = 0.8  # of a kind's groups must have a multiple of n events for factor n
-MIN_GROUPS = 3  # of a kind; with fewer, its factor is taken from the other kinds
-LATE_WINDOWS = 3  # with a factor above 1, a duplicate may come this many windows later
+MIN_FACTOR_SHARE = 0.8  # of the groups of a kind need a multiple of n events for the factor n
+MIN_GROUPS = 3  # of a kind; with fewer, the other kinds decide its factor
+LATE_WINDOWS = 3  # with a factor above 1, a duplicate may come as many windows later
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
 @dataclass
 class Repairs:
-    """What the passes did.
+    """The changes that the passes made.
 
     Attributes:
         dropped: line number → reason, for every input that was dropped.
-        duplicate_factors: event kind → how often each event was logged, where more than once.
-        filled_positions: presses and releases whose position was taken from the moves around them.
-        late_lines: inputs that the log contains after an input with a later time.
-        second_shifts: presses of a second Shift key that was logged with the name of the first.
-        second_presses: releases of modifiers that were logged as presses.
+        duplicate_factors: event kind → how often each event was logged, if more than once.
+        filled_positions: number of presses and releases that got the position of a move.
+        late_lines: number of inputs that the log contains after an input with a later time.
+        second_shifts: number of presses of a second Shift key with the name of the first.
+        second_presses: number of releases of modifiers that were logged as presses.
     """
 
     dropped: dict[int, str] = field(default_factory=dict)
@@ -59,21 +59,23 @@ class _Group:
 
 
 def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Keep the first of each event that several hooks logged.
+    """Keeps the first of the copies of an event that several hooks logged.
 
-    The factor n is decided per kind of event, from how often an identical event follows within
-    `window_ms`; a kind whose events do not decide it takes the factor of the others. A press of a
-    button directly after a press, or a release after a release, is a duplicate with any factor: no
-    person is that fast. A press of a key directly after a press is one only if the hooks doubled
-    releases as well, in the recording or at the end of this press. Otherwise it is auto-repeat that
-    a stalled recorder stamped late.
+    Each kind of event has a factor: how often the hooks logged each event. It follows from how
+    often an identical event comes within `window_ms`. If a kind has too few events, the other kinds
+    decide its factor.
+
+    Some events are copies with any factor, because no person is that fast: a press of a button
+    directly after a press, and a release directly after a release. A press of a key directly after
+    a press is a copy only if the hooks also doubled releases, either in the whole recording or at
+    the end of this press. Otherwise it is auto-repeat that a stalled recorder stamped late.
     """
     factors = _factors(_group_sizes(inputs, window_ms))
     doubled = _doubled_holds(inputs, window_ms)
     groups: dict[Hashable, _Group] = {}
     last_kind: dict[str, str] = {}
-    kept = []
-    kinds = set()
+    remaining: list[Input] = []
+    doubled_kinds: set[str] = set()
     for item in inputs:
         factor = factors.get(item.kind, 1)
         reach = window_ms * (LATE_WINDOWS if factor > 1 else 1)
@@ -85,16 +87,16 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
         )
         if group and item.time - group.time <= reach and (group.size < factor or repeated):
             group.size += 1
-            kinds.add(item.kind)
+            doubled_kinds.add(item.kind)
             repairs.dropped[item.index] = "hook_copy"
             continue
         groups[_identity(item)] = _Group(item.time)
         last_kind[item.name] = item.kind
-        kept.append(item)
+        remaining.append(item)
     repairs.duplicate_factors = {
-        kind: factors[kind] for kind in sorted(kinds) if factors.get(kind, 1) > 1
+        kind: factors[kind] for kind in sorted(doubled_kinds) if factors.get(kind, 1) > 1
     }
-    return kept
+    return remaining
 
 
 def _identity(item: Input) -> Hashable:
@@ -102,24 +104,31 @@ def _identity(item: Input) -> Hashable:
 
 
 def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
-    """The factor of each kind, from the sizes of its groups.
+    """Returns the factor of each kind of event, judging by the sizes of its groups.
 
-    Presses of keys alone prove nothing: a stalled recorder stamps auto-repeat with one time. They
-    count if releases of keys were doubled or, without enough of those, other kinds were.
+    Presses of keys alone prove nothing, because a stalled recorder gives all auto-repeats the same
+    time. Their factor counts only if releases of keys were doubled, too. If there are too few
+    releases, it counts if other kinds were doubled.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
-    others = sum((n for kind, n in sizes.items() if kind != EventType.KEYDOWN), Counter[int]())
-    doubled = not others or (others.total() - others[1]) * 2 > others.total()
-    if (releases := factors.get(EventType.KEYUP)) is not None:
-        doubled = releases > 1
-    if (factors.get(EventType.KEYDOWN) or 1) > 1 and not doubled:
+    other_sizes: Counter[int] = Counter()
+    for kind, counter in sizes.items():
+        if kind != EventType.KEYDOWN:
+            other_sizes.update(counter)
+    are_doubled = (
+        not other_sizes or (other_sizes.total() - other_sizes[1]) * 2 > other_sizes.total()
+    )
+    release_factor = factors.get(EventType.KEYUP)
+    if release_factor is not None:
+        are_doubled = release_factor > 1
+    if (factors.get(EventType.KEYDOWN) or 1) > 1 and not are_doubled:
         factors[EventType.KEYDOWN] = 1
     smallest = min(filter(None, factors.values()), default=1)
     return {kind: factor or smallest for kind, factor in factors.items()}
 
 
 def _doubled_holds(inputs: Sequence[Input], window_ms: int) -> set[int]:
-    """Line numbers of the presses of keys whose own release was logged more than once."""
+    """Returns the lines of presses of keys whose release was logged more than once."""
     doubled: set[int] = set()
     presses: dict[str, list[int]] = {}
     released: dict[str, Input] = {}
@@ -137,9 +146,9 @@ def _doubled_holds(inputs: Sequence[Input], window_ms: int) -> set[int]:
 
 
 def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[int]]:
-    """Event kind → size of a group of identical events → number of such groups.
+    """Counts, for each kind of event, the groups of identical events by their size.
 
-    Releases of modifiers are left out: recorders log the duplicate of such a release as a press.
+    Releases of modifiers are left out, because recorders log the copy of such a release as a press.
     """
     open_groups: dict[Hashable, _Group] = {}
     all_groups: list[tuple[str, _Group]] = []
@@ -152,7 +161,8 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
         if group and item.time - group.time <= window_ms:
             group.size += 1
             continue
-        group = open_groups[_identity(item)] = _Group(item.time)
+        group = _Group(item.time)
+        open_groups[_identity(item)] = group
         all_groups.append((item.kind, group))
     sizes: dict[str, Counter[int]] = {}
     for kind, group in all_groups:
@@ -161,59 +171,65 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """The factor on which the sizes of the groups agree; None: too few groups, or no agreement."""
+    """Returns the factor on which most groups agree; None: too few groups, or no agreement."""
     total = sizes.total()
     if total < MIN_GROUPS:
         return None
     for factor in sorted(sizes, reverse=True):
-        share = sum(n for size, n in sizes.items() if size % factor == 0) / total
+        agreeing = sum(count for size, count in sizes.items() if size % factor == 0)
+        share = agreeing / total
         if factor > 1 and share >= MIN_FACTOR_SHARE:
             return factor
     return 1 if sizes[1] / total >= MIN_FACTOR_SHARE else None
 
 
-BORDER_RUN = "border_run"  # flag of an action after motion along the log's outermost line
-# Of 4,000 simulated approaches to a point on the border 0.03 % moved along it for so long or so
-# far; of 4,000 to points at least 20 pixels beyond it, cut to the border, 99.98 %. So did 18 % of
-# those that the border of a single screen stopped 5 pixels early.
+BORDER_RUN = "border_run"  # flag of an action after motion along the border of the logged area
+# A run along the border has to last this long or reach this far. Measured on 4,000 simulated
+# approaches each: 0.03 % of those to a point on the border moved that much along it, and 99.98 % of
+# those to points at least 20 pixels beyond it. So did 18 % of the approaches that the border of a
+# single screen stopped 5 pixels early.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
-_REST_MS = 100  # from one position to the next; in a longer time the pointer rested
+_REST_MS = 100  # between two positions; the pointer rested if it was longer
 
 
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
-    """Line numbers of presses, releases and wheel events on a border, after motion along it.
+    """Returns the lines of presses, releases and wheel events on a border, after motion along it.
 
-    The borders are x = 0, y = 0 and the log's largest x and y; a log with a position left of or
-    above 0 is not cut there.
+    The borders are x = 0, y = 0 and the largest x and y of the log. A log with a negative x or y
+    has no border at 0, because its positions are not cut there.
 
     Args:
         inputs: in time order, with the positions of presses filled in.
     """
     placed = [item for item in inputs if item.x is not None and item.y is not None]
-    found: set[int] = set()
+    lines: set[int] = set()
     for axis in (0, 1):
         values = [_point(item)[axis] for item in placed]
-        for border in {max(values, default=0.0), min(values, default=0.0)}:
-            if border >= 0 and (border == 0 or border == max(values)):
-                found.update(_after_runs(placed, axis, border))
-    return found
+        largest = max(values, default=0.0)
+        if largest >= 0:
+            lines.update(_after_runs(placed, axis, largest))
+        if min(values, default=0.0) == 0:
+            lines.update(_after_runs(placed, axis, 0.0))
+    return lines
 
 
 def _after_runs(placed: Sequence[Input], axis: int, border: float) -> Iterator[int]:
-    """Those at one border: where coordinate number `axis` is `border`."""
-    for on_border, group in groupby(placed, key=lambda item: _point(item)[axis] == border):
+    """Yields these lines for the border at which coordinate number `axis` is `border`."""
+    for is_on_border, group in groupby(placed, key=lambda item: _point(item)[axis] == border):
+        if not is_on_border:
+            continue
         run = list(group)
-        moved = _moved(run, 1 - axis) if on_border else len(run)
-        # Before the log's first position, only what follows shows where the pointer was.
-        begins = run[0] is placed[0] and moved < len(run)
-        for item in run[0 if begins else moved :]:
+        first = _positions_until_moved(run, 1 - axis)
+        if run[0] is placed[0] and first < len(run):
+            first = 0  # nothing shows where the pointer was before the log began
+        for item in run[first:]:
             if item.kind != EventType.MOUSEMOVE:
                 yield item.index
 
 
-def _moved(run: Sequence[Input], axis: int) -> int:
-    """How many positions of a run it takes until the pointer moved enough; all: it never did."""
+def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
+    """Returns after how many positions of a run the pointer had moved enough; all: it never did."""
     moved_ms = 0
     moved_units = 0.0
     for count, (before, after) in enumerate(pairwise(run), 1):
@@ -229,7 +245,7 @@ def _point(item: Input) -> tuple[float, float]:
     return item.x or 0.0, item.y or 0.0
 
 
-# A press without logged moves was a drag if it was this long, or if the next move is this far away.
+# A press without logged moves was a drag if it lasted this long, or if the next move is this far.
 DRAG_HOLD_MS = 200
 DRAG_JUMP_PX = 50.0
 # macOS logs no moves while a button is held. An unknown platform may be macOS.
@@ -243,7 +259,7 @@ _OTHER_SHIFT = "RightShift"
 def repair(
     inputs: list[Input], platform: str, settings: ActionSettings
 ) -> tuple[list[Input], Repairs]:
-    """Run all passes, in the order in which they depend on each other."""
+    """Runs all passes in the order in which they depend on each other."""
     repairs = Repairs(late_lines=late_lines(inputs))
     inputs = join_emoji_halves(inputs, repairs)
     inputs = drop_phantom_modifiers(inputs, repairs, settings.duplicate_window_ms)
@@ -255,10 +271,10 @@ def repair(
 
 
 def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Give the press of the first half of an emoji the whole; the second half's is dropped.
+    """Joins the two halves of an emoji in the first press, and drops the second press.
 
-    Windows sends a character above U+FFFF as two keys, one for each UTF-16 unit. They are
-    neighbours: no other key is pressed between them. Hooks that log twice give both halves twice.
+    Windows sends a character above U+FFFF as two keys, one for each UTF-16 unit. No other key is
+    pressed between them. Hooks that log every event twice log both halves twice.
     """
     joined: dict[int, Input] = {}
     waiting: list[int] = []
@@ -274,36 +290,36 @@ def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
             repairs.dropped[item.index] = "second_half"
         else:
             waiting = []
-    kept = (item for item in inputs if item.index not in repairs.dropped)
-    return [joined.get(item.index, item) for item in kept]
+    return [joined.get(item.index, item) for item in inputs if item.index not in repairs.dropped]
 
 
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Drop a modifier's keydown within `window_ms` after its keyup if it has no release of its own.
+    """Drops presses of modifiers that come soon after a release and have no release of their own.
 
-    Some recorders log the duplicate of a keyup as a keydown; the modifier would then seem to be
-    held until the end. A real press can follow as soon, because Windows logs both Shift keys with
-    one name, or because a program pressed the keys; but it is released.
+    Some recorders log the copy of a release as a press. The modifier would then seem to be held
+    until the end. A real press can follow as soon, because Windows logs both Shift keys with the
+    same name, or because a program pressed the keys. But a real press has its own release.
     """
     released = _released_presses(inputs, window_ms)
     ups: dict[str, int] = {}
     for item in inputs:
         if item.kind == EventType.KEYUP:
             ups[item.name] = item.time
-        elif item.kind == EventType.KEYDOWN and (up := ups.get(item.name)) is not None:
+        elif item.kind == EventType.KEYDOWN and item.name in ups:
             key = lookup(item.name)
-            soon = item.time - up <= window_ms
-            modifier = key.modifier or key.name == "capslock"
-            if modifier and soon and item.index not in released:
+            is_modifier = key.modifier or key.name == "capslock"
+            follows_release = item.time - ups[item.name] <= window_ms
+            if is_modifier and follows_release and item.index not in released:
                 repairs.dropped[item.index] = "phantom_modifier"
     return [item for item in inputs if item.index not in repairs.dropped]
 
 
 def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
-    """Line numbers of the keydowns whose key's next event is their own keyup.
+    """Returns the lines of presses that are followed by their own release.
 
-    Between them may be duplicates of the keydown. A keyup within `window_ms` is the keydown's own
-    only if something was pressed or turned before it; else it is a late duplicate of another keyup.
+    Copies of the press may come in between. A release within `window_ms` belongs to the press only
+    if something else was pressed or turned before it. Otherwise it is a late copy of an earlier
+    release.
     """
     released: set[int] = set()
     following: dict[str, tuple[Input, int]] = {}
@@ -313,27 +329,27 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
             after, presses = following.get(item.name, (None, 0))
             following[item.name] = (item, presses_after)
             if after is not None and item.kind == EventType.KEYDOWN:
-                soon = after.time - item.time <= window_ms
+                is_soon = after.time - item.time <= window_ms
                 if after.kind == EventType.KEYUP:
-                    own = not soon or presses_after > presses
+                    has_release = not is_soon or presses_after > presses
                 else:
-                    own = soon and after.index in released
-                if own:
+                    has_release = is_soon and after.index in released
+                if has_release:
                     released.add(item.index)
         presses_after += item.kind in _PRESSES
     return released
 
 
-# Recorders there take a modifier's state from flags, and report some releases as presses.
+# Recorders on these platforms read modifiers from flags, and log some releases as presses.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
-_REPEAT_MS = 150  # auto-repeat comes sooner, nobody presses a modifier again as soon
-_LONGEST_HOLD_MS = 10_000  # a modifier pressed again later had lost its release
+_REPEAT_MS = 150  # auto-repeat is faster, and people are slower
+_LONGEST_HOLD_MS = 10_000  # after a longer time, the release was lost
 
 
 def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str) -> list[Input]:
-    """Make the second press of a modifier that is down its release, as macOS and Linux log it.
+    """Turns the second press of a held modifier into its release, on macOS and Linux.
 
-    Not one that has a release of its own, nor auto-repeat.
+    A press that has a release of its own stays a press, and so does auto-repeat.
     """
     if platform not in _SECOND_PRESS_RELEASES:
         return inputs
@@ -357,8 +373,10 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
         pressed = held.pop(item.name, None)
         if item.kind == EventType.KEYUP:
             continue
-        again = after and (after.kind == EventType.KEYUP or after.time - item.time <= _REPEAT_MS)
-        if pressed is None or again or item.time - pressed > _LONGEST_HOLD_MS:
+        is_press = after is not None and (
+            after.kind == EventType.KEYUP or after.time - item.time <= _REPEAT_MS
+        )
+        if pressed is None or is_press or item.time - pressed > _LONGEST_HOLD_MS:
             held[item.name] = item.time
             continue
         released[position] = replace(item, kind=EventType.KEYUP)
@@ -367,12 +385,16 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
 
 
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Give the second of two Shift keys its own name: Windows recorders log both as `Shift`.
+    """Gives the second of two Shift keys its own name: Windows recorders log both as `Shift`.
 
-    Two presses followed by two releases are two keys. With one name, the first release would end
-    both, and what is typed before the second release would lose its Shift.
+    Two presses followed by two releases are two keys. With the same name, the first release would
+    end both presses, and the characters before the second release would lose their Shift.
     """
-    shifts = [n for n, item in enumerate(inputs) if item.name == _SHIFT and item.kind in KEY_EVENTS]
+    shifts = [
+        position
+        for position, item in enumerate(inputs)
+        if item.name == _SHIFT and item.kind in KEY_EVENTS
+    ]
     renamed: list[int] = []
     pressed: list[int] = []
     for number, position in enumerate(shifts):
@@ -397,11 +419,11 @@ def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
 def fill_positions(
     inputs: list[Input], repairs: Repairs, platform: str, settings: ActionSettings
 ) -> list[Input]:
-    """Give presses, releases and wheel events without a position the position of the pointer.
+    """Gives presses, releases and wheel events without a position the position of the pointer.
 
-    That is the position of the last move; before the first move, of the next. On macOS no moves are
-    logged while a button is held: there a release takes the position of the next move if it is
-    beyond the click radius and the press was long or the jump far. Such a drag has no path.
+    That is the position of the last move, or of the next move before the first one. macOS logs no
+    moves while a button is held. There, a release takes the position of the next move if that is
+    beyond the click radius, and if the press was long or the jump far. Such a drag has no path.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []
@@ -425,7 +447,7 @@ def fill_positions(
 
 
 def _next_positions(inputs: list[Input]) -> list[Input | None]:
-    """For each input, the next pointer event after it that has a position."""
+    """Returns for each input the next pointer event that has a position."""
     following: list[Input | None] = []
     latest: Input | None = None
     for item in reversed(inputs):
@@ -442,6 +464,7 @@ def _drag_end(
     pointer: Input | None,
     settings: ActionSettings,
 ) -> Input | None:
+    """Returns the input whose position a release has, on a platform that logs no moves of drags."""
     if pointer is None or press is None or pointer.index != press.index:
         return pointer or following
     if following is None:

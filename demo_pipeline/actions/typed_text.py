@@ -1,8 +1,7 @@
-"""Typed text: what remains of characters, dead keys and Backspaces, and checks of the input.
+"""Turns typing gestures into text, and checks that all input is known.
 
-Belongs here: which text a group of typing gestures produced, where a key with an unknown character
-parts it, and problems for people (keys in no table, a layout that may not fit) without what was
-typed. When typing begins and ends is in grouping.py.
+Backspaces remove characters, dead keys join the next character, and keys with unknown characters
+split a text. The problems never quote a text. grouping.py decides when typing begins and ends.
 """
 
 import unicodedata
@@ -31,23 +30,24 @@ from demo_pipeline.recording.key_names import (
 )
 
 UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed something unknown
-SEEN_MS = 300  # milliseconds; nobody sees another screen and types on sooner
-# milliseconds; a person needs as long to see that the screen is dark and to think of a password
-# (2.5 s in the recordings of locked screens)
+SEEN_MS = 300  # milliseconds; the shortest break in which a person can react to another screen
+# Milliseconds; the shortest break in which a person notices a dark screen and recalls a password.
+# It was 2.5 s in the recordings of locked screens.
 LONG_REST_MS = 1000
-COMMAND_LENGTH = 4  # characters; more of them are text, not commands such as a pager's q
+COMMAND_LENGTH = 4  # characters; longer typing is text, not a command such as a pager's q
 
 
 @dataclass(frozen=True)
 class TypedPart:
-    """Typing between two keys whose characters are unknown.
+    """A part of typing that may become an action.
 
     Attributes:
         gestures: in time order.
-        text: that remains; empty if everything was erased.
-        reason: why the events are part of no action when there is no text.
-        continued: it follows the part before it after a rest; the screen may have changed.
-        after_long_rest: the same in a longer text, which only a dark screen parts.
+        text: the text that remains; empty: everything was erased.
+        reason: why the events are part of no action if there is no text.
+        continued: it follows the previous part after a break, in which the screen may have changed.
+        after_long_rest: it is continued after more than a command. Only a dark or locked screen
+            separates it from the previous part.
     """
 
     gestures: list[Gesture]
@@ -59,7 +59,7 @@ class TypedPart:
 
 @dataclass
 class _Typed:
-    """One character that one Backspace erases; `text` is empty for a dead or an unknown key."""
+    """A character that a Backspace erases; `text` is empty for a dead or an unknown key."""
 
     text: str
     position: int
@@ -67,91 +67,94 @@ class _Typed:
 
 
 class TypedText:
-    """Takes the gestures of one group in time order."""
+    """Collects the gestures of a group in time order, and returns the text that they typed."""
 
     def __init__(self) -> None:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []
-        self._long_rests: set[int] = set()  # of `_rests`, those in a text that is no command
+        self._long_rests: set[int] = set()  # those of `_rests` after more than a command
 
     @property
     def is_empty(self) -> bool:
-        """Whether a Backspace would erase something that was there before."""
+        """Whether a Backspace would erase something that was not typed here."""
         return not self._typed
 
     def add(self, gesture: Gesture) -> None:
-        """Add a character, a dead key, or a Backspace that erases the last of them."""
+        """Adds a character, a dead key, or a Backspace that erases the last of them."""
         position = len(self._gestures)
         if self._typed and not gesture.repeat:
-            few = len(self._typed) <= COMMAND_LENGTH
+            may_be_command = len(self._typed) <= COMMAND_LENGTH
             rest_ms = gesture.start - self._gestures[-1].start
-            if rest_ms >= (SEEN_MS if few else LONG_REST_MS):
+            if rest_ms >= (SEEN_MS if may_be_command else LONG_REST_MS):
                 self._rests.append(position)
-                self._long_rests |= set() if few else {position}
+                if not may_be_command:
+                    self._long_rests.add(position)
         self._gestures.append(gesture)
         if gesture.kind is GestureKind.BACKSPACE:
             self._erase()
             return
         if self._typed and self._typed[-1].dead:
-            self._erase()  # the logged character of this key includes it
+            self._erase()  # the character of this key includes the accent
         if gesture.char:
             self._typed += [_Typed(text, position) for text in _erasable(gesture.char)]
         else:
             self._typed.append(_Typed("", position, dead=gesture.dead))
 
     def _erase(self) -> None:
-        """Erase the last character; a rest after it parts no text."""
+        """Erases the last character, and forgets the breaks after it."""
         erased = self._typed.pop()
         self._gestures[erased.position].flags.discard(DOUBTFUL_TEXT)
         self._rests = [rest for rest in self._rests if rest <= erased.position]
 
     def parts(self) -> Iterator[TypedPart]:
-        """Yield the typing in order, parted at unknown characters that were not erased.
+        """Yields the typing in order, split at unknown characters that were not erased.
 
-        Known characters are parted where the person may have seen another screen before typing on.
+        Without unknown characters, it is split where the person may have seen another screen.
         """
-        unknown = [one.position for one in self._typed if not one.text and not one.dead]
+        unknown = [char.position for char in self._typed if not char.text and not char.dead]
         if not unknown:
-            yield from self._parted_at_rests()
+            yield from self._split_at_rests()
             return
-        # Exports leave out text that lacks an emoji of which one half was recorded.
-        flags = (self._gestures[position].flags for position in unknown)
-        doubt = frozenset({DOUBTFUL_TEXT}) & set().union(*flags)
+        # If half of an emoji is missing, exports leave out the whole text.
+        doubt: frozenset[str] = frozenset()
+        if any(DOUBTFUL_TEXT in self._gestures[position].flags for position in unknown):
+            doubt = frozenset({DOUBTFUL_TEXT})
         start = 0
         for position in unknown:
-            yield from self._part(start, position, parted=True, doubt=doubt)
+            yield from self._part(start, position, is_split=True, doubt=doubt)
             yield TypedPart([self._gestures[position]], "", UNKNOWN_CHARACTER)
             start = position + 1
-        yield from self._part(start, len(self._gestures), parted=True, doubt=doubt)
+        yield from self._part(start, len(self._gestures), is_split=True, doubt=doubt)
 
-    def _parted_at_rests(self) -> Iterator[TypedPart]:
-        """Yield the typing in order; each part has text, if any is left."""
+    def _split_at_rests(self) -> Iterator[TypedPart]:
+        """Yields the typing in order, split at breaks that have remaining text on both sides."""
         starts = [0]
-        remaining = [one.position for one in self._typed]
+        remaining = [char.position for char in self._typed]
         for rest in self._rests:
             if any(starts[-1] <= position < rest <= remaining[-1] for position in remaining):
                 starts.append(rest)
         for start, end in pairwise([*starts, len(self._gestures)]):
-            for part in self._part(start, end, parted=False):
+            for part in self._part(start, end, is_split=False):
                 is_long = start in self._long_rests
                 yield replace(part, continued=start > 0, after_long_rest=is_long)
 
     def _part(
-        self, start: int, end: int, *, parted: bool, doubt: frozenset[str] = frozenset()
+        self, start: int, end: int, *, is_split: bool, doubt: frozenset[str] = frozenset()
     ) -> Iterator[TypedPart]:
+        """Yields the part between two gestures, unless it is empty."""
         gestures = self._gestures[start:end]
         if not gestures:
             return
-        text = "".join(one.text for one in self._typed if start <= one.position < end)
-        if parted:
+        text = "".join(char.text for char in self._typed if start <= char.position < end)
+        if is_split:
             gestures[0].flags |= {UNKNOWN_CHARACTER, "unknown_input"} | doubt
         only_dead = all(gesture.dead for gesture in gestures)
         yield TypedPart(gestures, text, "dead_key" if only_dead else "typed_and_erased")
 
 
 def _erasable(text: str) -> Iterator[str]:
-    """Yield what one Backspace erases: a code point with the combining marks after it."""
+    """Yields what a Backspace erases: a code point with the combining marks after it."""
     unit = ""
     for char in text:
         if unit and not unicodedata.combining(char):
@@ -169,10 +172,9 @@ _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the
 
 
 def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
-    """A problem for each unknown key or button, and one for characters that no table has.
+    """Reports unknown keys and buttons, unknown characters, and scrolls of an unknown unit.
 
-    Each names its first line in the log and counts its presses. One more is for scrolls whose unit
-    the log does not tell.
+    Each problem counts the presses of a key, and names the first line in the log.
     """
     events = read_events(events_folder)
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
@@ -191,13 +193,13 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
             lines.setdefault((reason, name), []).append(index)
         elif reason == UNKNOWN_CHARACTER and not lookup(key or "").modifier:
             half = read_typed_character(char).half
-            what = "half of an emoji" if half else "a key with an unknown character"
-            lines.setdefault((reason, what), []).append(index)
+            name = "half of an emoji" if half else "a key with an unknown character"
+            lines.setdefault((reason, name), []).append(index)
     problems = []
-    for (reason, name), at in sorted(lines.items(), key=lambda item: item[1][0]):
-        times = "once" if len(at) == 1 else f"{len(at)} times"
+    for (reason, name), presses in sorted(lines.items(), key=lambda item: item[1][0]):
+        times = "once" if len(presses) == 1 else f"{len(presses)} times"
         message = f"{name}, pressed {times}: what it did is not known; typing is split there"
-        problems.append(Problem(reason, LOG_FILE, message, line=at[0], remedy=_REMEDY))
+        problems.append(Problem(reason, LOG_FILE, message, line=presses[0], remedy=_REMEDY))
     unclear = [action for action in read_actions(folder) if UNCLEAR_UNIT in action.flags]
     if unclear:
         message = (
@@ -211,16 +213,13 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
 
 
 def check_keyboard_layout(folder: Path) -> list[Problem]:
-    """A problem if it is not sure what was typed.
-
-    `folder`: output of the `actions` stage.
-    """
+    """Reports typed texts that may be wrong. `folder` is the output of the `actions` stage."""
     doubtful = [action for action in read_actions(folder) if DOUBTFUL_TEXT in action.flags]
     if not doubtful:
         return []
-    several = len(doubtful) > 1
+    plural = "s" if len(doubtful) > 1 else ""
     message = (
-        f"{len(doubtful)} typing step{'s' if several else ''}: it is not known what was typed: no "
+        f"{len(doubtful)} typing step{plural}: it is not known what was typed: no "
         "accessibility scan shows it and another keyboard layout or an input method would make it "
         "another text, a scan contradicts it, or a key is unknown; exports leave them out"
     )

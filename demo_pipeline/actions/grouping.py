@@ -1,18 +1,18 @@
-"""Grouping: consecutive gestures become one action, such as a double click.
+"""Grouping: turns repaired inputs into actions and pauses, in time order.
 
-Belongs here: from repaired input events to actions and pauses in order; whether one press of a
-button was a click or a drag; double and triple clicks,
-runs of one key, typing; what is left out (stray modifier taps, the recorder's stop shortcut),
-pointer moves before an action, and where a pause begins and ends. The text of typing is in
-typed_text.py, the joining of wheel events in scrolls.py; whether a pause was a wait is seen in the
-video. The time and distance limits are in `ActionSettings`; the action types are those of
-OSWorld-Desktopd.
+Consecutive gestures become a single action, such as two clicks a double click. Stray taps of
+modifiers and the recorder's stop shortcut are left out. The settings `ActionSettings` have the
+limits of time and distance; the action types are those of OSWorld-Desktopd.
+
+typed_text.py makes the text of typing, scrolls.py joins wheel events, and the video decides later
+whether a pause was a wait.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from operator import attrgetter
 
 from demo_pipeline.actions.action_tables import (
     AFTER_LONG_REST,
@@ -42,18 +42,28 @@ BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "midd
 
 @dataclass
 class _Press:
-    """A button that is held down: its mousedown, and the gesture that it becomes."""
+    """A button that is held down.
+
+    Attributes:
+        item: its mousedown.
+        gesture: the gesture that the press becomes.
+        reach: the farthest distance of the pointer from the press so far, screen pixels.
+        moves: of the pointer since the press.
+    """
 
     item: Input
     gesture: Gesture
-    reach: float = 0.0  # farthest distance of the pointer from the press so far, screen pixels
-    moves: list[Input] = field(default_factory=list)  # of the pointer since the press
+    reach: float = 0.0
+    moves: list[Input] = field(default_factory=list)
 
 
 class _PointerReader:
     """Reads the pointer and wheel events in time order.
 
-    `glides`: the deltas are a touchpad's, and those of 0 are phases of a scroll.
+    Args:
+        settings: the section `actions`.
+        modifiers: knows which modifiers are held.
+        glides: whether the wheel is a touchpad, whose deltas of 0 are phases of a scroll.
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
@@ -72,7 +82,7 @@ class _PointerReader:
         self.reasons: dict[int, str] = {}
 
     def read(self, item: Input) -> None:
-        """Read the next event."""
+        """Reads the next event."""
         if item.kind == EventType.MOUSEMOVE:
             for press in self._presses.values():
                 press.moves.append(item)
@@ -86,14 +96,14 @@ class _PointerReader:
         elif item.kind == EventType.MOUSEWHEEL:
             gesture = _gesture(GestureKind.WHEEL, item)
             gesture.delta = item.delta
-            if item.delta:  # a touchpad's phase without movement uses no modifier
+            if item.delta:  # a phase without movement uses no modifier
                 gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
             self.gestures.append(gesture)
 
     def finish(self) -> None:
-        """The end of the log: presses that are still held were never released."""
+        """Ends the log: buttons that are still held were never released."""
         for name in list(self._presses):
-            self._unreleased(name)
+            self._end_unreleased(name)
 
     def _down(self, item: Input) -> None:
         button = BUTTONS.get(item.name.lower())
@@ -104,7 +114,7 @@ class _PointerReader:
             self.gestures.append(unknown)
             return
         if button in self._presses:
-            self._unreleased(button)
+            self._end_unreleased(button)
         gesture = _gesture(GestureKind.CLICK, item)
         gesture.button = button
         gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
@@ -119,7 +129,7 @@ class _PointerReader:
             return
         gesture = press.gesture
         gesture.end = item.time
-        moves = [m.index for m in press.moves if m.index not in self._assigned_moves]
+        moves = [move.index for move in press.moves if move.index not in self._assigned_moves]
         if self._presses:
             self._assigned_moves.update(moves)
         gesture.events.extend([*moves, item.index])
@@ -129,16 +139,16 @@ class _PointerReader:
             gesture.end_x = item.x
             gesture.end_y = item.y
             gesture.path = [
-                (float(m.x), float(m.y), m.time)
-                for m in press.moves
-                if m.x is not None and m.y is not None
+                (float(move.x), float(move.y), move.time)
+                for move in press.moves
+                if move.x is not None and move.y is not None
             ]
             if not gesture.path:
                 gesture.flags.add("end_points_only")
         elif item.time - press.item.time > self._settings.click_max_ms:
             gesture.flags.add("long")
 
-    def _unreleased(self, button: str) -> None:
+    def _end_unreleased(self, button: str) -> None:
         self._presses.pop(button).gesture.flags.add("never_released")
 
 
@@ -147,10 +157,10 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 
 
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
-    """Whether a click or drag belongs to the clicks before it: a double click, a drag by words.
+    """Returns whether a click or drag continues the clicks before it, as a double click does.
 
-    It comes soon enough after the last one, near the first one, with the left button and the same
-    modifiers held.
+    It has to come soon after the last click and near the first click, with the left button and the
+    same modifiers.
     """
     last = clicks[-1]
     return (
@@ -163,17 +173,17 @@ def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: Action
     )
 
 
-def _same_switch(last: Gesture, gesture: Gesture) -> bool:
-    """Whether Tab was pressed again before Alt or Command was let go, which chooses a window."""
-    switches = gesture.keys[-1] == "tab" and not {"alt", "command"}.isdisjoint(gesture.keys)
-    return switches and gesture.held_since == last.held_since
+def _is_same_window_switch(last: Gesture, gesture: Gesture) -> bool:
+    """Returns whether Tab was pressed again while Alt or Command was held to choose a window."""
+    is_switch = gesture.keys[-1] == "tab" and not {"alt", "command"}.isdisjoint(gesture.keys)
+    return is_switch and gesture.held_since == last.held_since
 
 
 _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 class _Grouper:
-    """Takes gestures in time order; the group of the last one stays open until another begins."""
+    """Groups gestures in time order to actions. The last group stays open until another begins."""
 
     def __init__(self, settings: ActionSettings, reasons: dict[int, str], wheel: Wheel) -> None:
         self._settings = settings
@@ -185,13 +195,13 @@ class _Grouper:
         self._actions: list[Action] = []
 
     def add(self, gesture: Gesture) -> None:
-        """Add `gesture` to the open group, or close the group and begin another."""
+        """Adds a gesture to the open group, or closes the group and begins another."""
         if gesture.kind is GestureKind.UNKNOWN:
             self._interrupt(gesture)
             return
         erases = self._open and not self._typing.is_empty and self._continues(gesture)
         if gesture.kind is GestureKind.BACKSPACE and not erases:
-            gesture.kind = GestureKind.HOTKEY  # it corrects nothing that was just typed
+            gesture.kind = GestureKind.HOTKEY  # it erases older text
         if self._open and not self._continues(gesture):
             self._close()
         if gesture.kind in _TYPING:
@@ -206,12 +216,12 @@ class _Grouper:
             self._close()
 
     def finish(self) -> list[Action]:
-        """Close the open group and return all actions."""
+        """Closes the open group and returns all actions."""
         self._close()
         return self._actions
 
     def _interrupt(self, gesture: Gesture) -> None:
-        """A key or button whose effect is not known: typing and runs of a key end before it."""
+        """Ends typing and runs of a key before a key or button whose effect is unknown."""
         self._reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
         if self._open and self._open[0].kind in _TYPING:
             self._open[-1].flags.add("unknown_input")
@@ -220,6 +230,7 @@ class _Grouper:
         self._after_unknown = True
 
     def _continues(self, gesture: Gesture) -> bool:
+        """Returns whether a gesture belongs to the open group."""
         last = self._open[-1]
         if last.kind in _TYPING:
             return gesture.kind in _TYPING
@@ -227,14 +238,14 @@ class _Grouper:
             return is_multi_click(self._open, gesture, self._settings)
         if last.kind is not gesture.kind:
             return False
-        if gesture.kind is GestureKind.HOTKEY:
-            # A key is held, or tapped again before the person can look at the result.
-            soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
-            soon |= _same_switch(last, gesture)
-            return sorted(gesture.keys) == sorted(last.keys) and (gesture.repeat or soon)
+        if gesture.kind is GestureKind.HOTKEY and sorted(gesture.keys) == sorted(last.keys):
+            # The key is held, or pressed again before the person can look at the result.
+            is_soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
+            return gesture.repeat or is_soon or _is_same_window_switch(last, gesture)
         return False
 
     def _close(self) -> None:
+        """Makes an action of the open group."""
         gestures = self._open
         self._open = []
         typing = self._typing
@@ -246,7 +257,8 @@ class _Grouper:
             for part in typing.parts():
                 if part.text:
                     self._actions.append(_typing(part))
-                for gesture in () if part.text else part.gestures:
+                    continue
+                for gesture in part.gestures:
                     self._reasons.update(dict.fromkeys(gesture.events, part.reason))
         elif kind is GestureKind.HOTKEY:
             action = _action("hotkey", gestures)
@@ -259,17 +271,18 @@ class _Grouper:
         elif kind is GestureKind.DRAG:
             self._actions.append(_drag(gestures, self._settings))
         else:
-            button = gestures[0].button
-            double = len(gestures) == 2
-            click = "double_click" if double else "click"
-            action = _action("right_click" if button == "right" else click, gestures)
-            action.button, action.clicks = button, len(gestures)
-            self._actions.append(action)
+            self._actions.append(_click(gestures))
 
 
 def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
+    """Returns an action with the times, events, place and flags of its gestures."""
     first = gestures[0]
-    events = sorted({index for gesture in gestures for index in gesture.events})
+    lines: set[int] = set()
+    flags: set[str] = set()
+    for gesture in gestures:
+        lines.update(gesture.events)
+        flags.update(gesture.flags)
+    events = sorted(lines)
     return Action(
         action_type,
         press_ms=first.start,
@@ -280,8 +293,21 @@ def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
         modifiers=["alt" if name == "altgr" else name for name in first.modifiers],
         first_event=events[0],
         last_event=events[-1],
-        flags=sorted({flag for gesture in gestures for flag in gesture.flags}),
+        flags=sorted(flags),
     )
+
+
+def _click(gestures: Sequence[Gesture]) -> Action:
+    button = gestures[0].button
+    action_type = "click"
+    if button == "right":
+        action_type = "right_click"
+    elif len(gestures) == 2:
+        action_type = "double_click"
+    action = _action(action_type, gestures)
+    action.button = button
+    action.clicks = len(gestures)
+    return action
 
 
 def _typing(part: TypedPart) -> Action:
@@ -289,13 +315,15 @@ def _typing(part: TypedPart) -> Action:
     action.text = part.text
     action.modifiers = []
     if part.continued:
-        long_rest = [AFTER_LONG_REST] if part.after_long_rest else []
-        action.flags = sorted([*action.flags, CONTINUED, *long_rest])
+        action.flags.append(CONTINUED)
+        if part.after_long_rest:
+            action.flags.append(AFTER_LONG_REST)
+        action.flags.sort()
     return action
 
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
-    """A drag; one that begins with the second press of a double click selects word by word."""
+    """Returns a drag; with two clicks, it begins with a double click and selects word by word."""
     gesture = gestures[-1]
     action = _action("drag", gestures)
     action.clicks = len(gestures) if len(gestures) > 1 else None
@@ -304,27 +332,30 @@ def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
     action.button = gesture.button
     action.end_x = gesture.end_x
     action.end_y = gesture.end_y
-    limit = settings.drag_path_points
-    count = len(gesture.path)
-    chosen = sorted({round(i * (count - 1) / (limit - 1)) for i in range(limit)}) if count else []
-    action.path = [
-        {"x": x, "y": y, "time_ms": time} for x, y, time in (gesture.path[i] for i in chosen)
-    ]
+    if gesture.path:
+        limit = settings.drag_path_points
+        last = len(gesture.path) - 1
+        evenly_spaced = sorted({round(point * last / (limit - 1)) for point in range(limit)})
+        for position in evenly_spaced:
+            x, y, time_ms = gesture.path[position]
+            action.path.append({"x": x, "y": y, "time_ms": time_ms})
     return action
 
 
 def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     action = _action("scroll", [gesture])
     rule = wheel.rule_of(unclear=UNCLEAR_UNIT in gesture.flags)
-    action.direction, action.amount = rule.direction(gesture.delta), rule.notches(gesture.delta)
-    action.wheel_sum, action.wheel_remainder = gesture.delta, rule.remainder(gesture.delta)
+    action.direction = rule.direction(gesture.delta)
+    action.amount = rule.notches(gesture.delta)
+    action.wheel_sum = gesture.delta
+    action.wheel_remainder = rule.remainder(gesture.delta)
     action.wheel_unit = rule.unit
     action.wheel_method = rule.method
     return action
 
 
-ARRIVED_PX = 40.0  # screen pixels; a pointer this near to the press has arrived, or overshot it
-ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier was waiting there, not on its way
+ARRIVED_PX = 40.0  # screen pixels; a pointer this close to the press has arrived or overshot
+ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier waited there for the press
 
 
 def pauses_between(
@@ -333,16 +364,16 @@ def pauses_between(
     settings: ActionSettings,
     breaks: Collection[int] = (),
 ) -> Iterator[Action]:
-    """Yield the pauses of at least `pause_ms` between two actions, none inside one.
+    """Yields the pauses of at least `pause_ms` between two actions.
 
-    Only the approach to the next target ends a pause; other movements of the pointer do not, nor
-    do they begin one. A key that is part of no action does both.
+    Only the approach to the next target ends a pause. Other moves of the pointer neither begin nor
+    end a pause. A key that is part of no action does both.
 
     Args:
         actions: in time order.
         inputs: of the whole log, in time order.
         settings: `pause_ms`, and `pointer_rest_ms`, which ends a movement of the pointer.
-        breaks: lines before which the recorder's clock was set, or at which it withheld input.
+        breaks: lines before which the clock was set, or at which the recorder withheld input.
     """
     if not actions:
         return
@@ -354,10 +385,11 @@ def pauses_between(
     others = (item for item in inputs if item.kind != EventType.MOUSEMOVE)
     for before, after in pairwise(others):
         started = bisect_right(presses, before.time)
-        inside = started > 0 and ends[started - 1] >= after.time
-        inside |= started < len(actions) and CONTINUED in actions[started].flags
-        inside |= any(before.index < line <= after.index for line in breaks)
-        if before.time < first_end or after.time > presses[-1] or inside:
+        is_in_action = started > 0 and ends[started - 1] >= after.time
+        is_in_typing = started < len(actions) and CONTINUED in actions[started].flags
+        has_break = any(before.index < line <= after.index for line in breaks)
+        is_outside = before.time < first_end or after.time > presses[-1]
+        if is_in_action or is_in_typing or has_break or is_outside:
             continue
         between = moves[bisect_right(times, before.time) : bisect_right(times, after.time)]
         end = _approach_start(between, after, settings.pointer_rest_ms)
@@ -374,10 +406,10 @@ def pauses_between(
 
 
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
-    """When the last movement towards a press began, epoch milliseconds; the press without one.
+    """Returns when the pointer began to approach a press, epoch milliseconds.
 
-    Back from the press, the approach lasts for as long as the pointer comes from farther away and
-    does not rest.
+    Seen from the press backwards, the approach lasts as long as the pointer comes from farther away
+    without resting. Without an approach, the time of the press is returned.
     """
     position = len(moves) - 1
     while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
@@ -388,22 +420,22 @@ def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     start = arrived
     farthest = 0.0
     while position >= 0 and moves[position + 1].time - moves[position].time < rest_ms:
-        away = distance(moves[position], press)
-        if away < farthest - ARRIVED_PX:
+        distance_px = distance(moves[position], press)
+        if distance_px < farthest - ARRIVED_PX:
             break
-        if away > farthest:
+        if distance_px > farthest:
             start = position
-            farthest = away
+            farthest = distance_px
         position -= 1
     return moves[start].time
 
 
-STRAY_SHIFT_MS = 1000  # a Shift tap that is this close to a typed character has no meaning
+STRAY_SHIFT_MS = 1000  # a tap of Shift this close to a typed character has no effect
 
 
 @dataclass
 class Segmentation:
-    """The result of the segmentation.
+    """The actions of a log.
 
     Attributes:
         actions: with pauses, in time order.
@@ -412,8 +444,8 @@ class Segmentation:
         wheel_remainder: notches that no scroll contains, signed as logged.
         switch_lines: lines at which the keyboard layout or the input method may have been switched.
         layout_lines: lines of key presses whose characters follow from the keyboard layout.
-        altgr_lines: lines of key presses with the pair of keys that Windows logs for AltGr, which
-            the US layout does not have.
+        altgr_lines: lines of key presses under AltGr, by the pair of keys that Windows logs for it.
+            The US layout has no AltGr.
     """
 
     actions: list[Action]
@@ -435,14 +467,20 @@ def segment(
     withheld: Collection[tuple[int, int]] = (),
     input_method: bool = False,
 ) -> Segmentation:
-    """Turn repaired inputs (in time order) into actions.
+    """Turns repaired inputs into actions.
 
-    `keyboards` are those by which keys are read; `input_method`: the person's language is typed
-    with one. `clock_steps` are the lines before which the recorder's clock was set; `withheld` are
-    the lines and epoch milliseconds at which the recorder withheld input, whose effect is unknown.
+    Args:
+        inputs: in time order.
+        platform: of the recording.
+        settings: the section `actions`.
+        keyboards: read the keys.
+        clock_steps: lines before which the recorder's clock was set.
+        withheld: line and epoch milliseconds of each place where the recorder withheld input, whose
+            effect is unknown.
+        input_method: whether the person types with an input method.
     """
-    turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
-    wheel = read_wheel(turns, platform, settings)
+    wheel_inputs = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
+    wheel = read_wheel(wheel_inputs, platform, settings)
     modifiers = ModifierTracker(inputs)
     keyboard = KeyboardReader(platform, keyboards, modifiers)
     pointer = _PointerReader(settings, modifiers, glides=wheel.glides)
@@ -457,7 +495,7 @@ def segment(
     reasons = keyboard.reasons | modifiers.reasons | pointer.reasons
     gaps = [Gesture(GestureKind.UNKNOWN, time, time, line, []) for line, time in withheld]
     unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures, *gaps]
-    in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
+    in_time_order = sorted(unsorted, key=attrgetter("start", "index"))
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
     doubt_beside_unknown_keys(gestures)
@@ -489,18 +527,19 @@ def segment(
 
 
 def _altgr_lines(gestures: Sequence[Gesture]) -> frozenset[int]:
-    """Lines of key presses with AltGr held, as Windows logs it: LeftCtrl and RightAlt together."""
+    """Returns the lines of key presses under AltGr, which Windows logs as LeftCtrl and RightAlt."""
     return frozenset(gesture.index for gesture in gestures if "altgr" in gesture.modifiers)
 
 
 def _order(action: Action) -> tuple[int, int]:
+    """The key by which actions are sorted."""
     return action.press_ms, action.first_event
 
 
 def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
-    """Modifier taps during a drag become part of it; Shift taps close to typing are left out."""
-    typed = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
-    kept: list[Gesture] = []
+    """Joins taps of modifiers to the drag around them, and drops taps of Shift near typing."""
+    typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
+    remaining: list[Gesture] = []
     drag: Gesture | None = None
     for gesture in gestures:
         if "modifier_tap" in gesture.flags:
@@ -508,30 +547,31 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
                 drag.events.extend(gesture.events)
                 drag.flags.add("modified_midway")
                 continue
-            near = bisect_right(typed, gesture.end + STRAY_SHIFT_MS) > bisect_right(
-                typed, gesture.start - STRAY_SHIFT_MS
-            )
-            if near and gesture.keys == ("shift",):
+            typed_before = bisect_right(typed_ms, gesture.start - STRAY_SHIFT_MS)
+            is_near_typing = bisect_right(typed_ms, gesture.end + STRAY_SHIFT_MS) > typed_before
+            if is_near_typing and gesture.keys == ("shift",):
                 reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
                 continue
         if gesture.kind is GestureKind.DRAG:
             drag = gesture
-        kept.append(gesture)
-    return kept
+        remaining.append(gesture)
+    return remaining
 
 
 def _add_pre_moves(
     actions: list[Action], inputs: Sequence[Input], settings: ActionSettings
 ) -> None:
-    """Set `pre_move_ms`: when the run of moves began that leads to each pointer press.
+    """Sets `pre_move_ms`: when the moves began that lead to the press of each pointer action.
 
-    A rest of `pointer_rest_ms` ends a run, and so does the previous pointer action.
+    They begin after a rest of `pointer_rest_ms` or after the previous pointer action.
     """
     times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
     run_starts: list[int] = []
     for position, time in enumerate(times):
-        rested = not position or time - times[position - 1] >= settings.pointer_rest_ms
-        run_starts.append(position if rested else run_starts[-1])
+        if not position or time - times[position - 1] >= settings.pointer_rest_ms:
+            run_starts.append(position)
+        else:
+            run_starts.append(run_starts[-1])
     previous_end = -1
     for action in actions:
         if action.x is None:

@@ -1,14 +1,14 @@
-"""The keyboard: what each key press means, as gestures; modifiers and keys held during a drag.
+"""Reads the keyboard: turns key presses into characters and hotkeys.
 
-Belongs here: characters, Caps Lock and Num Lock, auto-repeat, hotkeys; presses, releases and taps
-of modifiers, AltGr, and modifiers whose release is missing; and which keys held with a button are
-not typing (in drawing programs, dragging with Space held moves the canvas). How characters become
-typed text is in typed_text.py.
+`ModifierTracker` follows modifiers, including AltGr and modifiers whose release is missing.
+`KeyboardReader` follows all other keys, Caps Lock, Num Lock and auto-repeat. `without_held_keys`
+drops the characters of keys that were held during a drag: in drawing programs, dragging with Space
+held moves the canvas. typed_text.py makes text of characters.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -20,9 +20,9 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
-REPEAT_START_MS = 1100  # auto-repeat begins by then: systems offer delays of up to 1 s
-STUCK_MS = 1000  # a modifier without a release modifies one press, at most this much later
-TAP_MAX_MS = 1000  # a modifier that was held longer and modified nothing is not a tap
+REPEAT_START_MS = 1100  # the longest delay of auto-repeat: systems offer up to 1 s
+STUCK_MS = 1000  # a modifier without a release modifies only the next press within this time
+TAP_MAX_MS = 1000  # a modifier that was held longer without effect is no tap
 ALTGR_WINDOW_MS = 5  # Windows logs AltGr as LeftCtrl and RightAlt within this time
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
 _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
@@ -30,20 +30,28 @@ _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.
 
 @dataclass
 class _HeldModifier:
-    """A modifier from its press to its release."""
+    """A modifier from its press to its release.
+
+    Attributes:
+        name: of the modifier.
+        raw: name as logged.
+        start: time of the press, epoch milliseconds.
+        events: line numbers of its own events, as long as it modified nothing.
+        gestures: the gestures that it modified, in order.
+    """
 
     name: str
-    raw: str  # as logged
-    start: int  # of the press, epoch milliseconds
-    events: list[int]  # line numbers of its own events, as long as it modified nothing
-    gestures: list[Gesture] = field(default_factory=list)  # what it modified, in order
+    raw: str
+    start: int
+    events: list[int]
+    gestures: list[Gesture] = field(default_factory=list)
 
 
 class ModifierTracker:
     """Reads the events of modifiers in time order.
 
     Attributes:
-        gestures: taps of modifiers alone, as hotkeys.
+        gestures: taps of modifiers without another key, as hotkeys.
         reasons: line number → why the event is part of no action.
     """
 
@@ -56,14 +64,14 @@ class ModifierTracker:
 
     @property
     def right_alt(self) -> bool:
-        """Whether the right Alt key is held, whatever its name."""
+        """Whether the right Alt key is held, under any of its names."""
         return any(held.raw in _RIGHT_ALT for held in self._held.values())
 
     def apply_to(self, gesture: Gesture, time: int) -> tuple[str, ...]:
-        """Names of the modifiers held at `time`, in press order.
+        """Returns the names of the modifiers held at `time`, in press order.
 
         The events of a modifier join the first gesture that it modifies. A keyboard gesture then
-        begins with its first modifier, a pointer gesture still with its button.
+        begins with the press of its first modifier, but a pointer gesture still with its button.
         """
         self.release_stuck(time)
         gesture.held_since = min((held.start for held in self._held.values()), default=0)
@@ -78,21 +86,29 @@ class ModifierTracker:
         return tuple(dict.fromkeys(names))
 
     def down(self, key: Key, item: Input) -> None:
-        """A modifier's keydown: a new press, or auto-repeat of a held modifier."""
+        """Reads the keydown of a modifier: a new press, or auto-repeat of a held modifier."""
         held = self._held.get(item.name)
         if held is not None:
-            (held.gestures[0].events if held.gestures else held.events).append(item.index)
+            events = held.gestures[0].events if held.gestures else held.events
+            events.append(item.index)
             return
         held = _HeldModifier(key.name, item.name, item.time, [item.index])
-        alt = held if key.name in {"alt", "altgr"} and key.side == "right" else None
+        is_right_alt = key.name in {"alt", "altgr"} and key.side == "right"
         ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
-        if alt and ctrl and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
-            ctrl.name = alt.name = "altgr"
+        is_altgr = (
+            is_right_alt
+            and ctrl is not None
+            and not ctrl.gestures
+            and held.start - ctrl.start <= ALTGR_WINDOW_MS
+        )
+        if ctrl is not None and is_altgr:
+            ctrl.name = "altgr"
+            held.name = "altgr"
         self._held[item.name] = held
         self._chord.append(held)
 
     def up(self, item: Input) -> bool:
-        """A keyup; False if no modifier with this name is held."""
+        """Reads a keyup; returns False if no modifier with this name is held."""
         self.release_stuck(item.time)
         held = self._held.pop(item.name, None)
         if held is None:
@@ -109,13 +125,13 @@ class ModifierTracker:
         return True
 
     def finish(self) -> None:
-        """The end of the log: modifiers that are still held were never released."""
+        """Ends the log: modifiers that are still held were never released."""
         for held in list(self._held.values()):
             self._end_unreleased(held)
         self._chord = []
 
     def release_stuck(self, time: int) -> None:
-        """Release modifiers whose keyup is missing and that can have no effect after `time`."""
+        """Releases modifiers whose keyup is missing and that have no effect after `time`."""
         for held in list(self._held.values()):
             if self._last_effect.get(held.events[0], time) < time:
                 self._end_unreleased(held)
@@ -124,41 +140,51 @@ class ModifierTracker:
 
     def _end_unreleased(self, held: _HeldModifier) -> None:
         self._held.pop(held.raw, None)
-        for gesture in held.gestures[:1]:
-            gesture.flags.add("modifier_never_released")
-        if not held.gestures:
+        if held.gestures:
+            held.gestures[0].flags.add("modifier_never_released")
+        else:
             self.reasons.update(dict.fromkeys(held.events, "modifier_never_released"))
             self._chord = [other for other in self._chord if other is not held]
 
     def _close_chord(self, time: int) -> None:
-        """All modifiers are released: if none modified anything, they were a tap."""
+        """Ends a chord, because all modifiers are released: it was a tap if none had an effect."""
         chord = self._chord
         self._chord = []
         unused = [held for held in chord if not held.gestures]
         if not unused:
             return
-        events = [index for held in unused for index in held.events]
+        events: list[int] = []
+        for held in unused:
+            events += held.events
         first = unused[0]
         if len(unused) < len(chord) or time - first.start > TAP_MAX_MS:
             self.reasons.update(dict.fromkeys(events, "modifier_without_effect"))
             return
-        names = tuple(dict.fromkeys("alt" if m.name == "altgr" else m.name for m in unused))
+        names = tuple(dict.fromkeys(_without_altgr(held.name for held in unused)))
         tap = Gesture(GestureKind.HOTKEY, first.start, time, first.events[0], events, keys=names)
         tap.flags.add("modifier_tap")
         self.gestures.append(tap)
 
 
-def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
-    """Modifier presses without a release: index of the keydown → latest time of an effect.
+def _without_altgr(names: Iterable[str]) -> list[str]:
+    """Replaces AltGr by Alt, which is the name for hotkeys."""
+    return ["alt" if name == "altgr" else name for name in names]
 
-    A release is missing if the log ends first, or if the same modifier is pressed again and that is
-    not auto-repeat: because another key was pressed in between, which stops any auto-repeat, or
-    because the time between the presses is longer than any auto-repeat delay.
+
+def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
+    """Returns for each modifier press without a release until when it can have an effect.
+
+    A release is missing if the log ends first, or if the modifier is pressed again and that is no
+    auto-repeat. It is no auto-repeat if another key was pressed in between, or if the time between
+    the presses is longer than any delay of auto-repeat.
+
+    Returns:
+        Line of the keydown → time of the last effect, epoch milliseconds.
     """
     held: dict[str, tuple[Input, int]] = {}
     last_press: dict[str, int] = {}
     unreleased: list[tuple[Input, int]] = []
-    modifiable: list[int] = []  # positions of presses
+    modifiable: list[int] = []  # positions of presses that a modifier may modify
     last_key = 0
     for position, item in enumerate(inputs):
         if item.kind == EventType.KEYUP:
@@ -181,29 +207,51 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     effects: dict[int, int] = {}
     for stuck, position in [*unreleased, *held.values()]:
         following = bisect_right(modifiable, position)
-        effect = inputs[modifiable[following]].time if following < len(modifiable) else stuck.time
-        effects[stuck.index] = effect if effect - stuck.time <= STUCK_MS else stuck.time
+        effects[stuck.index] = stuck.time
+        if following < len(modifiable):
+            next_press = inputs[modifiable[following]].time
+            if next_press - stuck.time <= STUCK_MS:
+                effects[stuck.index] = next_press
     return effects
 
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
-UNKNOWN_TYPING = (
-    "unknown_text"  # flag of the gesture of an unknown key that may have typed something
-)
-LOCK_TAP_MS = 500  # nobody holds Caps Lock longer
-# With one of these held, a key is a hotkey and types nothing.
+UNKNOWN_TYPING = "unknown_text"  # flag of a gesture: an unknown key may have typed something
+LOCK_TAP_MS = 500  # the longest time for which people hold Caps Lock
+# With any of these held, a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
 # Keys whose auto-repeat acts again, and whose presses in quick succession are one action.
 NAVIGATION_KEYS = frozenset(
-    {"left", "right", "up", "down", "pageup", "pagedown", "home", "end", "tab"}
-    | {"delete", "backspace"}
+    {
+        "left",
+        "right",
+        "up",
+        "down",
+        "pageup",
+        "pagedown",
+        "home",
+        "end",
+        "tab",
+        "delete",
+        "backspace",
+    }
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
-_POINTS = frozenset(".,")  # of the keypad: which of them its key types differs by country
-# Keypad keys without Num Lock: character with Num Lock → pyautogui name.
-_OFF = ("insert", "end", "down", "pagedown", "left", "clear", "right", "home", "up", "pageup")
-_NUMLOCK_OFF = {".": "delete", ",": "delete"} | {
-    str(digit): name for digit, name in enumerate(_OFF)
+_POINTS = frozenset(".,")  # the keypad has either of them, depending on the country
+# Keys of the keypad without Num Lock: character with Num Lock → pyautogui name.
+_NUMLOCK_OFF = {
+    ".": "delete",
+    ",": "delete",
+    "0": "insert",
+    "1": "end",
+    "2": "down",
+    "3": "pagedown",
+    "4": "left",
+    "5": "clear",
+    "6": "right",
+    "7": "home",
+    "8": "up",
+    "9": "pageup",
 }
 
 
@@ -212,12 +260,13 @@ class _KeyPress:
     """A key from its press to its release.
 
     Attributes:
-        pressed, released: epoch milliseconds; `released` is None without a release.
-        number: how many presses there were in the log up to this one.
-        gesture: to which its keyup belongs; None: it is part of no action.
-        gestures: of a key that types, of the press and of its auto-repeats, in time order.
+        pressed: epoch milliseconds.
+        number: of the press in the log.
+        gesture: the gesture that its keyup belongs to; None: it is part of no action.
+        gestures: the characters of the press and of its auto-repeats, in time order.
         last: time of its last keydown, epoch milliseconds.
-        repeating: auto-repeat has begun.
+        released: epoch milliseconds; None: without a release.
+        repeating: whether auto-repeat has begun.
     """
 
     pressed: int
@@ -234,7 +283,7 @@ class KeyboardReader:
 
     Attributes:
         gestures: characters, backspaces, hotkeys and unknown keys, in the order of their presses.
-        holds: of the keys that typed characters, in the order of their presses.
+        holds: the presses of keys that typed characters, in order.
         reasons: line number → why the event is part of no action.
         unknown_keys: logged names that are in no table.
     """
@@ -243,7 +292,7 @@ class KeyboardReader:
         self._platform = platform
         self._keyboards = keyboards
         self._keyboard = keyboards.stretches[0].keyboard
-        self._accent = ""  # of the dead key before
+        self._accent = ""  # of the previous key, if it was a dead key
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
@@ -256,7 +305,7 @@ class KeyboardReader:
         self.unknown_keys: set[str] = set()
 
     def down(self, item: Input) -> None:
-        """A keydown: a new press, or auto-repeat of a held key."""
+        """Reads a keydown: a new press, or auto-repeat of a held key."""
         self._keyboard = self._keyboards.at(item.index).keyboard
         key = lookup(item.name, self._platform, self._keyboard.layout)
         self._modifiers.release_stuck(item.time)
@@ -278,7 +327,7 @@ class KeyboardReader:
             self.holds.append(press)
 
     def up(self, item: Input) -> None:
-        """A keyup: it belongs to the gesture of its press."""
+        """Reads a keyup: it belongs to the gesture of its press."""
         if self._modifiers.up(item):
             if lookup(item.name).name == "alt":
                 self._end_alt_code(item)
@@ -288,12 +337,12 @@ class KeyboardReader:
             self.reasons[item.index] = "release_without_press"
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
-            # MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off.
-            # If a key was pressed between the two, or if they are too far apart for one tap, they
-            # are two taps, and Caps Lock is off again. Else it may be one tap, logged whole.
+            # macOS logs a keydown when Caps Lock is switched on, and a keyup when it is switched
+            # off. If a key was pressed in between, or if both are too far apart for a single tap,
+            # they are two taps, and Caps Lock is off again. Otherwise they may be a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
-                two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
-                self._caps ^= two_taps
+                are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
+                self._caps ^= are_two_taps
         else:
             press.gesture.events.append(item.index)
             press.gesture.end = max(press.gesture.end, item.time)
@@ -301,7 +350,7 @@ class KeyboardReader:
             press.released = item.time
 
     def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
-        """An auto-repeat: a new gesture if the key acts again, else one long press."""
+        """Reads an auto-repeat: a new gesture if the key acts again, else a part of its press."""
         press.last = item.time
         press.repeating = True
         gesture = press.gesture
@@ -320,6 +369,7 @@ class KeyboardReader:
             self.reasons[item.index] = "keyboard_state"
 
     def _press(self, key: Key, item: Input) -> Gesture | None:
+        """Returns the gesture of a key press; None: it is part of no action."""
         if is_switch_key(item.name, self._platform):
             self.reasons[item.index] = "keyboard_state"
             return None
@@ -348,7 +398,7 @@ class KeyboardReader:
         return gesture
 
     def _note_alt_code(self, gesture: Gesture, key: Key, held: set[str]) -> None:
-        """Note a digit of the keypad under Alt; any other key makes it a hotkey again."""
+        """Notes a digit of the keypad under Alt; any other key ends the number."""
         is_digit = self._platform == "windows" and key.keypad and key.char.isdigit()
         if is_digit and held == {"alt"}:
             self._alt_digits.append((gesture, key.char))
@@ -356,12 +406,12 @@ class KeyboardReader:
             self._alt_digits = []
 
     def _end_alt_code(self, item: Input) -> None:
-        """Alt is released: the digits that were typed on the keypad meanwhile are one character."""
+        """Turns the digits that were typed on the keypad under Alt into a character."""
         digits = self._alt_digits
         self._alt_digits = []
         if not digits:
             return
-        typed = digits[0][0]
+        typed, _ = digits[0]
         others = {id(gesture): gesture for gesture, _ in digits[1:]}
         char, is_sure = alt_code_character("".join(digit for _, digit in digits), self._keyboard)
         typed.kind = GestureKind.CHAR
@@ -380,6 +430,7 @@ class KeyboardReader:
                 press.gesture = typed
 
     def _interpret(self, gesture: Gesture, key: Key, item: Input, held: set[str]) -> None:
+        """Makes the gesture of a known key a character, a Backspace or a hotkey."""
         text = self._text(key, item, held)
         accent = self._accent
         self._accent = ""
@@ -388,7 +439,7 @@ class KeyboardReader:
             gesture.char = text
             gesture.dead = item.dead
             if text and not item.char:
-                self._read(gesture, text, accent, altgr="altgr" in held)
+                self._set_character(gesture, text, accent, altgr="altgr" in held)
                 if key.keypad and key.char in _POINTS and self._keyboard.other:
                     gesture.flags.add(DOUBTFUL_TEXT)
             if not gesture.char and not gesture.dead:
@@ -399,14 +450,14 @@ class KeyboardReader:
         name = key.name if key.known else item.char.lower()  # the logged name may be any text
         if key.keypad and not self._numlock:
             name = _NUMLOCK_OFF.get(key.char, key.name)
-        names = ["alt" if mod == "altgr" else mod for mod in gesture.modifiers]
+        names = _without_altgr(gesture.modifiers)
         if not key.char:
             # The logged key already includes the effect of fn.
-            names = [mod for mod in names if mod != "fn"]
+            names = [modifier for modifier in names if modifier != "fn"]
         gesture.keys = tuple(dict.fromkeys([*names, name]))
 
-    def _read(self, gesture: Gesture, text: str, accent: str, *, altgr: bool) -> None:
-        """A character that the layout gives, with the accent of the dead key before it."""
+    def _set_character(self, gesture: Gesture, text: str, accent: str, *, altgr: bool) -> None:
+        """Sets the character of the layout, joined with the accent of the dead key before it."""
         gesture.by_layout = True
         if self._keyboard.is_doubtful(text, self._platform):
             gesture.flags.add(DOUBTFUL_TEXT)
@@ -418,23 +469,23 @@ class KeyboardReader:
             gesture.dead = True
 
     def _is_logged_altgr(self, key: Key, item: Input, held: set[str]) -> bool:
-        """Whether Ctrl and Alt are AltGr, since a character is logged that they made on Windows.
+        """Returns whether Ctrl and Alt are AltGr on Windows, because a character was logged.
 
-        Recorders log LeftCtrl and RightAlt for AltGr, more than `ALTGR_WINDOW_MS` apart where a
-        remote desktop or a busy computer is slow.
+        Recorders log AltGr as LeftCtrl and RightAlt. Both are more than `ALTGR_WINDOW_MS` apart if
+        a remote desktop or a busy computer is slow.
         """
         if self._platform != "windows" or not item.char or not {"ctrl", "alt"} <= held:
             return False
         return self._modifiers.right_alt or item.char.lower() != key.char
 
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
-        """The character that a press types; empty: unknown or a dead key; None: no character."""
+        """Returns the character of a press; empty: unknown, or a dead key; None: no character."""
         altgr = "altgr" in held or self._is_logged_altgr(key, item, held)
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}
-        logged = bool(item.char) or item.dead
-        if held & SHORTCUT_MODIFIERS and not altgr and not (option and logged):
+        is_logged = bool(item.char) or item.dead
+        if held & SHORTCUT_MODIFIERS and not altgr and not (option and is_logged):
             return None
-        if logged or item.half:
+        if is_logged or item.half:
             return item.char
         if not key.char or (key.keypad and not self._numlock and key.char in _NUMLOCK_OFF):
             return None
@@ -446,7 +497,7 @@ class KeyboardReader:
         return key.shifted if shift else key.char
 
 
-# Keys that certainly type no character, among those that no table gives a meaning.
+# Keys in no table that certainly type no character.
 _TYPE_NOTHING = re.compile(
     r"(Browser|Launch|Media|Brightness)[A-Za-z0-9]+|Eject|Power|Sleep|WakeUp|FnLock|Zoom|PlayCd"
 )
@@ -454,9 +505,9 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
-    """Flag the typing before and after an unknown key, which may have typed something, as doubtful.
+    """Flags the typing around an unknown key as doubtful, because the key may have typed something.
 
-    Any other gesture in between ends the typing. `gestures`: in time order.
+    Any other gesture in between ends the typing. `gestures` are in time order.
     """
     run: list[Gesture] = []
     for gesture in [*gestures, None]:
@@ -469,40 +520,41 @@ def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
         run = []
 
 
-_HELD_WITH_BUTTON = "held_with_button"  # reason of the events of such a key
+_HELD_WITH_BUTTON = "held_with_button"  # reason in the event accounting
 _start = attrgetter("start")
 
 
 def without_held_keys(
     gestures: list[Gesture], holds: Sequence[_KeyPress], reasons: dict[int, str]
 ) -> list[Gesture]:
-    """Leave out the characters of keys that were held for a drag; flag the drag `key_held`.
+    """Leaves out the characters of keys that were held for a drag, and flags the drag `key_held`.
 
-    A key is held for a drag if it was pressed before and released after it, or if it auto-repeated
-    during it. With a button held that drags nothing, only the auto-repeat is left out: the key may
-    have been pressed to type.
+    A key was held for a drag if it was pressed before and released after the drag, or if it
+    auto-repeated during the drag. If a button was held without dragging, only the auto-repeat is
+    left out, because the person may have typed the key.
 
     Args:
         gestures: in time order.
-        holds: of printable keys.
-        reasons: line number → why the event is part of no action; gains the left-out events.
+        holds: presses of keys that type.
+        reasons: line number → why the event is part of no action; events are added to it.
     """
     by_button: dict[str, list[Gesture]] = {}
     for gesture in gestures:
         if gesture.kind in {GestureKind.CLICK, GestureKind.DRAG}:
             by_button.setdefault(gesture.button, []).append(gesture)
-    held = list(by_button.values())
-    dragged = [[g for g in of_one if g.kind is GestureKind.DRAG] for of_one in held]
+    presses_by_button = list(by_button.values())
+    drags_by_button = [
+        [press for press in presses if press.kind is GestureKind.DRAG]
+        for presses in presses_by_button
+    ]
     left_out: set[int] = set()
     for hold in holds:
-        drags = _drags_within(hold, dragged)
-        repeated = []
+        drags = _drags_within(hold, drags_by_button)
+        repeated: list[Gesture] = []
         for gesture in hold.gestures:
-            latest = ((g, bisect_right(g, gesture.start, key=_start)) for g in held)
-            pressed = [of_one[n - 1] for of_one, n in latest if n and gesture.repeat]
-            buttons = [button for button in pressed if gesture.start <= button.end]
-            drags += [button for button in buttons if button.kind is GestureKind.DRAG]
-            if buttons:
+            held_buttons = _presses_around(gesture, presses_by_button) if gesture.repeat else []
+            drags += [press for press in held_buttons if press.kind is GestureKind.DRAG]
+            if held_buttons:
                 repeated.append(gesture)
         for drag in drags:
             drag.flags.add("key_held")
@@ -512,13 +564,23 @@ def without_held_keys(
     return [gesture for gesture in gestures if gesture.index not in left_out]
 
 
-def _drags_within(hold: _KeyPress, drags: Sequence[Sequence[Gesture]]) -> list[Gesture]:
-    """Of each button, the first drag that began and ended while the key was down."""
+def _presses_around(gesture: Gesture, by_button: Sequence[Sequence[Gesture]]) -> list[Gesture]:
+    """Returns the press of each button that was held when a gesture began."""
+    around: list[Gesture] = []
+    for presses in by_button:
+        begun = bisect_right(presses, gesture.start, key=_start)
+        if begun and gesture.start <= presses[begun - 1].end:
+            around.append(presses[begun - 1])
+    return around
+
+
+def _drags_within(hold: _KeyPress, by_button: Sequence[Sequence[Gesture]]) -> list[Gesture]:
+    """Returns, for each button, the first drag that began and ended while the key was down."""
     if hold.released is None:
         return []
-    found = []
-    for of_one in drags:
-        first = bisect_left(of_one, hold.pressed, key=_start)
-        if first < len(of_one) and of_one[first].end <= hold.released:
-            found.append(of_one[first])
-    return found
+    within: list[Gesture] = []
+    for drags in by_button:
+        first = bisect_left(drags, hold.pressed, key=_start)
+        if first < len(drags) and drags[first].end <= hold.released:
+            within.append(drags[first])
+    return within

@@ -1,16 +1,20 @@
-"""Text evidence: whether the accessibility scans show the text that the keys were read as.
+"""Text evidence: compares typed text with the accessibility scans.
 
-Belongs here: the keyboard layout that a recording's own scans confirm, what became of each typed
-text, the text of the field where no reading of the keys explains it, and which texts are in doubt.
+The log says which keys were pressed. The text depends on the keyboard layout, the locks and the
+input method. The scans show the text in its field, so they decide the layout and judge each text:
 
-A text is *confirmed* when a field has gained it by one of the next scans, *contradicted* when the
-field that was typed into gained something else, and *unseen* otherwise.
+- *confirmed*: a field has gained the text in one of the next scans.
+- *contradicted*: the field that was typed into gained another text.
+- *unseen*: no scan shows either.
+
+If an input method wrote the text, no reading of the keys explains it, and the text is taken from
+the field. A text that may be wrong is flagged as doubtful.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain
+from functools import partial
 
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action
 from demo_pipeline.actions.field_texts import Edit, Field, ScanFields, edit_between, is_masked
@@ -27,15 +31,15 @@ from demo_pipeline.recording.key_names import (
 )
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-SCANS_AFTER = 3  # are searched: recorders scan every 1 to 4 s
-SHORTEST_SOUGHT = 3  # characters; a shorter text has to be all that the field gained
-MOST_GAINED = 4  # characters a key press; input methods write fewer
-COMPOSITION = "composition"  # reason in the event accounting: the key only ended a composition
-# Characters that fields put into or take out of numbers, dates and telephone numbers.
+SCANS_AFTER = 3  # scans after a text that are searched; recorders scan every 1 to 4 s
+SHORTEST_SOUGHT = 3  # characters; a shorter text has to be everything that the field gained
+MOST_GAINED = 4  # characters per key press; input methods write fewer
+COMPOSITION = "composition"  # a reason in the event accounting: the key ended a composition
+# Characters that fields add to or remove from numbers, dates and telephone numbers.
 _FORMATTING = str.maketrans(dict.fromkeys(" .,-/:()\u00a0\t\n"))
 _UNKNOWN_FLAGS = frozenset({UNKNOWN_CHARACTER, "unknown_input"})
 _ENTER = ["enter"]
-# What the person may do between a scan and typing without changing the text of the field.
+# Actions between a scan and typing that do not change the text of a field.
 _HARMLESS = frozenset({"scroll", "pause"})
 
 
@@ -56,15 +60,15 @@ class TextSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypingLanguage:
-    """What is known before the scans are read of how the person types.
+    """How the person types, as far as it is known before the scans are read.
 
     Attributes:
         keyboard: by the setting or by meta.json.
-        certain: the setting or the recorder names the layout, so that no other is compared.
-        input_method: the language's letters are typed with an input method: `zh`, `ja`, `ko` …;
-            empty: they are not.
-        accents: the language has accents that people of the US layout type on US-International.
-        unknown: nothing says which language it is.
+        certain: whether the setting or the recorder names the layout. Then no other is compared.
+        input_method: of the language: `zh`, `ja`, `ko` …; empty: the language needs none.
+        accents: whether the language has accents. People with a US keyboard type them on
+            US-International.
+        unknown: whether the language is unknown.
     """
 
     keyboard: Keyboard
@@ -77,13 +81,13 @@ class TypingLanguage:
 def typing_language(
     setting: str, usual: str | None, locale: str = "", *, named: bool = False
 ) -> TypingLanguage:
-    """How the person of a recording types.
+    """Returns how the person of a recording types.
 
     Args:
         setting: `actions.keyboard_layout`.
         usual: the layout by meta.json, see `Meta.usual_layout`.
         locale: of meta.json.
-        named: the recorder itself names the layout.
+        named: whether the recorder itself names the layout.
     """
     keyboard = keyboard_of(setting, usual)
     input_method = input_method_of(locale)
@@ -99,16 +103,16 @@ def typing_language(
 
 @dataclass(frozen=True, slots=True)
 class ChosenLayout:
-    """The layout of a stretch, for people.
+    """The layout that was chosen for a stretch, as it is shown to people.
 
     Attributes:
         first_line: line of the log at which the stretch begins.
-        layout: one of `LAYOUTS`.
-        reason: `confirmed` by the scans, `named` by the setting or the recorder, `meta`: usual for
-            the locale, or `unknown`: the locale's layout is not known, or the person switched to
-            another one that no scan shows.
+        layout: from `LAYOUTS`.
+        reason: `confirmed`: by the scans. `named`: by the setting or the recorder. `meta`: usual
+            for the locale. `unknown`: the layout of the locale is unknown, or the person may have
+            switched to a layout that no scan shows.
         confirmed: how many typed texts of the stretch the scans confirm.
-        locks: locks that were on or off, unlike usual, before the recording began.
+        locks: locks that had an unusual state before the recording began.
     """
 
     first_line: int
@@ -120,21 +124,24 @@ class ChosenLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Gain:
-    """What the only field that changed gained while nothing but one text was typed."""
+    """The text that the only changed field gained while a single text was typed."""
 
     text: str
     scan_event: int
 
 
 class TextWitness:
-    """Looks for typed texts in the fields of the scans."""
+    """Searches for typed texts in the fields of the scans."""
 
     def __init__(self, fields: ScanFields) -> None:
         self._fields = fields
         self._confirmed: dict[tuple[str, int, int], int | None] = {}
 
     def confirming_scan(self, action: Action) -> int | None:
-        """The line of the first scan in which a field has gained the text of a typing action."""
+        """Returns the line of the first scan in which a field has gained the text of an action.
+
+        None: no scan shows the text.
+        """
         key = (action.text or "", action.press_ms, action.end_ms)
         if key not in self._confirmed:
             self._confirmed[key] = self._find(*key)
@@ -155,15 +162,18 @@ class TextWitness:
     def gain(
         self, number: int, actions: Sequence[Action], *, ends_composition: bool
     ) -> _Gain | None:
-        """What a typing action added to the only field that changed; None: not known.
+        """Returns the text that a typing action added to the only field that changed.
 
-        Nothing else may have changed a field between the last scan before it and the first one
-        after it.
+        No other action may have changed a field between the last scan before the action and the
+        first scan after it.
 
         Args:
             number: of the action.
             actions: of the recording.
-            ends_composition: the Enter after the action only ends the composition of its text.
+            ends_composition: whether the Enter after the action only ends its composition.
+
+        Returns:
+            The gain; None: it is not known what the action added.
         """
         action = actions[number]
         before = self._fields.before(action.press_ms)
@@ -181,13 +191,13 @@ class TextWitness:
         between = [other for other in actions[:number] if other.end_ms > before.begin_ms]
         if not all(_is_harmless(other, field) for other in between):
             return None
-        pure = not edit.removed or edit.whole
-        if not pure or not edit.gained.strip() or is_masked(edit.gained):
+        is_insertion = not edit.removed or edit.whole
+        if not is_insertion or not edit.gained.strip() or is_masked(edit.gained):
             return None
         return _Gain(edit.gained.strip("\n"), after.event_index)
 
     def _only_edit(self, before: LoggedScan, after: LoggedScan) -> tuple[Field, Edit] | None:
-        """The only field whose text changed, and how; None when several did or none."""
+        """Returns the only field whose text changed, and its edit; None: none or several did."""
         edits: list[tuple[Field, Edit]] = []
         for earlier, field in self._fields.pairs(before, after):
             if earlier is None and field.focused and field.text:
@@ -200,7 +210,7 @@ class TextWitness:
 
 
 def _gained_text(sought: str, before: str, after: str) -> bool:
-    """Whether a field has a text that it did not have before."""
+    """Returns whether a field has gained a text."""
     gained = edit_between(before, after).gained.strip()
     if sought in {gained, after.strip()} or _same_number(sought, after):
         return True
@@ -208,7 +218,7 @@ def _gained_text(sought: str, before: str, after: str) -> bool:
 
 
 def _same_number(typed: str, shown: str) -> bool:
-    """Whether a spin button shows a typed number, as 2.0 for 2."""
+    """Returns whether a spin button shows a typed number in another form, such as 2.0 for 2."""
     try:
         return float(typed) == float(shown)
     except ValueError:
@@ -216,7 +226,7 @@ def _same_number(typed: str, shown: str) -> bool:
 
 
 def _is_harmless(action: Action, field: Field | None = None) -> bool:
-    """Whether an action changes no field: a scroll, a tap of modifiers, a click into `field`."""
+    """Returns whether an action changes no field, as a scroll or a click into `field` does not."""
     if action.action_type in _HARMLESS:
         return True
     if action.action_type == "hotkey":
@@ -232,9 +242,10 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
 
 
 def contradicts(gained: str, typed: str) -> bool:
-    """Whether what a field gained cannot come from typing a text.
+    """Returns whether a field gained something that typing a text cannot explain.
 
-    Formatting of numbers and dates, another case, a completed or a cut text do not contradict.
+    Differences in number and date formats and in case do not contradict the text. Neither does a
+    text that the field completed or cut.
     """
     field = gained.translate(_FORMATTING).casefold()
     keys = typed.translate(_FORMATTING).casefold()
@@ -258,7 +269,14 @@ class TextReader:
         *,
         keypad: bool = False,
     ) -> None:
-        """Args: `segment` reads the log by keyboards; `keypad`: a key of the keypad was pressed."""
+        """Takes how the person types and where to look for the texts.
+
+        Args:
+            language: how the person types.
+            segment: makes actions of the log, reading its keys by given keyboards.
+            witness: searches for texts in the scans.
+            keypad: whether a key of the keypad was pressed, so that Num Lock matters.
+        """
         self._language = language
         self._segment = segment
         self._witness = witness
@@ -269,7 +287,7 @@ class TextReader:
         self.layouts: tuple[ChosenLayout, ...] = ()
 
     def read(self) -> Segmentation:
-        """The actions of the recording, with evidence and doubt about each typed text."""
+        """Returns the actions of the recording, with evidence and doubt about each typed text."""
         usual = self._segment(self._stretches)
         self._stretches = self._stretches.switched_at(usual.switch_lines)
         if len(self._stretches.stretches) > 1:
@@ -281,14 +299,14 @@ class TextReader:
         return result
 
     def _reading(self, layout: str, locks: Locks) -> Segmentation:
-        """The recording read by one layout."""
+        """Returns the actions of the recording if all keys are read by the same layout."""
         if (layout, locks) not in self._read:
             keyboard = _keyboard(layout)
             self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """How many characters the scans confirm in each stretch when it is read by a layout."""
+        """Returns how many characters the scans confirm in each stretch if it has a layout."""
         if (layout, locks) not in self._scores:
             scores = [0] * len(self._stretches.stretches)
             for action in _typing(self._reading(layout, locks).actions):
@@ -299,7 +317,7 @@ class TextReader:
         return self._scores[layout, locks]
 
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
-        """The layout of each stretch of which the scans confirm most, else the usual one."""
+        """Returns the layout of each stretch that the scans confirm most, else the usual layout."""
         if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches
         layouts = [self._language.keyboard.layout]
@@ -308,12 +326,7 @@ class TextReader:
         all_locks = [Locks(), Locks(caps=True)]
         if self._keypad:
             all_locks += [Locks(num=False), Locks(caps=True, num=False)]
-        best_locks = max(
-            all_locks,
-            key=lambda locks: sum(
-                map(max, zip(*(self._scores_of(layout, locks) for layout in layouts), strict=True))
-            ),
-        )
+        best_locks = max(all_locks, key=partial(self._best_score, layouts))
         scores = {layout: self._scores_of(layout, best_locks) for layout in layouts}
         stretches = []
         for number, stretch in enumerate(self._stretches.stretches):
@@ -322,14 +335,19 @@ class TextReader:
             stretches.append(replace(stretch, keyboard=keyboard))
         return Keyboards(tuple(stretches), best_locks)
 
+    def _best_score(self, layouts: Sequence[str], locks: Locks) -> int:
+        """Returns how many characters the scans confirm if each stretch has its best layout."""
+        scores_of_layouts = [self._scores_of(layout, locks) for layout in layouts]
+        return sum(map(max, zip(*scores_of_layouts, strict=True)))
+
     def _is_settled(self, action: Action) -> bool:
-        """Whether the scans show a whole text, so that no other reading is needed."""
-        incomplete = not _UNKNOWN_FLAGS.isdisjoint(action.flags)
-        return not incomplete and self._witness.confirming_scan(action) is not None
+        """Returns whether the scans show a complete text, so that no other reading is needed."""
+        is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
+        return is_complete and self._witness.confirming_scan(action) is not None
 
     def _judge(self, result: Segmentation, keyboards: Keyboards) -> None:
-        """Write evidence and doubt into the typing actions, and drop keys of compositions."""
-        composed: list[Action] = []
+        """Writes evidence and doubt into typing actions, and drops keys that ended compositions."""
+        composition_enters: list[Action] = []
         gained_texts: dict[int, str] = {}
         for number, action in enumerate(result.actions):
             if action.action_type != "type":
@@ -338,10 +356,10 @@ class TextReader:
             action.keyboard_layout = keyboards.stretches[stretch].keyboard.layout
             action.text_source = TextSource.KEYS
             action.text_evidence = TextEvidence.UNSEEN
-            seen = self._witness.confirming_scan(action)
-            if seen is not None:
+            confirming_scan = self._witness.confirming_scan(action)
+            if confirming_scan is not None:
                 action.text_evidence = TextEvidence.CONFIRMED
-                action.text_scan_event = seen
+                action.text_scan_event = confirming_scan
                 continue
             enter = self._composition_enter(number, result.actions)
             gain = self._witness.gain(number, result.actions, ends_composition=enter is not None)
@@ -350,7 +368,8 @@ class TextReader:
             action.text_scan_event = gain.scan_event
             if _is_composed(gain.text, action):
                 gained_texts[number] = gain.text
-                composed += [enter] if enter else []
+                if enter is not None:
+                    composition_enters.append(enter)
             else:
                 action.text_evidence = TextEvidence.CONTRADICTED
         self._doubt(result, keyboards, frozenset(gained_texts))
@@ -360,17 +379,17 @@ class TextReader:
             action.text_source = TextSource.FIELD
             action.flags = [flag for flag in action.flags if flag != DOUBTFUL_TEXT]
             action.text_evidence = TextEvidence.CONFIRMED
-        for enter in composed:
+        for enter in composition_enters:
             result.actions.remove(enter)
             result.reasons.update(dict.fromkeys(enter.events, COMPOSITION))
         for number, action in enumerate(result.actions):
             action.action_index = number
 
     def _composition_enter(self, number: int, actions: Sequence[Action]) -> Action | None:
-        """The Enter after a text that would only end its composition; None: there is none.
+        """Returns the Enter after a text if it only ended the composition of the text; else None.
 
-        Japanese and Bopomofo compositions end with Enter; Pinyin's have ended when a space or a
-        digit has chosen the characters. In Korean, Enter does its own work as well.
+        Enter ends Japanese and Bopomofo compositions. A space or a digit ends a Pinyin composition,
+        so Enter ends it only after a letter. In Korean, Enter always has its own effect.
         """
         if number + 1 >= len(actions) or actions[number + 1].keys != _ENTER:
             return None
@@ -381,47 +400,49 @@ class TextReader:
     def _doubt(
         self, result: Segmentation, keyboards: Keyboards, from_field: frozenset[int]
     ) -> None:
-        """Flag the texts that may be wrong; drop the flag where the scans prove the keyboard."""
+        """Flags texts that may be wrong, and removes the flag if the scans prove the keyboard."""
         support = _Support(result.actions, keyboards, from_field)
         for number, action in enumerate(result.actions):
             if action.action_type != "type" or number in from_field:
                 continue
             flags = set(action.flags)
-            incomplete = bool(flags & _UNKNOWN_FLAGS)
+            was_doubtful = DOUBTFUL_TEXT in flags
+            is_incomplete = bool(flags & _UNKNOWN_FLAGS)
             if action.text_evidence == TextEvidence.CONFIRMED:
-                doubtful = incomplete and DOUBTFUL_TEXT in flags
+                is_doubtful = was_doubtful and is_incomplete
             elif action.text_evidence == TextEvidence.CONTRADICTED:
-                doubtful = True
+                is_doubtful = True
             else:
                 stretch = keyboards.number_at(action.first_event)
-                guessed = DOUBTFUL_TEXT in flags and stretch not in support.guesses_confirmed
-                doubtful = guessed or (incomplete and DOUBTFUL_TEXT in flags)
-                doubtful |= self._may_be_other(action, result, keyboards, support)
+                is_guess = stretch not in support.guesses_confirmed
+                is_doubtful = (was_doubtful and (is_guess or is_incomplete)) or (
+                    self._may_be_other(action, result, keyboards, support)
+                )
             flags.discard(DOUBTFUL_TEXT)
-            if doubtful:
+            if is_doubtful:
                 flags.add(DOUBTFUL_TEXT)
             action.flags = sorted(flags)
-            enter = self._composition_enter(number, result.actions) if doubtful else None
-            if enter is not None:
+            enter = self._composition_enter(number, result.actions)
+            if is_doubtful and enter is not None:
                 enter.flags = sorted({*enter.flags, DOUBTFUL_TEXT})
         self.layouts = tuple(self._described(keyboards, support))
 
     def _may_be_other(
         self, action: Action, result: Segmentation, keyboards: Keyboards, support: "_Support"
     ) -> bool:
-        """Whether an unseen text would be another one by a guess that nothing refutes."""
+        """Returns whether a plausible other reading of the keys gives another text."""
         text = action.text or ""
         if not text.strip():
             return False
         stretch = keyboards.number_at(action.first_event)
-        letters = any(map(str.isalpha, text)) and text.isascii()
-        if self._language.input_method and letters and stretch not in support.latin:
+        is_latin = any(map(str.isalpha, text)) and text.isascii()
+        if self._language.input_method and is_latin and stretch not in support.latin:
             return True
         if self._language.unknown and stretch not in support.latin and may_be_pinyin(text):
             return True
         if keyboards.stretches[stretch].switched and not support.confirmed[stretch]:
             return not result.layout_lines.isdisjoint(action.events)
-        if keyboards.locks.caps and letters and stretch not in support.mixed_case:
+        if keyboards.locks.caps and is_latin and stretch not in support.mixed_case:
             return True
         readings = (
             _text_of(self._reading(layout, keyboards.locks).actions, action)
@@ -430,23 +451,25 @@ class TextReader:
         return any(reading != text for reading in readings)
 
     def _plausible(self, stretch: int, keyboards: Keyboards) -> Iterator[str]:
-        """Yield the layouts that the person may have instead of the chosen one."""
+        """Yields the layouts that the person may have instead of the chosen layout."""
         usual = self._language.keyboard
         chosen = keyboards.stretches[stretch].keyboard.layout
         if self._language.certain:
             return
-        others = {usual.layout, "us", *(["us-intl"] if self._language.accents else [])}
+        others = {usual.layout, "us"}
+        if self._language.accents:
+            others.add("us-intl")
         chosen_score = self._scores_of(chosen, keyboards.locks)[stretch]
         reading = self._reading(chosen, keyboards.locks)
+        altgr_stretches = {self._stretches.number_at(line) for line in reading.altgr_lines}
         for layout in sorted(others - {chosen}):
-            refuted = self._scores_of(layout, keyboards.locks)[stretch] < chosen_score
-            has_altgr = layout != "us" or stretch not in {
-                self._stretches.number_at(line) for line in reading.altgr_lines
-            }
-            if not refuted and has_altgr:
+            is_refuted = self._scores_of(layout, keyboards.locks)[stretch] < chosen_score
+            lacks_altgr = layout == "us" and stretch in altgr_stretches
+            if not is_refuted and not lacks_altgr:
                 yield layout
 
     def _described(self, keyboards: Keyboards, support: "_Support") -> Iterator[ChosenLayout]:
+        """Yields the layout of each stretch, as it is shown to people."""
         locks = []
         if keyboards.locks.caps:
             locks.append("Caps Lock on")
@@ -470,13 +493,13 @@ class TextReader:
 
 
 class _Support:
-    """What the confirmed texts of each stretch say about its other texts.
+    """The conclusions from the confirmed texts of each stretch for its other texts.
 
     Attributes:
         confirmed: stretch → how many of its texts are confirmed.
-        guesses_confirmed: stretches in which a text is confirmed that depends on the layout.
-        latin: stretches in which Latin letters are confirmed, and no text came from a field.
-        mixed_case: stretches in which a confirmed text has both cases, so that Caps Lock is known.
+        guesses_confirmed: stretches with a confirmed text that depends on the layout.
+        latin: stretches with confirmed Latin letters, and without a text that came from a field.
+        mixed_case: stretches with a confirmed text in both cases, which proves the Caps Lock.
     """
 
     def __init__(
@@ -486,7 +509,7 @@ class _Support:
         self.guesses_confirmed: set[int] = set()
         self.latin: set[int] = set()
         self.mixed_case: set[int] = set()
-        composed = set()
+        composed: set[int] = set()
         for number, action in enumerate(actions):
             stretch = keyboards.number_at(action.first_event)
             if number in from_field:
@@ -505,34 +528,42 @@ class _Support:
 
 
 def _typing(actions: Sequence[Action]) -> Iterator[Action]:
+    """Yields the typing actions."""
     return (action for action in actions if action.action_type == "type")
 
 
 def _keyboard(layout: str) -> Keyboard:
-    """A keyboard by the name of its layout."""
-    return Keyboard(next(known for known in LAYOUTS if known == layout))
+    """Returns a keyboard by the name of its layout."""
+    return Keyboard(next(name for name in LAYOUTS if name == layout))
 
 
 def _is_composed(gained: str, action: Action) -> bool:
-    """Whether a field's text has letters that the keys have not, as an input method writes them."""
-    foreign = any(char.isalpha() and not char.isascii() for char in gained)
-    return foreign and len(gained) <= MOST_GAINED * len(action.events)
+    """Returns whether an input method may have written a text: it has letters beyond ASCII."""
+    is_foreign = any(char.isalpha() and not char.isascii() for char in gained)
+    return is_foreign and len(gained) <= MOST_GAINED * len(action.events)
 
 
 def _text_of(actions: Sequence[Action], action: Action) -> str:
-    """What the events of an action are by another reading: text, and hotkeys in brackets."""
+    """Returns the text that the events of an action have in another reading.
+
+    Hotkeys are in brackets.
+    """
     events = set(action.events)
-    overlapping = (other for other in actions if events.intersection(other.events))
-    return "".join(
-        other.text or "" if other.action_type == "type" else f"[{'+'.join(other.keys)}]"
-        for other in overlapping
-    )
+    text = ""
+    for other in actions:
+        if not events.intersection(other.events):
+            continue
+        if other.action_type == "type":
+            text += other.text or ""
+        else:
+            text += f"[{'+'.join(other.keys)}]"
+    return text
 
 
 def evidence_counts(actions: Sequence[Action]) -> Mapping[str, int]:
-    """How many typed texts have each kind of evidence."""
+    """Counts the typed texts by their evidence."""
     counts = dict.fromkeys(map(str, TextEvidence), 0)
-    for evidence in chain(action.text_evidence for action in _typing(actions)):
-        if evidence:
-            counts[str(evidence)] += 1
+    for action in _typing(actions):
+        if action.text_evidence:
+            counts[str(action.text_evidence)] += 1
     return counts

@@ -1,9 +1,7 @@
-"""Which elements of a screen may be asked for: those that can be seen, named and told apart.
+"""Selects the elements of a screen for grounding records: visible, named and unambiguous ones.
 
-Belongs here: reading a tree, what is inside what and what covers what; the rules, in doubt against
-an element; the choice among many; and whether the words of a step's prompt (`prompt_style =
-"grounding"`) name one element. Where a tree does not say which of two windows is in front, both
-cover each other. Which names are words is decided in trajectories/step_sentences.py.
+In doubt an element is left out. If a tree does not say which of two windows is in front, each
+counts as covered by the other. trajectories/step_sentences.py decides which names are words.
 """
 
 import hashlib
@@ -39,14 +37,19 @@ _CONTAINERS = frozenset(
     }
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
-_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms that list windows in order
-_COVERED_SHARE = 0.25  # of an element's box; neighbours overlap by less
+_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list windows in order
+_COVERED_SHARE = 0.25  # of an element's box; neighbours overlap less
 _ROUNDING_PX = 1
 
 
 @dataclass(frozen=True, slots=True)
 class _ScreenNode:
-    """One node; `parent` is a position, -1 for the root; `end`: after its last descendant."""
+    """A node of a tree.
+
+    Attributes:
+        parent: position of the parent; -1 for the root.
+        end: position after the last descendant.
+    """
 
     id: str
     role: str
@@ -58,7 +61,7 @@ class _ScreenNode:
 
 
 def _screen_nodes(path: Path) -> list[_ScreenNode]:
-    """The nodes of a ui_tree.json in document order, the root first."""
+    """Reads the nodes of a ui_tree.json in document order, the root first."""
     values: list[tuple[Mapping[str, Any], int]] = []
     pending = [(load_json(path)["root"], -1)]
     while pending:
@@ -84,12 +87,12 @@ def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
     )
 
 
-class _ShownScreen:
-    """What is where on a screen.
+class _Screen:
+    """The visible nodes of a screen, and which of them cover others.
 
     Args:
         nodes: of its tree.
-        platform: windows, macos or linux; decides what the order of windows means.
+        platform: windows, macos or linux; decides the meaning of the order of windows.
     """
 
     def __init__(self, nodes: list[_ScreenNode], platform: str) -> None:
@@ -100,152 +103,164 @@ class _ShownScreen:
         self._end = np.array([node.end for node in nodes], np.int64)
         size = self._boxes[:, 2:] - self._boxes[:, :2]
         hidden = np.array(["hidden" in node.states for node in nodes], bool)
-        for position, node in enumerate(nodes):  # what is in a hidden node is hidden
+        for position, node in enumerate(nodes):  # children of a hidden node are hidden
             hidden[position] |= node.parent >= 0 and hidden[node.parent]
-        self.shown: NDArray[np.bool_] = (size > 0).all(axis=1) & ~hidden
+        self.visible: NDArray[np.bool_] = (size > 0).all(axis=1) & ~hidden
         self._layers = np.array(_layers(nodes))
         self._containers = np.array([node.role in _CONTAINERS for node in nodes], bool)
         self._is_window = np.array([node.role in _WINDOWS for node in nodes], bool)
 
     def ancestors(self, position: int) -> Iterator[int]:
-        """Positions of the nodes around a node, the nearest first."""
+        """Yields the positions of the nodes around a node, the nearest first."""
         position = self.nodes[position].parent
         while position >= 0:
             yield position
             position = self.nodes[position].parent
 
     def descendants(self, position: int) -> range:
-        """Positions of all nodes inside a node."""
+        """Returns the positions of all nodes inside a node."""
         return range(position + 1, self.nodes[position].end)
 
     def is_clipped(self, position: int) -> bool:
-        """Whether a node sticks out of a node around it that has an area."""
+        """Whether a node extends beyond a node around it; nodes without an area are ignored."""
         left, top, right, bottom = self.nodes[position].box
-        for around in self.ancestors(position):
-            x0, y0, x1, y1 = self.nodes[around].box
+        for ancestor in self.ancestors(position):
+            x0, y0, x1, y1 = self.nodes[ancestor].box
             if x1 <= x0 or y1 <= y0:
                 continue
-            inside = x0 - _ROUNDING_PX <= left and right <= x1 + _ROUNDING_PX
-            if not (inside and y0 - _ROUNDING_PX <= top and bottom <= y1 + _ROUNDING_PX):
+            fits_across = x0 - _ROUNDING_PX <= left and right <= x1 + _ROUNDING_PX
+            fits_down = y0 - _ROUNDING_PX <= top and bottom <= y1 + _ROUNDING_PX
+            if not fits_across or not fits_down:
                 return True
         return False
 
     def is_covered(self, position: int) -> bool:
         """Whether another node may be on top of a node.
 
-        Of the same window: a node over a quarter of it or over its centre, unless it is a container
-        that the tree lists before; and an open menu that touches it. Of another: a window over any
-        part of it, or a node without a window, unless it is known to be behind.
+        A node of the same window covers it if it overlaps a quarter of it or its centre, unless it
+        is a container that the tree lists before; an open menu covers it if it touches it. A node
+        of another layer covers it if it is a window, or a node without a window, that overlaps any
+        part of it and is not known to be behind.
         """
-        here = self.nodes[position].box
-        for owner, box in self._popups:
-            if not owner <= position < self.nodes[owner].end and _touch(here, box):
+        box = self.nodes[position].box
+        for owner, menu_box in self._popups:
+            if not owner <= position < self.nodes[owner].end and _touch(box, menu_box):
                 return True
-        related = (self._order <= position) & (self._end > position)
-        related |= (self._order >= position) & (self._order < self._end[position])
-        others = self.shown & ~related
-        first = np.maximum(self._boxes[:, :2], here[:2])
-        size = np.maximum(np.minimum(self._boxes[:, 2:], here[2:]) - first, 0)
-        shared = size[:, 0] * size[:, 1]  # pixels that each node has in common with this one
-        own = self._layers == self._layers[position]
-        on_top = others & own & self._over(position, shared)
-        if (on_top & ((self._order > position) | ~self._containers)).any():
+        is_ancestor = (self._order <= position) & (self._end > position)
+        is_descendant = (self._order >= position) & (self._order < self._end[position])
+        others = self.visible & ~is_ancestor & ~is_descendant
+        top_left = np.maximum(self._boxes[:, :2], box[:2])
+        size = np.maximum(np.minimum(self._boxes[:, 2:], box[2:]) - top_left, 0)
+        shared_pixels = size[:, 0] * size[:, 1]
+        is_same_layer = self._layers == self._layers[position]
+        overlapping = others & is_same_layer & self._overlaps(position, shared_pixels)
+        if (overlapping & ((self._order > position) | ~self._containers)).any():
             return True
-        touching = others & ~own & (shared > 0)
-        over = touching & (self._is_window | (~self._containers & ~self._is_window[self._layers]))
-        return any(
-            not self._is_behind(layer, self._layers[position])
-            for layer in np.unique(self._layers[over]).tolist()
-        )
+        touching = others & ~is_same_layer & (shared_pixels > 0)
+        is_without_window = ~self._containers & ~self._is_window[self._layers]
+        covering = touching & (self._is_window | is_without_window)
+        for layer in np.unique(self._layers[covering]).tolist():
+            if not self._is_behind(layer, self._layers[position]):
+                return True
+        return False
 
     @cached_property
     def _popups(self) -> list[tuple[int, EdgeBox]]:
-        """The open menus: what each belongs to, and the area that it may cover.
+        """The open menus: position of the owner, and the area that the menu may cover.
 
-        The items tell of a menu, where they are outside of what they belong to. The menu is as wide
-        as that or wider.
+        A menu is open if its items lie outside of its owner, a menu or combo box. The open menu is
+        at least as wide as its owner.
         """
         areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
-            owner = self._owner(position) if self.shown[position] else -1
+            if not self.visible[position]:
+                continue
+            owner = self._owner(position)
             if owner >= 0 and self.is_clipped(position):
                 x0, y0, x1, y1 = areas.get(owner, node.box)
                 left, top, right, bottom = node.box
                 areas[owner] = (min(x0, left), min(y0, top), max(x1, right), max(y1, bottom))
         for owner, box in areas.items():
             left, _, right, _ = self.nodes[owner].box
-            if self.shown[owner] and self.nodes[owner].role != "menubar":
+            if self.visible[owner] and self.nodes[owner].role != "menubar":
                 areas[owner] = (min(box[0], left), box[1], max(box[2], right), box[3])
         return list(areas.items())
 
     def _owner(self, position: int) -> int:
-        """The menu or combo box that an item belongs to; -1 for any other node."""
-        if self.nodes[position].role not in {"menuitem", "menu", "listitem"}:
+        """Returns the outermost menu or combo box of an item; -1 for any other node."""
+        role = self.nodes[position].role
+        if role not in {"menuitem", "menu", "listitem"}:
             return -1
-        owners = {"combobox"} if self.nodes[position].role == "listitem" else _MENUS
-        around = self.ancestors(position)
-        found = [other for other in around if self.nodes[other].role in owners]
-        return found[-1] if found else -1
+        owner_roles = {"combobox"} if role == "listitem" else _MENUS
+        outermost = -1
+        for ancestor in self.ancestors(position):
+            if self.nodes[ancestor].role in owner_roles:
+                outermost = ancestor
+        return outermost
 
-    def _over(self, position: int, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _overlaps(self, position: int, shared_pixels: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Returns which nodes overlap the centre or a large share of a node."""
         left, top, right, bottom = self.nodes[position].box
         x = (left + right - 1) // 2
         y = (top + bottom - 1) // 2
         x0, y0, x1, y1 = self._boxes.T
-        centre = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
-        over: NDArray[np.bool_] = centre | (
-            shared >= _COVERED_SHARE * (right - left) * (bottom - top)
-        )
-        return over
+        on_centre: NDArray[np.bool_] = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
+        least_pixels = _COVERED_SHARE * (right - left) * (bottom - top)
+        return on_centre | (shared_pixels >= least_pixels)
 
     def _is_behind(self, layer: int, other: int) -> bool:
-        """Whether a layer is known to be behind another one.
+        """Whether a layer is known to be behind another layer.
 
-        At the top of a Windows tree the order has no meaning: windows are listed as their scans
-        ended.
+        At the top of a Windows tree the order has no meaning: the windows are listed in the order
+        in which their scans ended.
         """
-        layers = (self.nodes[layer], self.nodes[other])
-        is_top = self._platform == "windows" and any(one.parent <= 0 for one in layers)
-        has_dialog = any(one.role == "dialog" for one in layers)
-        if self._platform in _FRONT_TO_BACK and not (is_top or has_dialog):
+        nodes = (self.nodes[layer], self.nodes[other])
+        has_top_node = any(node.parent <= 0 for node in nodes)
+        has_dialog = any(node.role == "dialog" for node in nodes)
+        is_unordered = has_dialog or (self._platform == "windows" and has_top_node)
+        if self._platform in _FRONT_TO_BACK and not is_unordered:
             return other < layer
         return self._has_focus(other) and not self._has_focus(layer)
 
     def _has_focus(self, layer: int) -> bool:
-        return any(
-            self.shown[node] and self.nodes[node].states & {"focused", "active"}
-            for node in (layer, *self.descendants(layer))
-        )
+        for position in (layer, *self.descendants(layer)):
+            if self.visible[position] and self.nodes[position].states & {"focused", "active"}:
+                return True
+        return False
 
 
 def _layers(nodes: list[_ScreenNode]) -> list[int]:
-    """Of each node the outermost window around it, or without one its outermost node.
+    """Returns the layer of each node: the position of its outermost window.
 
-    Desktops do not count: they hold everything.
+    The layer of a node without a window is its outermost node. Desktops are ignored, because they
+    contain everything.
     """
     windows = [-1] * len(nodes)
-    tops = [-1] * len(nodes)
+    outermost = [-1] * len(nodes)
     for position, node in enumerate(nodes):
-        parent = node.parent
-        above = (windows[parent], tops[parent]) if parent >= 0 else (-1, -1)
-        is_window = node.role in _WINDOWS
-        is_desktop = node.role == "desktop"
-        windows[position] = above[0] if above[0] >= 0 or not is_window else position
-        tops[position] = above[1] if above[1] >= 0 or is_desktop else position
-    return [
-        max(window if window >= 0 else top, 0) for window, top in zip(windows, tops, strict=True)
-    ]
+        if node.parent >= 0:
+            windows[position] = windows[node.parent]
+            outermost[position] = outermost[node.parent]
+        if windows[position] < 0 and node.role in _WINDOWS:
+            windows[position] = position
+        if outermost[position] < 0 and node.role != "desktop":
+            outermost[position] = position
+    layers = list[int]()
+    for window, top in zip(windows, outermost, strict=True):
+        layer = window if window >= 0 else top
+        layers.append(max(layer, 0))
+    return layers
 
 
-def read_screen(path: Path, platform: str) -> _ShownScreen | None:
-    """What a ui_tree.json says is where; None: it is not a tree."""
+def read_screen(path: Path, platform: str) -> _Screen | None:
+    """Reads a ui_tree.json; None if it is not a tree."""
     try:
-        return _ShownScreen(_screen_nodes(path), platform)
+        return _Screen(_screen_nodes(path), platform)
     except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
         return None
 
 
-# Why an element is not asked for; each has the first reason that holds.
+# The reasons why an element is left out, in the order in which they are checked.
 ELEMENT_EXCLUSIONS = (
     *("other_role", "unreadable_name", "typed_name", "not_a_leaf", "part_of_control"),
     *("outside", "clipped", "small", "large", "ambiguous", "covered", "too_many"),
@@ -256,76 +271,75 @@ _CONTROLS = frozenset(
         *("listitem", "treeitem", "tablecell"),
     }
 )
-_ROLES = _CONTROLS | {"label", "icon", "image", "slider"}  # a text field is named by its content
-_PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # of which controls are made
+# Text fields are not among them, because their name is their content.
+_ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
+_PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # may look like an element of any role
-_LARGEST_SHARE = 0.1  # of the screen; a larger element is an area, not a target
+_LARGEST_SHARE = 0.1  # of the screen; larger elements are areas, not targets
 
 
 NamedElement = tuple[_ScreenNode, str]
-"""An element that is asked for, and the words that name it."""
+"""A selected element, and the words that name it."""
 
 
 def _digest(element: NamedElement) -> bytes:
-    """The same for the same words at the same place."""
+    """Returns a hash of the words and the place of an element."""
     node, text = element
     return hashlib.sha256(f"{text}\n{node.box}".encode(errors="replace")).digest()
 
 
 def choose_elements(
-    screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: float, most: int
+    screen: _Screen, area: EdgeBox, typed: TypedTexts, min_side: float, most: int
 ) -> tuple[list[NamedElement], Counter[str]]:
-    """The elements of a screen that are asked for, in document order, and the others by reason.
+    """Selects elements of a screen for grounding records.
 
     Args:
-        screen: with its tree.
-        area: of the canvas that shows the recorded screen, pixels.
-        typed: what was typed in the demonstration.
-        min_side: pixels; narrower and lower elements are left out.
-        most: elements; of more those with the smallest hash of name, role and place are taken, so
-            that pictures of the same screen give the same ones.
+        area: part of the canvas that shows the recorded screen, pixels.
+        typed: texts that were typed in the demonstration.
+        min_side: pixels; elements with a shorter side are left out.
+        most: maximum number of elements. If there are more, those with the smallest hash of name,
+            role and place are selected, so that equal screens give equal elements.
+
+    Returns:
+        The selected elements in document order, and the number of other elements by reason.
     """
     chooser = _Chooser(screen, area, typed, min_side)
     left_out = Counter[str]()
-    found: list[NamedElement] = []
+    candidates: list[NamedElement] = []
     for position, node in enumerate(screen.nodes):
-        if not screen.shown[position] or not node.name.strip():
+        if not screen.visible[position] or not node.name.strip():
             continue
         if reason := chooser.exclusion(position):
             left_out[reason] += 1
         else:
-            found.append((node, element_text(node.name, node.role)))
-    taken = {node.id for node, _ in sorted(found, key=_digest)[:most]}
-    left_out["too_many"] += len(found) - len(taken)
-    return [(node, text) for node, text in found if node.id in taken], left_out
+            candidates.append((node, element_text(node.name, node.role)))
+    selected_ids = {node.id for node, _ in sorted(candidates, key=_digest)[:most]}
+    left_out["too_many"] += len(candidates) - len(selected_ids)
+    return [element for element in candidates if element[0].id in selected_ids], left_out
 
 
 class _Chooser:
-    """The rules for one screen."""
+    """Applies the rules to the elements of a screen."""
 
-    def __init__(
-        self, screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: float
-    ) -> None:
+    def __init__(self, screen: _Screen, area: EdgeBox, typed: TypedTexts, min_side: float) -> None:
         self._screen = screen
         self._area = area
         self._typed = typed
         self._min_side = min_side
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
-        self._counted = [
-            position
-            for position, node in enumerate(screen.nodes)
-            if screen.shown[position]
-            and self._keys[position]
-            and position not in self._parts
-            and _touch(node.box, area)
-        ]
-        counted = [(screen.nodes[position], self._keys[position]) for position in self._counted]
-        self._names = Counter((key, node.role) for node, key in counted)
-        self._texts = Counter(text for node, _ in counted for text in _possible_texts(node))
+        self._rivals = list[int]()  # positions of the elements whose names must differ
+        self._names = Counter[tuple[str, str]]()
+        self._texts = Counter[str]()
+        for position, node in enumerate(screen.nodes):
+            is_named = self._keys[position] and position not in self._parts
+            if is_named and screen.visible[position] and _touch(node.box, area):
+                self._rivals.append(position)
+                self._names[self._keys[position], node.role] += 1
+                self._texts.update(_possible_texts(node))
 
     def exclusion(self, position: int) -> str:
-        """Why an element is not asked for; empty when it is."""
+        """Returns the reason why an element is left out; empty if it is selected."""
         node = self._screen.nodes[position]
         if node.role not in _ROLES:
             return "other_role"
@@ -336,26 +350,33 @@ class _Chooser:
         return self._shape(position) or self._place(position)
 
     def _is_part(self, position: int) -> bool:
-        """Whether a node is only how a control around it looks: nameless, or named like it."""
-        node = self._screen.nodes[position]
+        """Whether a node is a part of a control around it: without a name, or with its name."""
+        if self._screen.nodes[position].role not in _PARTS:
+            return False
         key = self._keys[position]
-        return node.role in _PARTS and any(
-            self._screen.nodes[other].role in _CONTROLS and key in {"", self._keys[other]}
-            for other in self._screen.ancestors(position)
-        )
+        for ancestor in self._screen.ancestors(position):
+            is_control = self._screen.nodes[ancestor].role in _CONTROLS
+            if is_control and key in {"", self._keys[ancestor]}:
+                return True
+        return False
 
     def _shape(self, position: int) -> str:
         if position in self._parts:
             return "part_of_control"
-        below = [one for one in self._screen.descendants(position) if self._screen.shown[one]]
+        allowed_keys = {"", self._keys[position]}
         is_control = self._screen.nodes[position].role in _CONTROLS
-        parts = is_control and self._parts.issuperset(below)
-        keys = {self._keys[one] for one in below}
-        return "" if not below or (parts and keys <= {"", self._keys[position]}) else "not_a_leaf"
+        for descendant in self._screen.descendants(position):
+            if not self._screen.visible[descendant]:
+                continue
+            is_own_part = descendant in self._parts and self._keys[descendant] in allowed_keys
+            if not is_control or not is_own_part:
+                return "not_a_leaf"
+        return ""
 
     def _place(self, position: int) -> str:
         node = self._screen.nodes[position]
-        (left, top, right, bottom), (x0, y0, x1, y1) = node.box, self._area
+        left, top, right, bottom = node.box
+        x0, y0, x1, y1 = self._area
         if left < x0 or top < y0 or right > x1 or bottom > y1:
             return "outside"
         if self._screen.is_clipped(position):
@@ -369,32 +390,38 @@ class _Chooser:
         same_text = self._texts[_text_key(node.name, node.role)]
         if max(same_name, same_text) > 1:
             return "ambiguous"
-        return "covered" if self._screen.is_covered(position) else ""
+        if self._screen.is_covered(position):
+            return "covered"
+        return ""
 
-    def is_told_apart(self, position: int) -> bool:
-        """Whether no element elsewhere has an element's name and role, or its text.
+    def is_unambiguous(self, position: int) -> bool:
+        """Whether no element elsewhere has the same name and role, or may have the same text.
 
-        What is around an element or inside it is at the same place.
+        Ancestors and descendants are at the same place and do not count.
         """
         node = self._screen.nodes[position]
         key = self._keys[position]
-        same = {position, *self._screen.ancestors(position), *self._screen.descendants(position)}
+        related = {position, *self._screen.ancestors(position), *self._screen.descendants(position)}
         roles = {node.role, *_VAGUE}
         text = _text_key(node.name, node.role)
-        others = [(self._screen.nodes[n], self._keys[n]) for n in self._counted if n not in same]
-        return not any(
-            (other_key == key and other.role in roles) or text in _possible_texts(other)
-            for other, other_key in others
-        )
+        for rival in self._rivals:
+            if rival in related:
+                continue
+            other = self._screen.nodes[rival]
+            has_same_name = self._keys[rival] == key and other.role in roles
+            if has_same_name or text in _possible_texts(other):
+                return False
+        return True
 
 
 def _possible_texts(node: _ScreenNode) -> set[str]:
-    """The texts that may name a node, as keys; a vague one may be an element of any role.
+    """Returns keys of the texts that may name a node; a vague node may have any role.
 
-    Both the buttons `Search` and `Search button` are `the Search button`.
+    Both the buttons `Search` and `Search button` are named `the Search button`.
     """
-    roles = _ROLES if node.role in _VAGUE else (node.role,)
-    return {_text_key(node.name, role) for role in roles}
+    if node.role in _VAGUE:
+        return {_text_key(node.name, role) for role in _ROLES}
+    return {_text_key(node.name, node.role)}
 
 
 def _text_key(name: str, role: str) -> str:
@@ -409,18 +436,18 @@ _CANVAS = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
 
 
 def names_one_element(step: StepFiles) -> bool:
-    """Whether a step has a grounding prompt, and its words fit no other element of its tree.
+    """Whether a step has a grounding prompt whose words fit no other element of its tree.
 
-    What is around the target or inside it, named in the same way, is not another element. A target
-    that its tree does not have is compared with nothing; a tree that cannot be read does not tell
-    it apart.
+    Ancestors and descendants of the target do not count as other elements. Returns True if the tree
+    does not contain the target, and False if the tree cannot be read.
     """
     target = step.action.target_element
     if target is None or not grounding_prompt(step.action):
         return False
-    screen = read_screen(step.ui_tree, "")  # any platform: what is in front does not matter
+    screen = read_screen(step.ui_tree, "")  # the platform only matters for covered elements
     if screen is None:
         return False
-    position = next((n for n, node in enumerate(screen.nodes) if node.id == target.id), None)
-    chooser = _Chooser(screen, _CANVAS, TypedTexts(()), 0)
-    return position is None or chooser.is_told_apart(position)
+    ids = [node.id for node in screen.nodes]
+    if target.id not in ids:
+        return True
+    return _Chooser(screen, _CANVAS, TypedTexts(()), 0).is_unambiguous(ids.index(target.id))

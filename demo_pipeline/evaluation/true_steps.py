@@ -22,7 +22,7 @@ from demo_pipeline.exports.assemble import each_row
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
 from demo_pipeline.exports.export_summary import ExportSummary
 from demo_pipeline.exports.form import Excluded, Source, question
-from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.native_pictures import with_native_screenshots
 from demo_pipeline.exports.step_facts import hovered_places
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.settings import DatasetSettings
@@ -146,7 +146,7 @@ def each_true_step(
         loaded = load_corrected(candidate.source)
         source = Source(candidate, loaded.trajectory, loaded.rows, settings)
         if native:
-            source = natively(source)
+            source = with_native_screenshots(source)
         task = plan.splits.members[candidate.source.id]
         return _records(source, task, absolute=absolute)
 

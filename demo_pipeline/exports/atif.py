@@ -23,7 +23,7 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
 )
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
-from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.native_pictures import with_native_screenshots
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     Fault,
@@ -223,7 +223,7 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
 
 def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
-    made_of = natively(recorded)
+    made_of = with_native_screenshots(recorded)
     candidate = made_of.candidate
     trajectory = made_of.trajectory
     rows = made_of.rows

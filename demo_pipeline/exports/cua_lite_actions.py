@@ -1,7 +1,4 @@
-"""CUA-Lite's actions: the arguments of its tools, and our actions in them.
-
-Belongs here: the names of keys, which AgentNet's code uses too.
-"""
+"""Converts our actions to CUA-Lite's; AgentNet's code uses its key names, too."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,14 +19,15 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.files.base_model import DocumentT, explain, field_name
 
-_SAME = (
+_SAME_NAMES = (
     "ctrl alt shift enter tab space backspace delete esc up down left right home end pageup"
     " pagedown insert capslock clear printscreen volumeup volumedown volumemute playpause nexttrack"
     " prevtrack"
 )
 _CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _TO_LITE: Mapping[str, str] = {
-    **{name: name for name in (*_SAME.split(), *(f"f{number}" for number in range(1, 25)))},
+    **{name: name for name in _SAME_NAMES.split()},
+    **{f"f{number}": f"f{number}" for number in range(1, 25)},
     "win": "meta",
     "command": "meta",
     "apps": "menu",
@@ -37,21 +35,23 @@ _TO_LITE: Mapping[str, str] = {
 
 
 def to_lite_key(name: str) -> str | None:
-    """CUA-Lite's name of one of our keys; None: it has none."""
-    return name if name in _CHARACTERS else _TO_LITE.get(name)
+    """Returns CUA-Lite's name of one of our keys, or None if it has no name for it."""
+    if name in _CHARACTERS:
+        return name
+    return _TO_LITE.get(name)
 
 
-_MAX = 1000  # coordinates are integers from 0 to this, on each axis
-LITE_DONE = "Done."  # the last words of a task that was ended
+_MAX = 1000  # coordinates are integers from 0 to this number on each axis
+LITE_DONE = "Done."  # the last words of an ended task
 COMPUTER, POINT, BBOX = "computer", "point", "bbox"  # the tools
 
 
 def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
-    """The model of a JSON value, or what is wrong with it, without the value itself."""
+    """Returns the model of a JSON value, or messages about its faults that do not quote it."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        return [f"{field_name(place) or 'value'}: {said}" for place, said in explain(error)]
+        return [f"{field_name(place) or 'value'}: {message}" for place, message in explain(error)]
 
 
 _NAMES = {
@@ -62,39 +62,43 @@ _NAMES = {
 
 
 def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
-    """An action as the `actions` of `computer`; see `ActionEncoder`.
+    """Converts an action to the `actions` of the tool `computer`; see `ActionEncoder`.
 
-    Members with the form's default value are left out, as the form's own rows do. Modifiers are
-    keys that go down before the action and up after it; keys pressed n times are n actions.
+    Members with their default value are left out, as in CUA-Lite's own rows. Modifiers are pressed
+    before the action and released after it. Keys that are pressed n times become n actions.
     """
     call = call_of(action, size)
     if call.times > MOST_PRESSES:
         raise InexpressibleError(HELD_KEYS)
-    given: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     match call.does:
         case "type":
-            given = {"text": call.text}
+            members = {"text": call.text}
         case "press":
-            given = {"keys": _lite_keys(call.keys)}
+            members = {"keys": _lite_keys(call.keys)}
         case "wait":
-            given = {"duration": call.seconds}
+            members = {"duration": call.seconds}
         case "scroll":
-            given = {"direction": call.direction, "amount": call.amount}
+            members = {"direction": call.direction, "amount": call.amount}
         case "drag":
-            given = {"start_coordinate": _units(call.start)}
-    given |= {"coordinate": _units(call.at)} if call.at else {}
-    given |= {"button": call.button} if call.button != "left" else {}
+            members = {"start_coordinate": _units(call.start)}
+    if call.at:
+        members["coordinate"] = _units(call.at)
+    if call.button != "left":
+        members["button"] = call.button
     if call.does == "drag" and call.clicks != 1:
         raise InexpressibleError(CLICKS_OF_BUTTON)
-    given |= {"clicks": call.clicks} if call.clicks != 1 else {}
-    done = [{"action": _NAMES[call.does], **given}] * call.times
+    if call.clicks != 1:
+        members["clicks"] = call.clicks
+    actions = [{"action": _NAMES[call.does], **members}] * call.times
+    if held := _lite_keys(call.held):
+        key_down = {"action": "key_down", "keys": held}
+        key_up = {"action": "key_up", "keys": held[::-1]}
+        actions = [key_down, *actions, key_up]
     moves = [
         {"action": "mouse_move", "coordinate": _units(at)} for at in hovered_shares(action, size)
     ]
-    if not (held := _lite_keys(call.held)):
-        return [*moves, *done]
-    down = {"action": "key_down", "keys": held}
-    return [*moves, down, *done, {"action": "key_up", "keys": held[::-1]}]
+    return [*moves, *actions]
 
 
 def _units(at: Share | None) -> list[int]:
@@ -102,7 +106,10 @@ def _units(at: Share | None) -> list[int]:
 
 
 def _lite_keys(keys: Sequence[str]) -> list[str]:
-    named = [to_lite_key(key) for key in keys]
-    if None in named:
-        raise InexpressibleError(UNKNOWN_KEY)
-    return [key for key in named if key]
+    lite_keys = list[str]()
+    for key in keys:
+        lite_key = to_lite_key(key)
+        if lite_key is None:
+            raise InexpressibleError(UNKNOWN_KEY)
+        lite_keys.append(lite_key)
+    return lite_keys

@@ -26,7 +26,7 @@ from demo_pipeline.exports.cudag.records import (
 )
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table, of_row
 from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
-from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.native_pictures import with_native_screenshots
 from demo_pipeline.exports.prompts import action_sentence, system_prompt
 from demo_pipeline.exports.record_checks import (
     Fault,
@@ -158,7 +158,7 @@ _IDENTITY = (
 
 def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the chat of every CUDAG record, with the screen's own pictures where there are any."""
-    made_of = natively(made_of)
+    made_of = with_native_screenshots(made_of)
     settings = made_of.settings
     trajectory = made_of.trajectory
     absolute = settings.coordinates == "absolute"

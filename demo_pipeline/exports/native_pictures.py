@@ -1,7 +1,7 @@
-"""The screen's own pictures in place of the screenshots of 1920 by 1080, with their coordinates.
+"""Replaces the screenshots of 1920 by 1080 with native screenshots, and converts coordinates.
 
-Belongs here: where a point of the canvas is in a picture of the screen's size. A trajectory has
-such pictures where `screenshots.native` was set and the screen has another size.
+A trajectory has native screenshots if the setting `screenshots.native` was on and the screen has
+another size than the canvas.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 
 class NativePicture:
-    """The screen's own picture beside a screenshot.
+    """The native screenshot beside a screenshot.
 
     Attributes:
-        path: of the picture.
+        path: of the file.
         size: its width and height, pixels.
-        scale: canvas pixels for one of its pixels.
+        scale: canvas pixels per native pixel.
     """
 
     def __init__(self, path: Path, size: Pixel) -> None:
@@ -34,64 +34,80 @@ class NativePicture:
         self.scale = self._canvas.scale
 
     def at(self, x: float, y: float) -> Pixel:
-        """A point of the canvas, or an edge of a box, in the picture's pixels.
+        """Converts a point of the canvas, or an edge of a box, to native pixels.
 
-        A place in the bars beside the screen is outside.
+        Places in the bars beside the screen are outside of the native screenshot.
         """
-        pads = (self._canvas.pad_x, self._canvas.pad_y)
-        across, down = ((one - pad) / self.scale for one, pad in zip((x, y), pads, strict=True))
-        return round(across), round(down)
+        native_x = (x - self._canvas.pad_x) / self.scale
+        native_y = (y - self._canvas.pad_y) / self.scale
+        return round(native_x), round(native_y)
 
     def pixel(self, x: float, y: float) -> Pixel:
-        """The same of a point, which rounding does not move out of the picture."""
-        across, down = self.at(x, y)
+        """Converts a point of the canvas; rounding does not move it out of the screenshot."""
+        native_x, native_y = self.at(x, y)
         width, height = self.size
-        return across - (across == width), down - (down == height)
+        if native_x == width:
+            native_x -= 1
+        if native_y == height:
+            native_y -= 1
+        return native_x, native_y
 
 
 def native_picture_of(screenshot: Path) -> NativePicture | None:
-    """The screen's own picture beside a screenshot; None: there is none."""
-    size = readable_size(native_of(screenshot))
-    return NativePicture(native_of(screenshot), size) if size else None
+    """Returns the native screenshot beside a screenshot, or None if there is none."""
+    path = native_of(screenshot)
+    size = readable_size(path)
+    if size is None:
+        return None
+    return NativePicture(path, size)
 
 
-def natively(made_of: Source) -> Source:
-    """The same trajectory with the screen's own pictures, where it has them, and their pixels."""
-    trajectory = made_of.trajectory
-    rows = dict(made_of.rows)
+def with_native_screenshots(source: Source) -> Source:
+    """Returns a trajectory with native screenshots where they exist, and their coordinates."""
+    trajectory = source.trajectory
+    rows = dict(source.rows)
     steps: list[StepFiles] = []
     for step in trajectory.steps:
         native = native_picture_of(step.screenshot)
-        if native:
-            rows[step.index] = _row(rows[step.index], native)
-            action = _action(step.action, native)
-            step = replace(step, screenshot=native.path, action=action)  # noqa: PLW2901
-        steps.append(step)
-    end = native_picture_of(trajectory.final_screenshot)
-    final = end.path if end else trajectory.final_screenshot
-    taken = replace(trajectory, steps=tuple(steps), final_screenshot=final)
-    return replace(made_of, trajectory=taken, rows=rows)
+        if native is None:
+            steps.append(step)
+            continue
+        rows[step.index] = _native_row(rows[step.index], native)
+        action = _native_action(step.action, native)
+        steps.append(replace(step, screenshot=native.path, action=action))
+    final_screenshot = trajectory.final_screenshot
+    if native_final := native_picture_of(final_screenshot):
+        final_screenshot = native_final.path
+    native_trajectory = replace(trajectory, steps=tuple(steps), final_screenshot=final_screenshot)
+    return replace(source, trajectory=native_trajectory, rows=rows)
 
 
-def _action(action: StepAction, native: NativePicture) -> StepAction:
-    """The action with its points, and those that its sentence names, in the picture's pixels."""
-    given = action.parameters.members()
-    moved: dict[str, int] = {}
+def _native_action(action: StepAction, native: NativePicture) -> StepAction:
+    """Converts the points of an action and of its sentence."""
+    members = action.parameters.members()
+    converted: dict[str, int] = {}
     for x, y in (("x", "y"), ("start_x", "start_y"), ("end_x", "end_y")):
-        if x in given:
-            moved[x], moved[y] = native.pixel(given[x], given[y])
-    parameters = action.parameters.model_copy(update=moved)
+        if x in members:
+            converted[x], converted[y] = native.pixel(members[x], members[y])
+    parameters = action.parameters.model_copy(update=converted)
     places = {f"({x}, {y})": str(native.pixel(x, y)) for x, y in points_in(action.reasoning)}
     reasoning = with_points_replaced(action.reasoning, places)
     return action.model_copy(update={"parameters": parameters, "reasoning": reasoning})
 
 
-def _row(row: ProvenanceRow, native: NativePicture) -> ProvenanceRow:
-    """A row whose target, and where the pointer rested, are in the picture's pixels."""
+def _native_row(row: ProvenanceRow, native: NativePicture) -> ProvenanceRow:
+    """Converts the target and the places where the pointer rested."""
     if row.get("hover_x") is not None:
         *before, last = (native.pixel(x, y) for x, y in hovered_places(row))
-        earlier = [side for place in before for side in place] or None
-        row = {**row, "hover_x": last[0], "hover_y": last[1], "hovered_before": earlier}
+        hovered_before = list[int]()
+        for place in before:
+            hovered_before += place
+        row = {
+            **row,
+            "hover_x": last[0],
+            "hover_y": last[1],
+            "hovered_before": hovered_before or None,
+        }
     if row["target_x"] is None:
         return row
     left, top = native.at(row["target_x"], row["target_y"])

@@ -26,7 +26,7 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.export_summary import FinishedRows
 from demo_pipeline.exports.form import Excluded, Row, Source
-from demo_pipeline.exports.native_pictures import natively
+from demo_pipeline.exports.native_pictures import with_native_screenshots
 from demo_pipeline.exports.prompts import done_words, hidden_words, points_in, with_points_replaced
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
@@ -123,7 +123,7 @@ def stretch_rows(
     """
 
     def rows(recorded: Source) -> Rows:
-        made_of = natively(recorded)
+        made_of = with_native_screenshots(recorded)
         candidate = made_of.candidate
         steps = made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]

@@ -1,8 +1,8 @@
-"""SFT samples of OSWorld-Desktopd: for each step what was seen and what was done; their rules.
+"""SFT samples of OSWorld-Desktopd: a sample per step, and the validator of such files.
 
-Screenshots are named by their path in the dataset, so that samples are small; trees too, unless
-`datasets.sft_trees` asks for the trees themselves. The files of the trajectory are read when they
-are there.
+Samples contain the paths of screenshots in the dataset, so that they are small. They contain the
+paths of trees as well, unless `datasets.sft_trees` asks for the trees themselves. The validator
+compares samples with the trajectories if it finds them.
 """
 
 import base64
@@ -65,16 +65,16 @@ from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
 UNDOCUMENTED = "undocumented_parameters"  # why an action gives no sample in the documented form
-_MOST_NAMED = 8  # step numbers in a message
+_MOST_LISTED = 8  # step numbers in a message
 _DATA_URI = "data:image/png;base64,"
 _PNG_IN_BASE64 = "iVBORw0KGgo"
 _REFERENCE = "correct the reference"
 
 
 class _HistoryGap(Document):
-    """An action that no screenshot shows, in the history of a sample: no step of action.json.
+    """An entry of a history for an action that no screenshot shows.
 
-    It has the keys of one. `reasoning` says in words what was done, never where or what text.
+    It has the keys of action.json. `reasoning` describes the action without its place and text.
     """
 
     step_index: None = None
@@ -89,9 +89,9 @@ class _SftInput(Document):
 
     Attributes:
         screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
-        ui_tree: a path relative to the dataset, or the tree inline; null when `tree_agreement` of
-            the sample is `differs`.
-        history: the earlier actions, in the form of action.json or of `_HistoryGap`.
+        ui_tree: a path relative to the dataset, or the tree inline; null if `tree_agreement` of the
+            sample is `differs`.
+        history: the earlier actions as in action.json or `_HistoryGap`.
     """
 
     instruction: Text
@@ -101,19 +101,23 @@ class _SftInput(Document):
 
 
 class _SftOutput(Document):
-    """The expected output of a model; `reasoning` is that of the action, or an annotation."""
+    """The expected output of a model; `reasoning` comes from the action or from an annotation."""
 
     action: StepAction
     reasoning: str
 
 
 class SftSample(Document):
-    """One line of an SFT file.
+    """A line of an SFT file.
 
-    `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
-    `first_step` is there when earlier steps were trimmed off. With `reasoning_source` the reasoning
-    is an annotation, with `instruction_source` the instruction: that of the action and of task.json
-    are others. `screen_changed` and `taken_back_by` tell what became of the step, where known.
+    Attributes:
+        freshness: of the tree. Files of other programs lack it.
+        tree_agreement: of the tree and the screenshot. Files of other programs lack it.
+        first_step: the first step, if earlier steps were trimmed.
+        reasoning_source: source of the annotation that replaces the reasoning of the action.
+        instruction_source: source of the annotation that replaces the instruction of task.json.
+        screen_changed: whether the screen changed after the step, if known.
+        taken_back_by: the later step that undoes this one, if known.
     """
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
@@ -143,18 +147,21 @@ def _is_inline(screenshot: str) -> bool:
     return screenshot.startswith((_DATA_URI, _PNG_IN_BASE64))
 
 
-def _faults(follows: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yield the faults of a sample; `follows`: the paths in it are followed."""
+def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults of a sample, and of the files that it names if paths are followed."""
     action = sample.output.action
-    if fault := _size_fault(sample.input.screenshot, files if follows else None):
+    if fault := _size_fault(sample.input.screenshot, files if follow_paths else None):
         yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
-    differs = sample.input.ui_tree is None and sample.tree_agreement == "differs"
-    nodes, faults = (None, []) if differs else _tree(sample.input.ui_tree, files, follows)
-    yield from faults
-    if differs and action.target_element is not None:
-        message = "output.action.target_element: is of a tree that the sample does not have"
-        yield Fault("target_without_tree", message, "leave it out")
-    yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
+    nodes: Nodes | None = None
+    if sample.input.ui_tree is None and sample.tree_agreement == "differs":
+        if action.target_element is not None:
+            message = "output.action.target_element: is of a tree that the sample does not have"
+            yield Fault("target_without_tree", message, "leave it out")
+    else:
+        nodes, faults = _tree(sample.input.ui_tree, files, follow_paths)
+        yield from faults
+    for problem in check_action(action, nodes, ""):
+        yield Fault.of(problem, "output.action")
     steps = range(sample.first_step or 0, action.step_index)
     yield from _history_faults(sample.input.history, steps)
     yield from _absent_faults(sample, steps, files)
@@ -165,11 +172,13 @@ def _faults(follows: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fau
 
 
 def _size_fault(text: str, files: NamedFiles | None) -> str:
-    """Why a screenshot is none, unless that is a matter of the file that it names; else empty.
+    """Returns the fault of a screenshot, or an empty text.
+
+    Missing and unreadable files are reported elsewhere.
 
     Args:
-        text: the picture inline, or its name.
-        files: None: names are not followed.
+        text: the image inline, or its path.
+        files: of the dataset; None: paths are not followed.
     """
     if _is_inline(text):
         try:
@@ -179,10 +188,10 @@ def _size_fault(text: str, files: NamedFiles | None) -> str:
         except ValueError as error:
             return str(error)
     else:
-        found = files.picture(text) if files else ""
-        if isinstance(found, str):
+        image = files.picture(text) if files else ""
+        if isinstance(image, str):
             return ""
-        info = found
+        info = image
     if info.kind != "png":
         return "the screenshot is not a PNG"
     if (info.width, info.height) == CANVAS:
@@ -190,15 +199,17 @@ def _size_fault(text: str, files: NamedFiles | None) -> str:
     return f"{info.width}x{info.height} pixels, expected {CANVAS[0]}x{CANVAS[1]}"
 
 
-def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, list[Fault]]:
-    """The nodes of the sample's tree (None: unknown), and the faults of the tree."""
+def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | None, list[Fault]]:
+    """Returns the nodes of the sample's tree (None if they are unknown) and the tree's faults."""
     if not isinstance(value, str):
         nodes, problems = check_tree(value, "")
         return nodes, [Fault.of(problem, "input.ui_tree") for problem in problems]
-    path = files.path(value) if follows else None
+    if not follow_paths:
+        return None, []
+    path = files.path(value)
     if path is None:
         message = "input.ui_tree: is not a path inside the folder"
-        return None, [Fault("ui_tree", message, _REFERENCE)] * follows
+        return None, [Fault("ui_tree", message, _REFERENCE)]
     try:
         nodes, problems = check_tree_bytes(read_bytes(path, ""), "")
     except JsonFileError as error:
@@ -207,14 +218,15 @@ def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, l
 
 
 def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> Iterator[Fault]:
-    """Yield the faults of earlier actions: each is valid, and they are in order."""
+    """Yields the faults of a history: invalid actions, and actions in the wrong order."""
     last = -1
     index = expected.stop
     for number, value in enumerate(history):
         model = _HistoryGap if value.get("action_type") == GAP else StepAction
         earlier, problems = check(model, value, "")
         place = f"input.history[{number}]"
-        yield from (Fault.of(problem, place) for problem in problems)
+        for problem in problems:
+            yield Fault.of(problem, place)
         if not isinstance(earlier, StepAction):
             continue
         if not last < earlier.step_index < index:
@@ -224,103 +236,136 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
 
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
-    """Yield a fault if the history lacks earlier steps.
+    """Yields a fault if the history lacks earlier steps.
 
-    A sample in the documented form may lack those whose action the form cannot say. Which they are
-    tells the action.json of the trajectory; without it there is no fault.
+    A sample in the documented form may lack the steps whose actions that form cannot express. The
+    trajectory's action.json decides which steps these are; without it there is no fault.
     """
-    numbers = (action.get("step_index") for action in sample.input.history)
-    steps = {number for number in numbers if isinstance(number, int | float)}
-    absent = [step for step in expected if step not in steps]
+    steps = set[int | float]()
+    for action in sample.input.history:
+        step_index = action.get("step_index")
+        if isinstance(step_index, int | float):
+            steps.add(step_index)
+    missing_steps = [step for step in expected if step not in steps]
     if sample.freshness is None and sample.tree_agreement is None:
-        where = step_of(sample.input.screenshot)
-        name = where[0] if where else ""
-        absent = [step for step in absent if _is_documented_step(name, step, files)]
-    if not absent:
+        place = step_of(sample.input.screenshot)
+        trajectory = place[0] if place else ""
+        missing_steps = [
+            step for step in missing_steps if _is_documented_step(trajectory, step, files)
+        ]
+    if not missing_steps:
         return
-    named = ", ".join(map(str, absent[:_MOST_NAMED]))
-    more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
-    message = f"input.history: lacks the steps {named}{more} before step {expected.stop}"
+    listed = ", ".join(map(str, missing_steps[:_MOST_LISTED]))
+    if len(missing_steps) > _MOST_LISTED:
+        listed += f" and {len(missing_steps) - _MOST_LISTED} more"
+    message = f"input.history: lacks the steps {listed} before step {expected.stop}"
     yield Fault("history_gap", message, "list every step before this one")
 
 
 def _is_documented_step(trajectory: str, step: int, files: NamedFiles) -> bool:
-    """Whether the action of a step is known, and has no parameter of ours."""
-    action = files.document(f"trajectories/{trajectory}/steps/{step:03d}/action.json")
-    known, _ = check(StepAction, action, "") if action else (None, [])
-    return known is not None and is_documented(known)
+    """Whether the action of a step is readable and has only parameters of the documented form."""
+    document = files.document(f"trajectories/{trajectory}/steps/{step:03d}/action.json")
+    if not document:
+        return False
+    action, _ = check(StepAction, document, "")
+    return action is not None and is_documented(action)
 
 
 def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yield how a sample differs from the files of its trajectory, as far as they are there."""
+    """Yields the differences between a sample and the files of its trajectory that exist."""
     action = sample.output.action
-    names = set()
+    names = set[str]()
     for key, path in (("screenshot", sample.input.screenshot), ("ui_tree", sample.input.ui_tree)):
-        where = step_of(path) if isinstance(path, str) else None
-        names |= {where[0]} if where else set()
-        if where and where[1] != action.step_index:
-            is_of = f"is of step {where[1]}, but the action is of step {action.step_index}"
-            yield Fault(
-                "wrong_step", f"input.{key}: {is_of}", f"name the {key} of the action's step"
-            )
+        place = step_of(path) if isinstance(path, str) else None
+        if place is None:
+            continue
+        trajectory, step = place
+        names.add(trajectory)
+        if step != action.step_index:
+            message = f"is of step {step}, but the action is of step {action.step_index}"
+            remedy = f"name the {key} of the action's step"
+            yield Fault("wrong_step", f"input.{key}: {message}", remedy)
     if len(names) > 1:
         message = "input: screenshot and ui_tree are of two trajectories"
         yield Fault("wrong_step", message, "name the files of one step")
     if len(names) != 1:
         return
     folder = f"trajectories/{names.pop()}"
-    told = files.document(f"{folder}/task.json").get("instruction")
-    if told and sample.instruction_source is None and _plain(told) != sample.input.instruction:
+    instruction = files.document(f"{folder}/task.json").get("instruction")
+    has_own_wording = sample.instruction_source is not None
+    if instruction and not has_own_wording and _plain(instruction) != sample.input.instruction:
         message = "input.instruction: differs from that of the trajectory"
         yield Fault("instruction_differs", message, "copy the instruction of task.json")
-    taken = {"output.action": action.model_dump(mode="json")}
-    taken |= {f"input.history[{n}]": earlier for n, earlier in enumerate(sample.input.history)}
-    for place, value in taken.items():
-        step = value.get("step_index")
-        known = isinstance(step, int) and files.document(f"{folder}/steps/{step:03d}/action.json")
-        if known and place == "output.action" and sample.input.ui_tree is None:
-            known = {**known, "target_element": None}
-        if known and known != value and _plain(known) != _plain(value):
-            message = f"{place}: differs from the action of step {step} of the trajectory"
-            yield Fault("action_differs", message, "copy action.json of the step")
+    without_target = sample.input.ui_tree is None
+    output = action.model_dump(mode="json")
+    yield from _action_faults("output.action", output, folder, files, without_target)
+    for number, earlier in enumerate(sample.input.history):
+        yield from _action_faults(f"input.history[{number}]", earlier, folder, files)
+
+
+def _action_faults(
+    place: str,
+    value: Mapping[str, Any],
+    folder: str,
+    files: NamedFiles,
+    without_target: bool = False,
+) -> Iterator[Fault]:
+    """Yields a fault if an action of a sample differs from action.json of its step."""
+    step = value.get("step_index")
+    if not isinstance(step, int):
+        return
+    written = files.document(f"{folder}/steps/{step:03d}/action.json")
+    if not written:
+        return
+    if without_target:
+        written = {**written, "target_element": None}
+    if written != value and _plain(written) != _plain(value):
+        message = f"{place}: differs from the action of step {step} of the trajectory"
+        yield Fault("action_differs", message, "copy action.json of the step")
 
 
 def _plain(value: Any) -> Any:
-    """The same for null and an absent key, and for text whose lone surrogates were replaced."""
+    """Removes keys with null and replaces lone surrogates, so that equal contents compare equal."""
     if isinstance(value, dict):
         return {key: _plain(child) for key, child in value.items() if child is not None}
     if isinstance(value, list):
         return [_plain(child) for child in value]
-    return replace_surrogates(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    return value
 
 
 def step_of(path: str) -> tuple[str, int] | None:
-    """Trajectory and step of a file in a step folder; None for any other path."""
-    found = _STEP_FILE.fullmatch(path)
-    return (found[1], int(found[2])) if found else None
+    """Returns trajectory and step of a file in a step folder, or None for any other path."""
+    match = _STEP_FILE.fullmatch(path)
+    if match is None:
+        return None
+    return match[1], int(match[2])
 
 
 SFT_FORMAT = RecordFormat(SftSample, _pictures, partial(_faults, True), picture_code="screenshot")
-_ALONE = RecordFormat(SftSample, faults=partial(_faults, False))  # without a dataset
+_FORMAT_WITHOUT_DATASET = RecordFormat(SftSample, faults=partial(_faults, False))
 _ALL = "samples"
 _LineCheck = Callable[[bytes, str, int], list[Problem]]
 
 
 def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem]]:
-    """The check of a line, gets the file and number that problems name; and a warning, if any.
+    """Returns the function that checks a line, and a warning if no dataset was found.
+
+    The function takes the line, and the file and number for its problems.
 
     Args:
         path: a file of samples.
-        root: the dataset that paths in samples are relative to; default: the file's folder, its
+        root: the dataset to which paths in samples are relative; default: the file's folder, its
             parent, or `dataset` in the parent, the first of them that contains `trajectories`.
     """
-    above = path.parent.parent
-    near = (path.parent, above, above / "dataset")
-    found = root or next((one for one in near if (one / "trajectories").is_dir()), None)
-    files = NamedFiles.below(found or path.parent)
-    form = SFT_FORMAT if found else _ALONE
-    message = "no dataset found near the file: the paths in it are not checked"
-    warning = Problem("no_dataset", path.name, message, severity=Severity.WARNING)
+    dataset = root or _dataset_near(path)
+    files = NamedFiles.below(dataset or path.parent)
+    form = SFT_FORMAT if dataset else _FORMAT_WITHOUT_DATASET
+    warnings = list[Problem]()
+    if dataset is None:
+        message = "no dataset found near the file: the paths in it are not checked"
+        warnings = [Problem("no_dataset", path.name, message, severity=Severity.WARNING)]
 
     def problems(line: bytes, file: str, number: int) -> list[Problem]:
         value = line_value(line, file, number)
@@ -328,14 +373,24 @@ def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem
             return [value]
         return record_problems(form, value, file, number, files)
 
-    return problems, [] if found else [warning]
+    return problems, warnings
+
+
+def _dataset_near(path: Path) -> Path | None:
+    above = path.parent.parent
+    for folder in (path.parent, above, above / "dataset"):
+        if (folder / "trajectories").is_dir():
+            return folder
+    return None
 
 
 def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
-    """The problems of an SFT file, with line numbers.
+    """Returns the problems of an SFT file, with line numbers.
 
-    Paths in samples are relative to `root`, a dataset; see `_line_check`. Without one they are not
-    checked, which is a warning.
+    Without a dataset the paths in samples are not checked, and the result contains a warning.
+
+    Args:
+        root: see `_line_check`.
     """
     if not path.is_file():
         return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
@@ -347,10 +402,13 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
 
 
 def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem]:
-    """The problems of a folder of samples.
+    """Returns the problems of a folder of samples.
 
-    `samples.jsonl` is the union of the splits, if there are any, and a Parquet file has the samples
-    of the JSON Lines of the same name. `dataset` is the `root` of `validate_sft`.
+    `samples.jsonl` must be the union of the splits, if there are splits. A Parquet file must have
+    the samples of the JSON Lines file of the same name.
+
+    Args:
+        dataset: see `root` of `validate_sft`.
     """
     stems = (_ALL, *REQUIRED_SPLITS, "held_out")
     present = [stem for stem in stems if (root / f"{stem}.jsonl").is_file()]
@@ -369,39 +427,38 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
 
 
 def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Iterator[Problem]:
-    """Yield the problems of the lines of all files; the same line is checked once."""
-    whole = dict[bytes, tuple[str, int]]()
-    placed = dict[bytes, tuple[str, int]]()
+    """Yields the problems of the lines of all files; equal lines are checked once."""
+    in_all = dict[bytes, tuple[str, int]]()
+    in_splits = dict[bytes, tuple[str, int]]()
     for stem in stems:
         file = f"{stem}.jsonl"
-        places = whole if stem == _ALL else placed
+        places = in_all if stem == _ALL else in_splits
         with (root / file).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 key = hashlib.blake2b(line.strip(), digest_size=16).digest()
-                is_new = key not in whole and key not in placed
+                is_new = key not in in_all and key not in in_splits
                 first = places.setdefault(key, (file, number))
-                if places is placed and first != (file, number):
+                if places is in_splits and first != (file, number):
                     message = f"the same sample is at {first[0]}:{first[1]}"
                     remedy = "write each sample to one split"
                     yield Problem("split_overlap", file, message, number, remedy=remedy)
-                if places is placed and _ALL in stems and key not in whole:
-                    yield _unlike(file, number, "not in the file of all samples")
+                if places is in_splits and _ALL in stems and key not in in_all:
+                    yield _misplaced(file, number, "not in the file of all samples")
                 if is_new:
                     yield from check_line(line, file, number)
-    if placed or len(stems) > 1:
-        yield from limited(
-            [_unlike(*place, "in no split") for key, place in whole.items() if key not in placed]
-        )
+    if in_splits or len(stems) > 1:
+        unplaced = [place for key, place in in_all.items() if key not in in_splits]
+        yield from limited([_misplaced(file, line, "in no split") for file, line in unplaced])
 
 
-def _unlike(file: str, line: int, where: str) -> Problem:
+def _misplaced(file: str, line: int, where: str) -> Problem:
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-_BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions
+_BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions of characters
 
-# name, type, meaning. Parameters differ by action type, so `action` and `history` are JSON text.
+# Name, type, description. `action` and `history` are JSON text, because parameters differ by type.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trajectory_id", pa.string(), "demonstration id"),
     ("step_index", pa.int32(), "0-based, as in steps/NNN"),
@@ -447,24 +504,26 @@ _TABLE = Table(
 )
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
-    """Yield a sample per step, and one for each other wording of the instruction.
+def _rows(source: Source) -> Iterator[Row | Excluded]:
+    """Yields a sample per step, and another one for each other wording of the instruction.
 
-    In the documented form there is only the instruction of task.json.
+    Samples in the documented form only have the instruction of task.json.
     """
-    yield from _samples(made_of)
-    trajectory = made_of.trajectory
-    if _is_documented_form(made_of.settings):
+    yield from _samples(source)
+    if _is_documented_form(source.settings):
         return
-    for name, words, source in wordings(trajectory.notes):
-        task = trajectory.task.model_copy(update={"instruction": words})
-        candidate = replace(made_of.candidate, instruction=words)
-        worded = replace(made_of, candidate=candidate, trajectory=replace(trajectory, task=task))
-        for record in _samples(worded):
-            if isinstance(record, Row):
-                worded_by = {"instruction_source": source}
-                parts = {part: {**value, **worded_by} for part, value in record.parts.items()}
-                yield replace(record, id=f"{record.id}/{name}", parts=parts)
+    trajectory = source.trajectory
+    for name, instruction, instruction_source in wordings(trajectory.notes):
+        task = trajectory.task.model_copy(update={"instruction": instruction})
+        candidate = replace(source.candidate, instruction=instruction)
+        reworded = replace(source, candidate=candidate, trajectory=replace(trajectory, task=task))
+        for row in _samples(reworded):
+            if not isinstance(row, Row):
+                continue  # counted with the first wording
+            parts = dict[str, Any]()
+            for part, value in row.parts.items():
+                parts[part] = {**value, "instruction_source": instruction_source}
+            yield replace(row, id=f"{row.id}/{name}", parts=parts)
 
 
 def _is_documented_form(settings: DatasetSettings) -> bool:
@@ -472,126 +531,132 @@ def _is_documented_form(settings: DatasetSettings) -> bool:
     return settings.sft_keys == "documented"
 
 
-def _samples(made_of: Source) -> Iterator[Row | Excluded]:
-    """Yield a sample per step; its history holds all steps and gaps before it.
+def _samples(source: Source) -> Iterator[Row | Excluded]:
+    """Yields a sample per step; its history contains all steps and gaps before it.
 
-    In the documented form neither gaps nor actions with parameters of ours are in the history; the
-    step numbers of the others tell that something is left out.
+    Steps that are left out stay in the history of later steps. In the documented form, the history
+    contains neither gaps nor actions that this form cannot express; the step numbers show where
+    actions are missing.
     """
-    trajectory = made_of.trajectory
-    only_documented = _is_documented_form(made_of.settings)
-    candidate = made_of.candidate
+    trajectory = source.trajectory
+    candidate = source.candidate
+    only_documented = _is_documented_form(source.settings)
     history: list[dict[str, Any]] = []
     for step in trajectory.steps:
         if not only_documented:
-            for action in candidate.hidden.before(step.index):
-                gap = _HistoryGap(reasoning=f"Not shown: {hidden_words(action)}.")
+            for hidden_action in candidate.hidden.before(step.index):
+                gap = _HistoryGap(reasoning=f"Not shown: {hidden_words(hidden_action)}.")
                 history = [*history, gap.model_dump(mode="json")]
-        made = _sample(made_of, step, history)
-        if isinstance(made, str):
-            yield Excluded(made)
+        sample = _sample(source, step, history)
+        if isinstance(sample, str):
+            yield Excluded(sample)
         else:
-            sample, files = made
-            columns = _columns(sample)
+            line, files = sample
+            columns = _columns(line)
             row = {
-                "reasoning_source": made_of.rows[step.index]["reasoning_source"],
-                **{name: columns[name] for name in ("step_index", "ui_tree")},
-                "trajectory_id": made_of.id,
+                "reasoning_source": source.rows[step.index]["reasoning_source"],
+                "step_index": columns["step_index"],
+                "ui_tree": columns["ui_tree"],
+                "trajectory_id": source.id,
                 "task_id": replace_surrogates(trajectory.task.task_id),
-                "application": made_of.application,
+                "application": source.application,
                 **columns,
             }
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"
             name = f"{trajectory.id}/{step.index:03d}"
-            line = {name: sample[name] for name in _DOCUMENTED} if only_documented else sample
+            if only_documented:
+                line = {name: line[name] for name in _DOCUMENTED_KEYS}
             yield Row(name, prompt, step.screenshot, {"line": line, "row": row}, files)
         if not only_documented or is_documented(step.action):
             history = [*history, step.action.model_dump(mode="json")]
 
 
 def _sample(
-    made_of: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
+    source: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
-    """The sample of a step with the files that it names, or why there is none."""
-    known = made_of.rows[step.index]
-    settings = made_of.settings
-    size = CANVAS if step.screenshot.is_file() and step.ui_tree.is_file() else None
-    reason = step_exclusion(step, known, settings, size)
-    if step.index in made_of.candidate.incomplete and reason in {"", *LEAK_EXCLUSIONS}:
+    """Returns the sample of a step and the files that it names, or why it is left out."""
+    provenance = source.rows[step.index]
+    settings = source.settings
+    size = None
+    if step.screenshot.is_file() and step.ui_tree.is_file():
+        size = CANVAS
+    reason = step_exclusion(step, provenance, settings, size)
+    if step.index in source.candidate.incomplete and reason in {"", *LEAK_EXCLUSIONS}:
         reason = INCOMPLETE
     if not reason and _is_documented_form(settings) and not is_documented(step.action):
         reason = UNDOCUMENTED
     if reason:
         return reason
-    screenshot = made_of.name(step.screenshot)
-    name = made_of.name(step.ui_tree)
+    screenshot = source.name(step.screenshot)
     files = {screenshot: step.screenshot}
-    tree = None
-    if settings.include_stale_trees or known["tree_agreement"] != "differs":
-        if settings.sft_trees != "object":
-            tree = name
-            files[name] = step.ui_tree
-        else:
-            try:
-                tree = load_json(step.ui_tree)
-            except JsonFileError:
-                return "missing_frame"
-    given = (made_of.trajectory.task.instruction, screenshot, tree, history)
+    tree: Any = None
+    with_tree = settings.include_stale_trees or provenance["tree_agreement"] != "differs"
+    if with_tree and settings.sft_trees == "object":
+        try:
+            tree = load_json(step.ui_tree)
+        except JsonFileError:
+            return "missing_frame"
+    elif with_tree:
+        tree = source.name(step.ui_tree)
+        files[tree] = step.ui_tree
+    action = step.action.model_dump(mode="json")
+    if tree is None:  # without its tree, the id of a target points at nothing
+        action["target_element"] = None
     sample: dict[str, Any] = {
-        "input": dict(zip(_INPUT, given, strict=True)),
-        "output": {
-            "action": step.action.model_dump(mode="json") | (_UNAIMED if tree is None else {}),
-            "reasoning": step.action.reasoning,
+        "input": {
+            "instruction": source.trajectory.task.instruction,
+            "screenshot": screenshot,
+            "ui_tree": tree,
+            "history": history,
         },
-        **{name: known[name] for name in _OF_STEP},
-        **{name: known[name] for name in _BECAME if known.get(name) is not None},
+        "output": {"action": action, "reasoning": step.action.reasoning},
     }
-    if first := made_of.trajectory.steps[0].index:
+    for name in (*_TREE_TRUST, *_EFFECTS):
+        if name in _TREE_TRUST or provenance.get(name) is not None:
+            sample[name] = provenance[name]
+    if first := source.trajectory.steps[0].index:
         sample["first_step"] = first
-    thought = made_of.trajectory.notes.get(step.index, {}).get("thought")
+    thought = source.trajectory.notes.get(step.index, {}).get("thought")
     if thought and not _is_documented_form(settings):
         sample["output"]["reasoning"] = thought.value
         sample["reasoning_source"] = thought.source
     return sample, files
 
 
-_DOCUMENTED = ("input", "output")  # the keys of a sample in the format document
-_INPUT = ("instruction", "screenshot", "ui_tree", "history")
-_OF_STEP = ("freshness", "tree_agreement")  # of the provenance
-
-
-_BECAME = ("screen_changed", "taken_back_by")  # likewise, where it is known
-_UNAIMED = {"target_element": None}  # without its tree an id points at nothing
-
-
-_OPTIONAL = (*_OF_STEP, "reasoning_source", "instruction_source")
+_DOCUMENTED_KEYS = ("input", "output")  # of a sample in the format document
+_TREE_TRUST = ("freshness", "tree_agreement")  # columns of provenance.parquet
+_EFFECTS = ("screen_changed", "taken_back_by")  # columns of provenance.parquet; null if unknown
+_OPTIONAL_TEXTS = (*_TREE_TRUST, "reasoning_source", "instruction_source")
 
 
 def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of `SFT_SCHEMA` that a sample gives."""
-    given = sample["input"]
-    said = sample["output"]
-    tree = given["ui_tree"]
-    action = said["action"]
+    """Returns the columns of `SFT_SCHEMA` that follow from a sample."""
+    model_input = sample["input"]
+    output = sample["output"]
+    tree = model_input["ui_tree"]
+    if tree is not None and not isinstance(tree, str):
+        tree = json_text(tree)
+    action = output["action"]
     texts = {
         "action_type": action["action_type"],
-        **{name: given[name] for name in ("instruction", "screenshot")},
-        "history": json.dumps(given["history"], ensure_ascii=False),
+        "instruction": model_input["instruction"],
+        "screenshot": model_input["screenshot"],
+        "history": json.dumps(model_input["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
-        "reasoning": said["reasoning"],
-        **{name: sample[name] for name in _OPTIONAL if name in sample},
-        "ui_tree": tree if tree is None or isinstance(tree, str) else json_text(tree),
+        "reasoning": output["reasoning"],
+        **{name: sample[name] for name in _OPTIONAL_TEXTS if name in sample},
+        "ui_tree": tree,
     }
-    shown = {name: text and replace_surrogates(text) for name, text in texts.items()}
-    became = {name: sample.get(name) for name in _BECAME}
-    return {"step_index": action["step_index"], **became, **shown}
+    columns: dict[str, Any] = {"step_index": action["step_index"]}
+    for name in _EFFECTS:
+        columns[name] = sample.get(name)
+    for name, text in texts.items():
+        columns[name] = text and replace_surrogates(text)
+    return columns
 
 
-# `samples` holds all; `train`, `val`, `test` and, when it has a sample, `held_out` hold the splits.
-# Paths are relative to the dataset's root; only files that a sample names are there. Steps off the
-# screen, without a frame or with one that leaks avoidably give no sample and stay in the history,
-# whose actions are those of action.json; hidden actions are gaps in it. A tree that differs from
-# its screenshot is left out unless `include_stale_trees`.
+# `samples` contains all samples; `train`, `val`, `test` and, if it has a sample, `held_out` contain
+# the splits. Paths are relative to the dataset's root, which only contains files that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

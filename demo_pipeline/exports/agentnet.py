@@ -157,18 +157,18 @@ _CODE_FORMAT = RecordFormat(
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
-def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
+def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
     """Yield the line of a stretch, or an `Excluded` for each of its steps."""
-    trajectory = made_of.trajectory
+    trajectory = source.trajectory
     first = stretch.steps[0].files
-    platform = made_of.rows[first.index]["platform"]
+    platform = source.rows[first.index]["platform"]
     if platform not in _SYSTEMS:
         yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
         return
     traj: list[dict[str, Any]] = []
     files: dict[str, Path] = {}
-    for number, shot, code, words in _steps(stretch, made_of):
-        image = f"{made_of.id}_{number}.png"
+    for number, shot, code, words in _steps(stretch, source):
+        image = f"{source.id}_{number}.png"
         files[image] = shot
         value = {
             "code": code,
@@ -178,9 +178,9 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         sources = annotation_sources(trajectory, number)
         traj.append({"index": len(traj), "image": image, "value": value, **sources})
     line: dict[str, Any] = {
-        "task_id": made_of.id,
-        "instruction": stretch.prompt(made_of.instruction),
-        "domain": made_of.application,
+        "task_id": source.id,
+        "instruction": stretch.prompt(source.instruction),
+        "domain": source.application,
         "traj": traj,
     }
     if stretch.part is not None:
@@ -189,19 +189,19 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         line["task_completed"] = trajectory.result.success
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         line |= annotation_sources(trajectory, None)
-    computer = {"task_id": made_of.id, "system": _SYSTEMS[platform]}
+    computer = {"task_id": source.id, "system": _SYSTEMS[platform]}
     parts = {"line": line, "code": _code_only(line), "computer": computer}
-    shown = counted_steps(stretch.steps, made_of)
-    yield Row(made_of.id, line["instruction"], first.screenshot, parts, files, shown)
+    shown = counted_steps(stretch.steps, source)
+    yield Row(source.id, line["instruction"], first.screenshot, parts, files, shown)
 
 
-def _steps(stretch: Stretch, made_of: Source) -> Iterator[tuple[int, Path, str, str]]:
+def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
     """Yield number, picture, code and words of every step, and of the end of a whole task."""
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))
         yield step.files.index, step.files.screenshot, replace_surrogates(step.said), words
     if stretch.whole and stretch.final is not None:
-        success = made_of.trajectory.result.success
+        success = source.trajectory.result.success
         code = f"computer.terminate(status={'success' if success else 'failure'!r})"
         number = stretch.steps[-1].files.index + 1
         yield number, stretch.final, code, end_sentence(success=success)

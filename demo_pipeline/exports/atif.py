@@ -223,16 +223,16 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
 
 def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
-    made_of = with_native_screenshots(recorded)
-    candidate = made_of.candidate
-    trajectory = made_of.trajectory
-    rows = made_of.rows
+    source = with_native_screenshots(recorded)
+    candidate = source.candidate
+    trajectory = source.trajectory
+    rows = source.rows
     shown = [
         BAD_STEP
         if step.index in candidate.bad_steps
         else INCOMPLETE
         if step.index in candidate.incomplete
-        else said_step(made_of, step, atif_call)
+        else said_step(source, step, atif_call)
         for step in trajectory.steps
     ]
     yield from (Excluded(said) for said in shown if isinstance(said, str))
@@ -240,7 +240,7 @@ def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     if not calls:
         yield Excluded(NO_STEPS)
         return
-    turns = _Turns(escape_markers(made_of.instruction)[0])
+    turns = _Turns(escape_markers(source.instruction)[0])
     for step, said in zip(trajectory.steps, shown, strict=True):
         turns.add_hidden(candidate.hidden.before(step.index))
         press_ms = rows[step.index]["press_ms"]
@@ -257,34 +257,34 @@ def _rows(recorded: Source) -> Iterator[Row | Excluded]:
         turns.show(final, "final")
     turns.add_hidden(later[len(filmed) :])
     parts: dict[str, Any] = {
-        split: {"trajectory_id": made_of.id, "split": split, "file": _file_of(split, made_of.id)}
+        split: {"trajectory_id": source.id, "split": split, "file": _file_of(split, source.id)}
         for split in (one.value for one in Split)
     }
     shows_end = has_final and len(filmed) == len(later)
-    document = _document(made_of, turns.steps, shows_end=shows_end)
+    document = _document(source, turns.steps, shows_end=shows_end)
     parts["document"] = json_bytes(document).decode()
     screenshot = calls[0].files.screenshot
-    counts = counted_steps(calls, made_of)
-    yield Row(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
+    counts = counted_steps(calls, source)
+    yield Row(source.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 
 def _document(
-    made_of: Source, steps: Sequence[Mapping[str, Any]], *, shows_end: bool
+    source: Source, steps: Sequence[Mapping[str, Any]], *, shows_end: bool
 ) -> dict[str, Any]:
-    trajectory = made_of.trajectory
+    trajectory = source.trajectory
     model = trajectory.result.model_info
     extra: dict[str, Any] = {
         "task_id": replace_surrogates(trajectory.task.task_id),
-        "application": made_of.application,
-        "platform": made_of.rows[trajectory.steps[0].index]["platform"],
+        "application": source.application,
+        "platform": source.rows[trajectory.steps[0].index]["platform"],
         "actions_not_shown": sum(step["source"] == "system" for step in steps),
     }
     if shows_end:  # otherwise nothing in the file shows whether the task was done
         extra["success"] = trajectory.result.success
     return {
         "schema_version": ATIF_VERSION,
-        "session_id": made_of.id,
-        "trajectory_id": made_of.id,
+        "session_id": source.id,
+        "trajectory_id": source.id,
         "agent": {
             "name": replace_surrogates(model.name),
             "version": replace_surrogates(model.version),

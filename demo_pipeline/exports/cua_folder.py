@@ -105,18 +105,18 @@ def _text(value: dict[str, Any]) -> str:
     return json_bytes(value).decode()
 
 
-def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
-    top = f"{{split}}/{made_of.id}"
-    prompt = stretch.prompt(made_of.instruction)
+def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
+    top = f"{{split}}/{source.id}"
+    prompt = stretch.prompt(source.instruction)
     first = stretch.steps[0].files
-    start = datetime.fromisoformat(str(made_of.rows[first.index]["recorded_at"]))
+    start = datetime.fromisoformat(str(source.rows[first.index]["recorded_at"]))
     documents = dict[str, str]()
     files = dict[str, Path]()
     items = list[dict[str, Any]]()
     number = 0
     time = "0"
     for turn, step in enumerate(stretch.steps):
-        press = made_of.rows[step.files.index]["press_ms"] - made_of.rows[first.index]["press_ms"]
+        press = source.rows[step.files.index]["press_ms"] - source.rows[first.index]["press_ms"]
         time = _time(start + timedelta(milliseconds=press))
         folder = f"{top}/turn_{turn:03d}"
         files[f"{folder}/{number:04d}_screenshot.png"] = step.files.screenshot
@@ -139,7 +139,7 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         folder = f"{top}/turn_{len(stretch.steps):03d}"
         files[f"{folder}/{number:04d}_screenshot.png"] = stretch.final
     metadata = {
-        "trajectory_id": made_of.id,
+        "trajectory_id": source.id,
         "created_at": _time(start),
         "completed_at": time,
         "status": "completed" if stretch.whole else "running",
@@ -153,8 +153,8 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
         "total_turns": len(stretch.steps),
     }
     parts = {"metadata": _text(metadata)}
-    counts = counted_steps(stretch.steps, made_of)
-    yield Row(made_of.id, prompt, first.screenshot, parts, files, counts, documents)
+    counts = counted_steps(stretch.steps, source)
+    yield Row(source.id, prompt, first.screenshot, parts, files, counts, documents)
 
 
 def _calls(turn: int, actions: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

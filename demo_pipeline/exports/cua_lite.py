@@ -224,10 +224,10 @@ def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str,
     return {"id": f"call_{number:04d}", "type": "function", "function": function}
 
 
-def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
+def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
     """Yield the row of a stretch."""
-    trajectory = made_of.trajectory
-    prompt = stretch.prompt(made_of.instruction)
+    trajectory = source.trajectory
+    prompt = stretch.prompt(source.instruction)
     asked = [{"type": "image", "index": 0}, {"type": "text", "text": prompt}]
     turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
     images = [step.files.screenshot for step in stretch.steps]
@@ -244,12 +244,12 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
     success = trajectory.result.success
     first = stretch.steps[0]
     others = {
-        "id": made_of.id,
+        "id": source.id,
         "resolution": list(first.size),
-        "os": LITE_SYSTEMS.get(made_of.rows[first.files.index]["platform"]),
+        "os": LITE_SYSTEMS.get(source.rows[first.files.index]["platform"]),
         "source": GENERATOR,
         "source_id": replace_surrogates(trajectory.task.task_id),
-        "domain": made_of.application,
+        "domain": source.application,
         "first_step": first.files.index,
         "last_step": stretch.steps[-1].files.index,
         "part": stretch.part,
@@ -261,7 +261,7 @@ def _row(stretch: Stretch, made_of: Source) -> Iterator[Row]:
     }
     line = lite_row(images, turns, _DIMS, others)
     files = dict(zip(line["images"], images, strict=True))
-    counts = counted_steps(stretch.steps, made_of)
+    counts = counted_steps(stretch.steps, source)
     yield Row(trajectory.id, prompt, images[0], {"row": line}, files, counts)
 
 

@@ -174,15 +174,15 @@ _SCREEN_EXCLUSIONS = (
 _REPEATED = "repeated"  # the same element was asked for at an earlier step
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
+def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yield a row per element that is asked for."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
-    settings = made_of.settings
-    did = (step.action.parameters for step in made_of.trajectory.steps)
+    settings = source.settings
+    did = (step.action.parameters for step in source.trajectory.steps)
     typed = TypedTexts(one.text for one in did if isinstance(one, TypeParameters))
-    for step in made_of.trajectory.steps:
-        row = made_of.rows[step.index]
-        reason = _screen_exclusion(made_of, step)
+    for step in source.trajectory.steps:
+        row = source.rows[step.index]
+        reason = _screen_exclusion(source, step)
         screen = None if reason else read_screen(step.ui_tree, row["platform"])
         if screen is None:
             yield Excluded(reason or "unreadable_tree")
@@ -197,19 +197,19 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         yield from map(Excluded, left_out.elements())
         for node, words in elements:
             key = (words, node.box)
-            yield Excluded(_REPEATED) if key in seen else _row(made_of, step, (node, words), native)
+            yield Excluded(_REPEATED) if key in seen else _row(source, step, (node, words), native)
             seen.add(key)
 
 
-def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
+def _screen_exclusion(source: Source, step: StepFiles) -> str:
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
-    candidate = made_of.candidate
-    row = made_of.rows[step.index]
+    candidate = source.candidate
+    row = source.rows[step.index]
     if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
     if step.index in candidate.bad_steps | candidate.incomplete:
         return BAD_STEP if step.index in candidate.bad_steps else INCOMPLETE
-    if reason := leak_exclusion(row, made_of.settings):
+    if reason := leak_exclusion(row, source.settings):
         return reason
     before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
     if any(one.action_type == ActionType.TYPE for one in before):
@@ -222,7 +222,7 @@ def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
 
 
 def _row(
-    made_of: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
+    source: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
 ) -> Row:
     (node, words), (left, top, right, bottom) = element, element[0].box
     screenshot = step.screenshot
@@ -231,15 +231,15 @@ def _row(
         screenshot = native.path
         size = native.size
         (left, top), (right, bottom) = native.at(left, top), native.at(right, bottom)
-    image = made_of.name(screenshot)
+    image = source.name(screenshot)
     box = left, top, right - 1, bottom - 1
     text = replace_surrogates(words)
     row: dict[str, Any] = {
-        "id": f"{cudag_id(made_of.trajectory.id)}_{step.index:03d}_{node.id}",
-        "trajectory_id": made_of.id,
+        "id": f"{cudag_id(source.trajectory.id)}_{step.index:03d}_{node.id}",
+        "trajectory_id": source.id,
         "step_index": step.index,
-        "application": made_of.application,
-        "platform": made_of.rows[step.index]["platform"],
+        "application": source.application,
+        "platform": source.rows[step.index]["platform"],
         "text": text,
         "role": node.role,
         "box": list(box),

@@ -1,10 +1,9 @@
 """The messages export: CUDAG records as chats, in the form that qwen-vl-utils reads.
 
-Belongs here: the models, from which the JSON Schema of a line is made (their docstrings are its
-descriptions), what a line and the rows hold, and reading an answer. The system's and the
-assistant's content is text; the user's is a list of parts, and an image part names its file. The
-calls are those of the CUDAG records. Why the rows differ from the line is in
-docs/guides/trainers.md.
+The content of the system and the assistant is text. The content of the user is a list of parts; an
+image part contains the path of its file. The calls are those of the CUDAG records. The JSON Schema
+of a line is generated from the models below, with their docstrings as descriptions.
+docs/guides/trainers.md explains why the rows of the tables differ from the lines.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -124,9 +123,10 @@ class MessagesRecord(Document):
 
 
 def messages_decoder(wheel: WheelUnits, max_pixels: int | None = None) -> AnswerDecoder:
-    """The decoder of a chat's answer: words, with or without `Action: `, then `<tool_call>`s.
+    """Returns a decoder of answers: optional words, then `<tool_call>` blocks.
 
-    `max_pixels`: coordinates are pixels of the picture that it leaves; None: they are RU.
+    Args:
+        max_pixels: coordinates refer to the image scaled to this number of pixels; None: RU.
     """
 
     def decode(text: str, size: tuple[int, int]) -> Answer:
@@ -142,10 +142,10 @@ _EARLIER = (
     "\n\nThe last picture is the screen now; those before it show the screen before each of the "
     "last steps, the oldest first."
 )
-_PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
+_ROWS_WITH_PICTURES = 16  # in memory; a PNG of the canvas has about 0.7 MB
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-SOURCE = "reasoning_source"  # of the line `Thought: …`; null in a row: there is none
-NO_SOURCE = "none"  # the same in a line
+SOURCE = "reasoning_source"  # of the line `Thought: …`; null in a row without that line
+NO_SOURCE = "none"  # in a line without a thought
 _IDENTITY = (
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -156,95 +156,108 @@ _IDENTITY = (
 )
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
-    """Yield the chat of every CUDAG record, with the screen's own pictures where there are any."""
-    made_of = with_native_screenshots(made_of)
-    settings = made_of.settings
-    trajectory = made_of.trajectory
+def _rows(source: Source) -> Iterator[Row | Excluded]:
+    """Yields the chat of every CUDAG record, with native screenshots where they exist."""
+    source = with_native_screenshots(source)
+    settings = source.settings
+    trajectory = source.trajectory
     absolute = settings.coordinates == "absolute"
-    for draft in record_drafts(made_of, absolute=absolute):
+    for draft in record_drafts(source, absolute=absolute):
         if isinstance(draft, Excluded):
             yield draft
             continue
-        known = draft.metadata
-        earlier = _earlier(made_of, draft)
-        files = {made_of.name(shown): shown for shown in (*earlier, draft.screenshot)}
-        thought = trajectory.notes.get(known.step_index, {}).get("thought")
+        metadata = draft.metadata
+        earlier = _earlier_screenshots(source, draft)
+        files = {source.name(path): path for path in (*earlier, draft.screenshot)}
+        thought = trajectory.notes.get(metadata.step_index, {}).get("thought")
         answer = replace_surrogates(_answer(draft, settings))
         if thought:
             answer = f"{THOUGHT_LINE}{' '.join(thought.value.split())}\n{answer}"
-        seen = resized(known.image_size, settings.max_pixels) if absolute else None
+        seen = None
+        if absolute:
+            seen = resized(metadata.image_size, settings.max_pixels)
         prompt = system_prompt(
             settings, action_line=settings.action_line, thought=bool(thought), seen=seen
         )
-        asked = replace_surrogates(draft.prompt) + (_EARLIER if earlier else "")
-        shown = [{"type": "image", "image": image} for image in files]
-        parts = [*shown, {"type": "text", "text": asked}]
-        said = {"system": prompt, "user": parts, "assistant": answer}
-        sizes = [readable_size(path) or known.image_size for path in files.values()]
+        question = replace_surrogates(draft.prompt)
+        if earlier:
+            question += _EARLIER
+        images = [{"type": "image", "image": image} for image in files]
+        sizes = [readable_size(path) or metadata.image_size for path in files.values()]
         line: dict[str, Any] = {
             "id": draft.id,
-            "trajectory_id": replace_surrogates(known.trajectory_id),
-            "step_index": known.step_index,
-            "application": replace_surrogates(known.application),
-            "task_type": known.task_type,
-            # In every line: `datasets` refuses a field that the first 10 MB do not have.
+            "trajectory_id": replace_surrogates(metadata.trajectory_id),
+            "step_index": metadata.step_index,
+            "application": replace_surrogates(metadata.application),
+            "task_type": metadata.task_type,
+            # In every line, because `datasets` refuses a field that the first 10 MB do not have.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
-            "tokens": chat_tokens((prompt, asked, answer), sizes, settings.max_pixels),
+            "tokens": chat_tokens((prompt, question, answer), sizes, settings.max_pixels),
             **({"coordinate_size": seen} if seen else {}),
-            "messages": [{"role": role, "content": content} for role, content in said.items()],
+            "messages": [
+                {"role": "system", "content": prompt},
+                {"role": "user", "content": [*images, {"type": "text", "text": question}]},
+                {"role": "assistant", "content": answer},
+            ],
         }
         rows = {"line": line, "chat": _chat(line), "pair": _pair(line)}
         yield Row(draft.id, draft.prompt, draft.screenshot, rows, files, tokens=line["tokens"])
 
 
-def _earlier(made_of: Source, draft: RecordDraft) -> list[Path]:
-    """The screenshots before that of a record which its chat shows, the oldest first."""
-    wanted = made_of.settings.history_images
-    now = draft.metadata.step_index
-    steps = [step for step in made_of.trajectory.steps if step.index < now]
-    last = steps[len(steps) - wanted :] if wanted < len(steps) else steps
-    return [step.screenshot for step in last if readable_size(step.screenshot)]
+def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
+    """Returns the readable ones of the last screenshots before a record, the oldest first."""
+    wanted = source.settings.history_images
+    if not wanted:
+        return []
+    current = draft.metadata.step_index
+    steps = [step for step in source.trajectory.steps if step.index < current]
+    return [step.screenshot for step in steps[-wanted:] if readable_size(step.screenshot)]
 
 
 def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line as a row, whose content is text.
+    """Returns a line as a row whose content is text and whose images are in a column.
 
-    The line names the picture in the chat, the row beside it: TRL and ms-swift refuse both at once,
-    and Axolotl would show the picture twice.
+    TRL and ms-swift refuse images in the chat and in a column at once, and Axolotl would show them
+    twice.
     """
-    identity = {name: line[name] for name, _ in _IDENTITY}
+    row: dict[str, Any] = {name: line[name] for name, _ in _IDENTITY}
     turns = []
     images = []
     for turn in line["messages"]:
         content = turn["content"]
-        parts = [{"text": content}] if isinstance(content, str) else content
-        images += [part["image"] for part in parts if "image" in part]
-        text = "".join(part["text"] for part in parts if "text" in part)
-        turns.append({"role": turn["role"], "content": text})
-    source = line.get(SOURCE, NO_SOURCE)
-    worded = {} if source == NO_SOURCE else {SOURCE: source}
-    return {**identity, "messages": turns, "images": images, **worded}
+        if not isinstance(content, str):
+            images += [part["image"] for part in content if "image" in part]
+            content = "".join(part["text"] for part in content if "text" in part)
+        turns.append({"role": turn["role"], "content": content})
+    row["messages"] = turns
+    row["images"] = images
+    thought_source = line.get(SOURCE, NO_SOURCE)
+    if thought_source != NO_SOURCE:
+        row[SOURCE] = thought_source
+    return row
 
 
 def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line as a row of a question and its answer."""
+    """Returns a line as a row of a question and its answer."""
     row = _chat(line)
     turns = row.pop("messages")
     return {**row, "prompt": turns[:-1], "completion": turns[-1:]}
 
 
-def _table(*turns: str) -> Callable[[DatasetSettings], Table]:
-    """Of a chat whose content is text, in one column or in that of the question and the answer."""
+def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
+    """Returns the table of chats whose turns are in these columns."""
 
     def table(settings: DatasetSettings) -> Table:
-        embeds = settings.embed_images
-        pictures = ("images", pa.list_(PICTURE if embeds else pa.string()))
-        columns = [*_IDENTITY, *((turn, _TURNS) for turn in turns), pictures]
-        schemas = [pa.schema(some) for some in (columns, [*columns, (SOURCE, pa.string())])]
-        schema, annotated = map(with_hub_features, schemas) if embeds else schemas
-        rows = _PICTURES_IN_MEMORY if embeds else 512
+        image_type = PICTURE if settings.embed_images else pa.string()
+        turns = [(column, _TURNS) for column in turn_columns]
+        schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(image_type))])
+        annotated = schema.append(pa.field(SOURCE, pa.string()))
+        rows = 512
+        if settings.embed_images:
+            schema = with_hub_features(schema)
+            annotated = with_hub_features(annotated)
+            rows = _ROWS_WITH_PICTURES
         return Table(schema, rows, annotated=annotated, notes=frozenset({"thought"}))
 
     return table
@@ -253,7 +266,7 @@ def _table(*turns: str) -> Callable[[DatasetSettings], Table]:
 def _placed(
     row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: str
 ) -> Mapping[str, Any]:
-    """A row with its pictures, if pictures are embedded."""
+    """Returns a row with the content of its images, if images are embedded."""
     if not settings.embed_images:
         return row
     data = {path: Path(folder, path.split("/", 2)[2]).read_bytes() for path in row["images"]}
@@ -262,17 +275,21 @@ def _placed(
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
     calls = render_tool_calls(draft.calls)[0]
-    known = draft.metadata
     if not settings.action_line:
         return calls
-    places = (*draft.hovered, known.real_coords, known.end_coords)
-    words = action_sentence(draft.calls, known.reasoning, places)
-    return f"{ACTION_LINE}{words}\n{calls}" if words else calls
+    metadata = draft.metadata
+    places = (*draft.hovered, metadata.real_coords, metadata.end_coords)
+    words = action_sentence(draft.calls, metadata.reasoning, places)
+    if not words:
+        return calls
+    return f"{ACTION_LINE}{words}\n{calls}"
 
 
 def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
     for turn, message in enumerate(record.messages):
-        for number, part in enumerate(message.content if isinstance(message, UserMessage) else ()):
+        if not isinstance(message, UserMessage):
+            continue
+        for number, part in enumerate(message.content):
             if isinstance(part, ImagePart):
                 yield f"messages[{turn}].content[{number}].image", part.image
 
@@ -285,30 +302,35 @@ def _faults(record: MessagesRecord, _files: NamedFiles) -> Iterator[Fault]:
         yield Fault("roles", message, "put the messages in order")
     if not any(_pictures(record)):
         yield Fault("image_count", "messages: no image part", "add the screenshot")
-    users = [message for message in record.messages if isinstance(message, UserMessage)]
-    said = [part.text for user in users for part in user.content if isinstance(part, TextPart)]
-    if any(map(MARKER.search, said)):
+    if any(map(MARKER.search, _user_texts(record))):
         message = "messages: the text of a user contains a control marker of a model"
         yield Fault("marker", message, "escape the marker")
-    size = record.coordinate_size
-    screen = (size[0], size[1]) if size else RU_SCREEN
+    screen = RU_SCREEN
+    if record.coordinate_size:
+        screen = (record.coordinate_size[0], record.coordinate_size[1])
     for number, turn in enumerate(record.messages):
         if isinstance(turn, AssistantMessage) and (fault := _answer_fault(turn.content, screen)):
-            yield Fault(
-                "tool_call", f"messages[{number}]: {fault}", "follow the schema of the tool"
-            )
+            message = f"messages[{number}]: {fault}"
+            yield Fault("tool_call", message, "follow the schema of the tool")
+
+
+def _user_texts(record: MessagesRecord) -> Iterator[str]:
+    for message in record.messages:
+        if isinstance(message, UserMessage):
+            yield from (part.text for part in message.content if isinstance(part, TextPart))
 
 
 MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pictures, _faults)
 
 
 def _answer_fault(text: str, screen: Pixel) -> str:
-    """Why a turn is not an action; empty if it is one."""
-    for begin in (THOUGHT_LINE, ACTION_LINE):
-        words, _, rest = text.partition("\n")
-        if text.startswith(begin) and MARKER.search(words):
+    """Returns why a turn is not an action; empty if it is an action."""
+    for prefix in (THOUGHT_LINE, ACTION_LINE):
+        if not text.startswith(prefix):
+            continue
+        words, _, text = text.partition("\n")
+        if MARKER.search(words):
             return "the line of words contains a control marker of a model"
-        text = rest if text.startswith(begin) else text
     try:
         parse_tool_calls(text, screen)
     except ToolCallError as error:
@@ -316,8 +338,8 @@ def _answer_fault(text: str, screen: Pixel) -> str:
     return ""
 
 
-# The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same rows
-# again as TRL's.
+# Steps, prompts and splits are those of the CUDAG dataset. `prompt_completion/` contains the same
+# rows in TRL's prompt-completion form.
 FORM = Form(
     name="messages",
     asset="messages_dataset",

@@ -170,11 +170,11 @@ def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
     return next(iter(wanted))
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
+def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yield the record of a demonstration: one that did its task gives two rows."""
-    trajectory = made_of.trajectory
-    candidate = made_of.candidate
-    reason = _exclusion(made_of)
+    trajectory = source.trajectory
+    candidate = source.candidate
+    reason = _exclusion(source)
     end = trajectory.steps[-1].index + 1 if trajectory.steps else 0
     if not reason and end in candidate.incomplete:  # a row is all or nothing
         reason = INCOMPLETE
@@ -182,8 +182,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         yield Excluded(reason)
         return
     pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
-    files = {made_of.name(path): path for path in pictures}
-    row = _labelled(made_of) | {"images": list(files)}
+    files = {source.name(path): path for path in pictures}
+    row = _labelled(source) | {"images": list(files)}
     done = row["outcome"] == "success"
     trailing = map(hidden_words, candidate.hidden.before(end))
     whole = "\n".join([*row["completions"], *trailing])
@@ -212,36 +212,36 @@ def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **cut, "steps": steps}
 
 
-def _exclusion(made_of: Source) -> str:
+def _exclusion(source: Source) -> str:
     """Why a demonstration has no row; empty when it has."""
-    steps = made_of.trajectory.steps
-    rows = made_of.rows
+    steps = source.trajectory.steps
+    rows = source.rows
     if not steps:
         return "no_step"
     if any(is_off_screen(step.action, rows[step.index], CANVAS) for step in steps):
         return "off_screen"
-    files = [step.screenshot for step in steps] + [made_of.trajectory.final_screenshot]
+    files = [step.screenshot for step in steps] + [source.trajectory.final_screenshot]
     without = not all(has_picture(rows[step.index]) for step in steps)
     return "missing_frame" if without or not all(file.is_file() for file in files) else ""
 
 
-def _labelled(made_of: Source) -> dict[str, Any]:
+def _labelled(source: Source) -> dict[str, Any]:
     """The row of all steps without labels and pictures."""
-    trajectory = made_of.trajectory
-    hidden = made_of.candidate.hidden
+    trajectory = source.trajectory
+    hidden = source.candidate.hidden
     completions = []
     for step in trajectory.steps:
         text = action_text(step.action.action_type, step.action.parameters)
         completions.append("\n".join([*map(hidden_words, hidden.before(step.index)), text]))
-    status = made_of.rows[trajectory.steps[0].index]["status"]
+    status = source.rows[trajectory.steps[0].index]["status"]
     outcome = recorded_outcome(status, success=trajectory.result.success)
     return {
         "id": cudag_id(trajectory.id),
-        "trajectory_id": made_of.id,
-        "application": made_of.application,
+        "trajectory_id": source.id,
+        "application": source.application,
         "outcome": "success" if outcome == "done" else outcome,
         "steps": len(trajectory.steps),
-        "prompt": made_of.instruction,
+        "prompt": source.instruction,
         "completions": completions,
     }
 

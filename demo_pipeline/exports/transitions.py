@@ -76,27 +76,27 @@ TRANSITIONS_FORMAT = RecordFormat(
 _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
+def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yield a transition per step whose effect is in a picture.
 
     A wait is not a transition of its own: its screenshot is from before its action's effect, and it
     belongs to the action. No transition spans a hidden action (`hidden_after`), and none ends with
     a picture from before the end of its action (`early_after`).
     """
-    steps = made_of.trajectory.steps
+    steps = source.trajectory.steps
     for number, step in enumerate(steps):
         waits, after = _until_next(steps[number + 1 :])
         size = CANVAS if step.screenshot.is_file() else None
-        picture = made_of.trajectory.final_screenshot if after is None else after.screenshot
+        picture = source.trajectory.final_screenshot if after is None else after.screenshot
         reason = (
             "wait"
             if isinstance(step.action.parameters, WaitParameters)
-            else step_exclusion(step, made_of.rows[step.index], made_of.settings, size)
-            or (INCOMPLETE if step.index in made_of.candidate.incomplete else "")
-            or _spanned(made_of, step, len(waits), after)
+            else step_exclusion(step, source.rows[step.index], source.settings, size)
+            or (INCOMPLETE if step.index in source.candidate.incomplete else "")
+            or _spanned(source, step, len(waits), after)
             or ("" if picture.is_file() else "missing_frame")
         )
-        yield Excluded(reason) if reason else _row(made_of, step, waits, picture)
+        yield Excluded(reason) if reason else _row(source, step, waits, picture)
 
 
 def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
@@ -109,10 +109,10 @@ def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | No
     return seconds, None
 
 
-def _spanned(made_of: Source, step: StepFiles, waits: int, after: StepFiles | None) -> str:
+def _spanned(source: Source, step: StepFiles, waits: int, after: StepFiles | None) -> str:
     """Why the next picture does not show what a step did; empty when it does."""
-    rows = made_of.rows
-    hidden = made_of.candidate.hidden
+    rows = source.rows
+    hidden = source.candidate.hidden
     next_index = step.index + waits + 1
     if any(hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
@@ -129,24 +129,24 @@ def _spanned(made_of: Source, step: StepFiles, waits: int, after: StepFiles | No
     return "" if ended and later else "early_after"
 
 
-def _row(made_of: Source, step: StepFiles, waits: Sequence[float], after: Path) -> Row:
+def _row(source: Source, step: StepFiles, waits: Sequence[float], after: Path) -> Row:
     action = step.action
     text = action_text(action.action_type, action.parameters)
-    files = {made_of.name(path): path for path in (step.screenshot, after)}
+    files = {source.name(path): path for path in (step.screenshot, after)}
     before_name, after_name = files
     row: dict[str, Any] = {
-        "id": f"{cudag_id(made_of.trajectory.id)}_{step.index:03d}",
-        "trajectory_id": made_of.id,
+        "id": f"{cudag_id(source.trajectory.id)}_{step.index:03d}",
+        "trajectory_id": source.id,
         "step_index": step.index,
-        "application": made_of.application,
-        "instruction": made_of.instruction,
+        "application": source.application,
+        "instruction": source.instruction,
         "action_type": action.action_type.value,
         "action": text,
         "reasoning": replace_surrogates(action.reasoning),
         "waited_seconds": round(sum(waits), 3),
         "before": before_name,
         "after": after_name,
-        "after_is_final": after == made_of.trajectory.final_screenshot,
+        "after_is_final": after == source.trajectory.final_screenshot,
     }
     return Row(row["id"], text, step.screenshot, {"row": row}, files)
 

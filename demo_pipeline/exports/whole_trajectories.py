@@ -123,15 +123,15 @@ def stretch_rows(
     """
 
     def rows(recorded: Source) -> Rows:
-        made_of = with_native_screenshots(recorded)
-        candidate = made_of.candidate
-        steps = made_of.trajectory.steps
+        source = with_native_screenshots(recorded)
+        candidate = source.candidate
+        steps = source.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
         for step in steps:
             if candidate.hidden.before(step.index):
                 runs.append([])
             is_bad = step.index in candidate.bad_steps
-            said = BAD_STEP if is_bad else said_step(made_of, step, encode)
+            said = BAD_STEP if is_bad else said_step(source, step, encode)
             if isinstance(said, SaidStep):
                 runs[-1].append(said)
             else:
@@ -140,50 +140,50 @@ def stretch_rows(
         best = max(runs, key=len)
         total = sum(map(len, runs))
         whole = len(best) == len(steps) and not len(candidate.hidden)
-        if not best or (len(best) < made_of.settings.min_steps and not whole):
+        if not best or (len(best) < source.settings.min_steps and not whole):
             yield from [Excluded(TOO_SHORT)] * total
             return
         yield from [Excluded(OUTSIDE)] * (total - len(best))
         first = best[0].files.index
         last = best[-1].files.index
-        before = tuple(_before(made_of, first))
-        final = _final(made_of, last)
+        before = tuple(_before(source, first))
+        final = _final(source, last)
         part = {"first_step": first, "last_step": last, "total_steps": len(steps)}
-        yield from make(Stretch(tuple(best), before, final, None if whole else part), made_of)
+        yield from make(Stretch(tuple(best), before, final, None if whole else part), source)
 
     return rows
 
 
-def said_step(made_of: Source, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
+def said_step(source: Source, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
     """The step in the form, or why it cannot be shown."""
     size = readable_size(step.screenshot)
-    reason = step_exclusion(step, made_of.rows[step.index], made_of.settings, size)
+    reason = step_exclusion(step, source.rows[step.index], source.settings, size)
     if reason or size is None:
         return reason
     try:
-        hovered = hovered_places(made_of.rows[step.index])
+        hovered = hovered_places(source.rows[step.index])
         action = AnsweredAction(step.action.action_type, step.action.parameters, hovered)
         return SaidStep(step, size, encode(action, size))
     except InexpressibleError as error:
         return error.reason
 
 
-def _before(made_of: Source, first: int) -> Iterator[str]:
+def _before(source: Source, first: int) -> Iterator[str]:
     """Yield what was done before a step: hidden actions and steps, in words."""
-    for step in made_of.trajectory.steps:
+    for step in source.trajectory.steps:
         if step.index > first:
             return
-        yield from map(hidden_words, made_of.candidate.hidden.before(step.index))
+        yield from map(hidden_words, source.candidate.hidden.before(step.index))
         if step.index < first:
             words = with_points_replaced(step.action.reasoning, {}, "a place")
             yield replace_surrogates(words) or done_words(step.action.action_type)
 
 
-def _final(made_of: Source, last: int) -> Path | None:
-    steps = made_of.trajectory.steps
-    final = made_of.trajectory.final_screenshot
-    ended = last == steps[-1].index and not made_of.candidate.hidden.follow(last)
-    ended = ended and is_last_end_filmed(steps, made_of.rows)
+def _final(source: Source, last: int) -> Path | None:
+    steps = source.trajectory.steps
+    final = source.trajectory.final_screenshot
+    ended = last == steps[-1].index and not source.candidate.hidden.follow(last)
+    ended = ended and is_last_end_filmed(steps, source.rows)
     return final if ended and readable_size(final) else None
 
 
@@ -198,9 +198,9 @@ def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
     return replace_surrogates(with_points_replaced(action.reasoning, named))
 
 
-def counted_steps(steps: Sequence[SaidStep], made_of: Source) -> dict[str, int]:
+def counted_steps(steps: Sequence[SaidStep], source: Source) -> dict[str, int]:
     """What a dataset counts: the steps of a row, and those that press what hovering opened."""
-    rows = (made_of.rows[step.files.index] for step in steps)
+    rows = (source.rows[step.files.index] for step in steps)
     return {"steps": len(steps), "opened_by_hover": sum(bool(hovered_places(row)) for row in rows)}
 
 

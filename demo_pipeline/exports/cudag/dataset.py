@@ -352,14 +352,14 @@ _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte f
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
 
-def _rows(made_of: Source) -> Iterator[Row | Excluded]:
+def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yield the drafts of a trajectory as lines of all kinds of splits."""
-    for draft in record_drafts(made_of):
+    for draft in record_drafts(source):
         if isinstance(draft, Excluded):
             yield draft
             continue
         parts = {
-            "line": draft.line(image_suffix(made_of.settings)),
+            "line": draft.line(image_suffix(source.settings)),
             **draft.tests(),
             "test_line": draft.line(folder="test/"),
         }
@@ -513,10 +513,10 @@ def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
 class CudagForm(Form):
     """Writes pictures that are not links, and files that repeat the records for other readers."""
 
-    def count_trajectory(self, made_of: Source) -> Mapping[str, int]:
+    def count_trajectory(self, source: Source) -> Mapping[str, int]:
         """The markers that are escaped in the instruction, which every prompt repeats."""
-        in_prompt = made_of.settings.prompt_style != "grounding"
-        instruction = made_of.trajectory.task.instruction
+        in_prompt = source.settings.prompt_style != "grounding"
+        instruction = source.trajectory.task.instruction
         return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
 
     def prepare_pictures(

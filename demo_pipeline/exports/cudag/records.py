@@ -199,7 +199,7 @@ class RecordDraft(NamedTuple):
         return {"test": json_text(entry), "test_row": json_text({**entry, **texts})}
 
 
-def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[RecordDraft | Excluded]:
+def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordDraft | Excluded]:
     """Yield a record per step, then the `terminate` record on the final screenshot.
 
     `absolute`: coordinates are pixels of the screenshot as a model sees it, see `resized`.
@@ -208,13 +208,13 @@ def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[Record
     is no `terminate` record when a hidden action follows the last step or the video ends before its
     action does: the person had not ended.
     """
-    trajectory = made_of.trajectory
-    settings = made_of.settings
+    trajectory = source.trajectory
+    settings = source.settings
     history: list[str] = []
     for step in trajectory.steps:
-        for action in made_of.candidate.hidden.before(step.index):
+        for action in source.candidate.hidden.before(step.index):
             history.append(f"{len(history) + 1}. {hidden_words(action)}")
-        row = made_of.rows[step.index]
+        row = source.rows[step.index]
         image_size = readable_size(step.screenshot)
         size = image_size or CANVAS
         seen = resized(size, settings.max_pixels) if absolute else None
@@ -222,14 +222,14 @@ def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[Record
         reason = step_exclusion(step, row, settings, image_size) or ("no_tool_call" if note else "")
         if not reason and settings.prompt_style == "grounding" and not names_one_element(step):
             reason = "not_grounded"
-        if not reason and step.index in made_of.candidate.incomplete:
+        if not reason and step.index in source.candidate.incomplete:
             reason = INCOMPLETE
         if not reason and len(calls) > MOST_CALLS:
             reason = HELD_KEY
         if reason:
             yield Excluded(reason)
         else:
-            metadata = _metadata(made_of, step, calls, size)
+            metadata = _metadata(source, step, calls, size)
             name = f"{cudag_id(trajectory.id)}_{step.index:03d}"
             prompt = _prompt(trajectory, step.action, history, settings)
             tested = tested_place(step.action, row, size)
@@ -241,19 +241,19 @@ def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[Record
                 settings,
             )
         history.append(history_line(len(history) + 1, calls, note))
-    yield _end_draft(made_of, history)
+    yield _end_draft(source, history)
 
 
-def _end_draft(made_of: Source, history: Sequence[str]) -> RecordDraft | Excluded:
+def _end_draft(source: Source, history: Sequence[str]) -> RecordDraft | Excluded:
     """The `terminate` record, whose step index follows that of the last step."""
-    trajectory = made_of.trajectory
-    settings = made_of.settings
+    trajectory = source.trajectory
+    settings = source.settings
     screenshot = trajectory.final_screenshot
     success = trajectory.result.success
     last = trajectory.steps[-1].index if trajectory.steps else -1
-    hides = made_of.candidate.hidden.follow(last)
-    ended = not hides and is_last_end_filmed(trajectory.steps, made_of.rows)
-    if ended and last + 1 in made_of.candidate.incomplete:
+    hides = source.candidate.hidden.follow(last)
+    ended = not hides and is_last_end_filmed(trajectory.steps, source.rows)
+    if ended and last + 1 in source.candidate.incomplete:
         return Excluded(INCOMPLETE)
     size = readable_size(screenshot)
     grounds = settings.prompt_style == "grounding"
@@ -295,7 +295,7 @@ def _prompt(
 
 
 def _metadata(
-    made_of: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
+    source: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
     """The metadata of a step."""
     action = step.action
@@ -303,7 +303,7 @@ def _metadata(
     given = step.action.parameters
     scroll = given if isinstance(given, ScrollParameters) else None
     clicks = action.action_type is ActionType.CLICK
-    tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)
+    tolerance, box = target_tolerance(action, source.rows[step.index], size, source.settings)
     return CudagMetadata(
         task_type=(calls[-1].action if clicks else action.action_type.value).replace("_", "-"),
         real_coords=positions[0] if positions else (0, 0),
@@ -314,9 +314,9 @@ def _metadata(
         scroll_direction=scroll.direction if scroll else "",
         scroll_amount=scroll.amount if scroll else 0,
         presses=(given.presses or 1) if isinstance(given, HotkeyParameters) else 1,
-        trajectory_id=made_of.trajectory.id,
+        trajectory_id=source.trajectory.id,
         step_index=step.index,
-        application=made_of.trajectory.task.application,
+        application=source.trajectory.task.application,
         reasoning=action.reasoning,
         target_bbox=box,
     )

@@ -1,9 +1,7 @@
 """Exports whole trajectories in AgentNet's form: full lines, and lines with only the code.
 
-Belongs here: the models, the rules that the models cannot express, and what a line holds. Lines are
-read strictly: code that is more than the form's calls is an error. The lines
-with only the code are what OpenCUA's thought generator reads. The tasks of AgentNetBench (source:
-OpenCUA, evaluation/agentnetbench) may lack keys that its script does not read.
+OpenCUA's thought generator reads the lines with only the code. The validator is strict: code that
+contains anything besides the form's calls is an error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -93,7 +91,7 @@ class _Step(StrictDocument):
 
 
 class _Part(StrictDocument):
-    """Which steps of a trajectory a line has, when it has not all of them."""
+    """The steps in a line that does not contain the whole trajectory."""
 
     first_step: Annotated[int, Field(ge=0)]
     last_step: Annotated[int, Field(ge=0)]
@@ -158,7 +156,7 @@ _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
-    """Yield the line of a stretch, or an `Excluded` for each of its steps."""
+    """Yields the line of a stretch, or an `Excluded` for each of its steps."""
     trajectory = source.trajectory
     first = stretch.steps[0].files
     platform = source.rows[first.index]["platform"]
@@ -185,18 +183,18 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
     }
     if stretch.part is not None:
         line["part"] = stretch.part
-    if stretch.whole:  # what is cut does not show whether the task was done
+    if stretch.whole:  # a part does not show whether the task was done
         line["task_completed"] = trajectory.result.success
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         line |= annotation_sources(trajectory, None)
     computer = {"task_id": source.id, "system": _SYSTEMS[platform]}
     parts = {"line": line, "code": _code_only(line), "computer": computer}
-    shown = counted_steps(stretch.steps, source)
-    yield Row(source.id, line["instruction"], first.screenshot, parts, files, shown)
+    counts = counted_steps(stretch.steps, source)
+    yield Row(source.id, line["instruction"], first.screenshot, parts, files, counts)
 
 
 def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
-    """Yield number, picture, code and words of every step, and of the end of a whole task."""
+    """Yields number, screenshot, code and words of each step, and of the end of a whole task."""
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))
         yield step.files.index, step.files.screenshot, replace_surrogates(step.said), words
@@ -208,7 +206,7 @@ def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, s
 
 
 def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line with what the thought generator reads, and nothing that it is to find out."""
+    """Returns a line with only the keys that the thought generator reads."""
     steps = [
         {"image": step["image"], "value": {"code": step["value"]["code"]}} for step in line["traj"]
     ]

@@ -1,15 +1,12 @@
-"""Exports trajectories as ATIF: every action that can be shown is a call, the others are words.
+"""Exports trajectories in the Agent Trajectory Interchange Format (ATIF).
 
-Belongs here: the models with the rules of the format that concern one file, the rules that they
-cannot express, and the steps of a file. The tools are the actions of
-OSWorld-Desktopd: `function_name` is an action type, `arguments` are its parameters, and points are
-pixels of the screenshot. The form has words for what no screenshot shows, so that no trajectory is
-cut.
+An action with a right screenshot becomes a tool call: `function_name` is an action type of
+OSWorld-Desktopd, `arguments` are its parameters, and points are pixels of the screenshot. All other
+actions are described in words, so that no trajectory is cut.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,9 +16,7 @@ from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Pixel, Text
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
-from demo_pipeline.exports.answers import (
-    AnsweredAction,
-)
+from demo_pipeline.exports.answers import AnsweredAction
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
 from demo_pipeline.exports.native_pictures import with_native_screenshots
 from demo_pipeline.exports.prompts import hidden_words
@@ -69,8 +64,10 @@ class _Part(StrictDocument):
 
     @model_validator(mode="after")
     def _has_its_own(self) -> Self:
-        wanted = (True, False) if self.type == "text" else (False, True)
-        if (self.text is not None, self.source is not None) != wanted:
+        is_text = self.type == "text"
+        has_text = self.text is not None
+        has_image = self.source is not None
+        if has_text != is_text or has_image == is_text:
             raise ValueError("a part has a text or the source of an image, as its type says")
         return self
 
@@ -86,7 +83,7 @@ class _Call(StrictDocument):
 
 
 class _Result(StrictDocument):
-    source_call_id: str | None = None  # none: seen after something else than a call
+    source_call_id: str | None = None  # None: the screen after something other than a call
     content: _Content | None = None
     subagent_trajectory_ref: list[Any] | None = None
     extra: dict[str, Any] | None = None
@@ -97,7 +94,7 @@ class _Observation(StrictDocument):
 
 
 class _AtifStep(StrictDocument):
-    """One turn: of the person who asks, of the agent, or of neither (`system`)."""
+    """A turn of the user, of the agent, or of neither (`system`)."""
 
     step_id: Annotated[int, Field(ge=1)]
     timestamp: str | None = None
@@ -130,9 +127,9 @@ class _AtifStep(StrictDocument):
         model_only = {"metrics", "reasoning_content"}.intersection(given)
         if self.llm_call_count == 0 and model_only:
             raise ValueError("a step without a model has neither metrics nor reasoning_content")
-        known = {call.tool_call_id for call in self.tool_calls or ()}
+        call_ids = {call.tool_call_id for call in self.tool_calls or ()}
         results = self.observation.results if self.observation else ()
-        if any(result.source_call_id not in {None, *known} for result in results):
+        if any(result.source_call_id not in {None, *call_ids} for result in results):
             raise ValueError("a result names a call that the step does not have")
         return self
 
@@ -176,24 +173,32 @@ class _Entry(StrictDocument):
 def _faults(document: _AtifTrajectory, _files: NamedFiles) -> Iterator[Fault]:
     if document.steps[0].source != "user":
         yield Fault("first_step", "steps[0]: must be the user's")
-    calls = [call.tool_call_id for step in document.steps for call in step.tool_calls or ()]
-    if len(set(calls)) < len(calls):
+    call_ids = list[str]()
+    for step in document.steps:
+        call_ids += [call.tool_call_id for call in step.tool_calls or ()]
+    if len(set(call_ids)) < len(call_ids):
         yield Fault("call_id", "steps: two calls have the same id")
 
 
 def _paths(step: _AtifStep) -> Iterator[str]:
-    """Yield the paths of a step's images, the last one being the screen after it."""
-    results = step.observation.results if step.observation else ()
-    for content in (step.message, *(result.content for result in results)):
-        parts = content if isinstance(content, list) else ()
-        yield from (part.source.path for part in parts if part.source)
+    """Yields the paths of a step's images; the last one shows the screen after the step."""
+    contents: list[_Content | None] = [step.message]
+    if step.observation:
+        contents += [result.content for result in step.observation.results]
+    for content in contents:
+        if isinstance(content, list):
+            yield from (part.source.path for part in content if part.source)
+
+
+def _placed_paths(document: _AtifTrajectory) -> Iterator[tuple[str, str]]:
+    for number, step in enumerate(document.steps):
+        for path in _paths(step):
+            yield f"steps[{number}]", path
 
 
 ATIF_FORMAT = RecordFormat(
     _AtifTrajectory,
-    lambda document: (
-        (f"steps[{n}]", path) for n, step in enumerate(document.steps) for path in _paths(step)
-    ),
+    _placed_paths,
     _faults,
     id_field="trajectory_id",
 )
@@ -213,59 +218,74 @@ _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason
 
 
 def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
-    """An action as name and arguments of a call; every action can be said."""
-    arguments = {
-        name: replace_surrogates(value) if isinstance(value, str) else value
-        for name, value in action.parameters.model_dump(mode="json").items()
-    }
+    """Returns name and arguments of a call; the format can express every action."""
+    arguments = action.parameters.model_dump(mode="json")
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            arguments[name] = replace_surrogates(value)
     return {"function_name": action.action_type.value, "arguments": arguments}
 
 
 def _rows(recorded: Source) -> Iterator[Row | Excluded]:
-    """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
+    """Yields the file of a trajectory, and an `Excluded` for each step described in words."""
     source = with_native_screenshots(recorded)
-    candidate = source.candidate
     trajectory = source.trajectory
-    rows = source.rows
-    shown = [
-        BAD_STEP
-        if step.index in candidate.bad_steps
-        else INCOMPLETE
-        if step.index in candidate.incomplete
-        else said_step(source, step, atif_call)
-        for step in trajectory.steps
-    ]
-    yield from (Excluded(said) for said in shown if isinstance(said, str))
-    calls = [said for said in shown if isinstance(said, SaidStep)]
+    calls_or_reasons = [_call_or_reason(source, step) for step in trajectory.steps]
+    calls = list[SaidStep]()
+    for call_or_reason in calls_or_reasons:
+        if isinstance(call_or_reason, str):
+            yield Excluded(call_or_reason)
+        else:
+            calls.append(call_or_reason)
     if not calls:
         yield Excluded(NO_STEPS)
         return
     turns = _Turns(escape_markers(source.instruction)[0])
-    for step, said in zip(trajectory.steps, shown, strict=True):
-        turns.add_hidden(candidate.hidden.before(step.index))
-        press_ms = rows[step.index]["press_ms"]
-        if isinstance(said, SaidStep):
-            turns.add_call(said, press_ms)
+    hidden = source.candidate.hidden
+    for step, call_or_reason in zip(trajectory.steps, calls_or_reasons, strict=True):
+        turns.add_hidden(hidden.before(step.index))
+        press_ms = source.rows[step.index]["press_ms"]
+        if isinstance(call_or_reason, str):
+            turns.add_words(_words(step, call_or_reason), press_ms)
         else:
-            turns.add_words(_words(step, said), press_ms)
-    later = candidate.hidden.before(trajectory.steps[-1].index + 1)
-    filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
-    turns.add_hidden(filmed)
-    final = trajectory.final_screenshot
-    has_final = is_last_end_filmed(trajectory.steps, rows) and bool(readable_size(final))
-    if has_final:
-        turns.show(final, "final")
-    turns.add_hidden(later[len(filmed) :])
-    parts: dict[str, Any] = {
-        split: {"trajectory_id": source.id, "split": split, "file": _file_of(split, source.id)}
-        for split in (one.value for one in Split)
-    }
-    shows_end = has_final and len(filmed) == len(later)
+            turns.add_call(call_or_reason, press_ms)
+    shows_end = _add_end(turns, source)
+    parts: dict[str, Any] = {}
+    for split in Split:
+        file = _file_of(split.value, source.id)
+        parts[split.value] = {"trajectory_id": source.id, "split": split.value, "file": file}
     document = _document(source, turns.steps, shows_end=shows_end)
     parts["document"] = json_bytes(document).decode()
     screenshot = calls[0].files.screenshot
     counts = counted_steps(calls, source)
     yield Row(source.id, turns.instruction, screenshot, parts, turns.images, counts)
+
+
+def _call_or_reason(source: Source, step: StepFiles) -> SaidStep | str:
+    """Returns the step as a call, or the reason why it is described in words."""
+    if step.index in source.candidate.bad_steps:
+        return BAD_STEP
+    if step.index in source.candidate.incomplete:
+        return INCOMPLETE
+    return said_step(source, step, atif_call)
+
+
+def _add_end(turns: "_Turns", source: Source) -> bool:
+    """Adds the hidden actions after the last step and the final screenshot.
+
+    Returns whether the final screenshot shows the state after all actions.
+    """
+    trajectory = source.trajectory
+    later = source.candidate.hidden.before(trajectory.steps[-1].index + 1)
+    after_video = [action.reason == HiddenReason.AFTER_VIDEO for action in later]
+    recorded_count = after_video.index(True) if True in after_video else len(later)
+    turns.add_hidden(later[:recorded_count])
+    final = trajectory.final_screenshot
+    has_final = is_last_end_filmed(trajectory.steps, source.rows) and bool(readable_size(final))
+    if has_final:
+        turns.show(final, "final")
+    turns.add_hidden(later[recorded_count:])
+    return has_final and recorded_count == len(later)
 
 
 def _document(
@@ -279,7 +299,7 @@ def _document(
         "platform": source.rows[trajectory.steps[0].index]["platform"],
         "actions_not_shown": sum(step["source"] == "system" for step in steps),
     }
-    if shows_end:  # otherwise nothing in the file shows whether the task was done
+    if shows_end:  # without the end, the file does not show whether the task was done
         extra["success"] = trajectory.result.success
     return {
         "schema_version": ATIF_VERSION,
@@ -296,25 +316,26 @@ def _document(
 
 
 def _words(step: StepFiles, reason: str) -> str:
-    """What a step did that no right screenshot shows: never where, never what text."""
-    known = HiddenAction(step.index, 0, step.action.action_type, 0, _REASONS.get(reason, reason))
-    return hidden_words(known).removesuffix(" out of sight")
+    """Describes a step without a right screenshot; the place and the text are left out."""
+    hidden_reason = _REASONS.get(reason, reason)
+    action = HiddenAction(step.index, 0, step.action.action_type, 0, hidden_reason)
+    return hidden_words(action).removesuffix(" out of sight")
 
 
 class _Turns:
-    """The steps of a file as they come, and the images that they name.
+    """Collects the steps of a file and the images that they name.
 
-    A screen is shown by the step before it: the person's question, a call, or words.
+    A screenshot belongs to the step before it: the user's question, a call, or words.
     """
 
     def __init__(self, instruction: str) -> None:
         self.instruction = instruction
-        asked = [{"type": "text", "text": instruction}]
-        self.steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": asked}]
+        message = [{"type": "text", "text": instruction}]
+        self.steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": message}]
         self.images: dict[str, Path] = {}
 
     def add_call(self, step: SaidStep, press_ms: int) -> None:
-        """Show the step's screen, and add its call."""
+        """Adds the step's screenshot and its call."""
         index = step.files.index
         self.show(step.files.screenshot, f"{index:03d}")
         call = {"tool_call_id": f"call_{index:04d}", **step.said}
@@ -323,11 +344,11 @@ class _Turns:
         self.steps[-1]["extra"] = {"step_index": index}
 
     def add_words(self, words: str, press_ms: int) -> None:
-        """Add what was done, in words."""
+        """Adds an action as words."""
         self._add(f"Not shown: {words}.", press_ms)
 
     def add_hidden(self, actions: Iterable[HiddenAction]) -> None:
-        """Add what no screenshot shows."""
+        """Adds actions that no screenshot shows."""
         for action in actions:
             self.add_words(hidden_words(action), action.press_ms)
 
@@ -337,7 +358,7 @@ class _Turns:
         self.steps.append({**step, "message": message})
 
     def show(self, screenshot: Path, name: str) -> None:
-        """Add a screen to the last step."""
+        """Adds a screenshot to the last step."""
         path = f"images/{name}.png"
         self.images[path] = screenshot
         part = {"type": "image", "source": {"media_type": "image/png", "path": path}}
@@ -345,13 +366,15 @@ class _Turns:
         if last["source"] == "user":
             last["message"].append(part)
             return
-        call = [call["tool_call_id"] for call in last.get("tool_calls", ())]
-        result = {"source_call_id": call[0]} if call else {}
-        last["observation"] = {"results": [{**result, "content": [part]}]}
+        result: dict[str, Any] = {}
+        if calls := last.get("tool_calls"):
+            result["source_call_id"] = calls[0]["tool_call_id"]
+        result["content"] = [part]
+        last["observation"] = {"results": [result]}
 
 
-# `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all. `metadata.json` says
-# which steps are words, by reason.
+# `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all trajectories.
+# `metadata.json` counts by reason the steps that are described in words.
 FORM = Form(
     name="atif",
     asset="atif_trajectories",

@@ -1,9 +1,8 @@
-"""CUA-Lite: whole trajectories as rows, from which its adapters train many agents.
+"""Exports whole trajectories as CUA-Lite's rows, from which its adapters train many agents.
 
-Belongs here: the models, the rows and their rules. A row has the columns
-`images`, a list of paths, and `messages` and `metadata`, both JSON text. CUA-Lite has the splits
-train and validation; what must not be trained on is a dataset of its own beside it, whose rows are
-its validation split.
+A row has the columns `images`, a list of paths, and `messages` and `metadata`, both JSON text.
+CUA-Lite only has the splits train and validation. The splits test and held_out are therefore
+datasets of their own, with a validation split only.
 """
 
 import json
@@ -21,7 +20,7 @@ from demo_pipeline.annotations.annotations import (
     annotation_sources,
 )
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import Text
+from demo_pipeline.desktopd.models import Pixel, Text
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.exports.answers import CLICKS_OF_BUTTON, HELD_KEYS, UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
@@ -133,7 +132,7 @@ class _Metadata(StrictDocument):
 
 
 class _LiteRow(StrictDocument):
-    """A row; two of its columns are JSON text, whose faults are told by the column's name."""
+    """A row; two of its columns are JSON text. Messages name their column."""
 
     images: list[str]
     messages: str
@@ -141,13 +140,17 @@ class _LiteRow(StrictDocument):
 
     @property
     def id(self) -> str | None:
-        """That of its metadata; None when these are bad."""
+        """The id in its metadata; None if the metadata are invalid."""
         metadata = _parsed(_Metadata, self.metadata)
         return metadata.others.id if isinstance(metadata, _Metadata) else None
 
 
 def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | list[str]:
-    """The model of a column (the value of `key`, if given), or what is wrong with it."""
+    """Returns the model of a column, or messages about its faults.
+
+    Args:
+        key: if given, the column is the value of this key in the model.
+    """
     try:
         value = parse_json(text, "the column")
     except JsonFileError as error:
@@ -155,7 +158,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     return lite_value(model, {key: value} if key else value)
 
 
-# Split → what is added to the dataset's name, and CUA-Lite's split.
+# Split → suffix of the dataset's name, and CUA-Lite's split.
 _PLACES: Mapping[Split, tuple[str, str]] = {
     Split.TRAIN: ("", "train"),
     Split.VAL: ("", "validation"),
@@ -172,12 +175,12 @@ LITE_SYSTEMS = {"windows": "windows", "macos": "macos", "linux": "ubuntu"}
 
 
 def lite_image(name: str, split: Split, image: str) -> str:
-    """Where the rows of a split have an image; `name`: of the dataset."""
+    """Returns the path of an image in the rows of a split; `name` is the dataset's."""
     return f"{LITE_ROOT}/{name}{_PLACES[split][0]}/images/{image}"
 
 
 def content_name(image: Path) -> str:
-    """The name of a PNG file by its content, below the folder of images."""
+    """Returns the name of a PNG file by its content, below the folder of images."""
     digest = file_digest(image).sha256
     return f"{digest[:2]}/{digest}.png"
 
@@ -188,13 +191,13 @@ def lite_row(
     dims: tuple[str, str],
     others: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """A row before its split is known.
+    """Returns a row without its split; `placed_row` completes the paths of its images.
 
     Args:
-        images: PNG files in the order of their indexes; the row has their names, by content.
+        images: PNG files in the order of their indexes.
         messages: the turns.
         dims: platform and task type.
-        others: what is known about the row: `id`, `resolution`, `os` and so on.
+        others: further metadata: `id`, `resolution`, `os` and so on.
     """
     metadata = {
         "metadata_kind": "cua",
@@ -213,31 +216,31 @@ def lite_row(
 def placed_row(
     row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """A row with the paths of its images in a split."""
+    """Returns a row with the paths of its images in a split."""
     images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
     return {**row, "images": images}
 
 
 def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The call of a tool; `number`: of the call in its row, from 0."""
+    """Returns the call of a tool; `number` is its 0-based number in the row."""
     function = {"name": tool, "arguments": arguments}
     return {"id": f"call_{number:04d}", "type": "function", "function": function}
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
-    """Yield the row of a stretch."""
+    """Yields the row of a stretch."""
     trajectory = source.trajectory
     prompt = stretch.prompt(source.instruction)
-    asked = [{"type": "image", "index": 0}, {"type": "text", "text": prompt}]
-    turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
+    question = [{"type": "image", "index": 0}, {"type": "text", "text": prompt}]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": question}]
     images = [step.files.screenshot for step in stretch.steps]
     ended = stretch.whole and trajectory.result.success
     for number, step in enumerate(stretch.steps):
-        turns.append(_call(number, step, trajectory))
+        call = _call(number, step, trajectory)
+        turns.append(call)
         if number + 1 < len(images) or ended:
-            shown = [{"type": "image", "index": number + 1}]
-            of_call = {"role": "tool", "tool_call_id": turns[-1]["tool_calls"][0]["id"]}
-            turns.append({**of_call, "content": shown})
+            result = {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"]}
+            turns.append({**result, "content": [{"type": "image", "index": number + 1}]})
     if ended and stretch.final is not None:
         images.append(stretch.final)
         turns.append({"role": "assistant", "content": [{"type": "text", "text": LITE_DONE}]})
@@ -253,12 +256,13 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
         "first_step": first.files.index,
         "last_step": stretch.steps[-1].files.index,
         "part": stretch.part,
-        # What is cut does not show whether the task was done.
-        "task_completed": success if stretch.whole else None,
+        "task_completed": None,
         "terminate_status": None if success else "failure",
-        **(agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS) if stretch.whole else {}),
-        **(annotation_sources(trajectory, None) if stretch.whole else {}),
     }
+    if stretch.whole:  # a part does not show whether the task was done
+        others["task_completed"] = success
+        others |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
+        others |= annotation_sources(trajectory, None)
     line = lite_row(images, turns, _DIMS, others)
     files = dict(zip(line["images"], images, strict=True))
     counts = counted_steps(stretch.steps, source)
@@ -267,14 +271,20 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
 
 def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
     index = step.files.index
-    described = sentence(step.files.action, lambda point: str(to_ru(*point, step.size)))
-    words = trajectory.note(index, "caption") or described
-    said = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
-    thought = said.pop("thought", "")
-    content = [{"type": "inline_reasoning", "text": thought}] if thought else []
-    content += [{"type": "action_description", "text": words}] if words else []
+
+    def place_words(point: Pixel) -> str:
+        return str(to_ru(*point, step.size))
+
+    caption = trajectory.note(index, "caption") or sentence(step.files.action, place_words)
+    notes = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
+    thought = notes.pop("thought", "")
+    content: list[dict[str, Any]] = []
+    if thought:
+        content.append({"type": "inline_reasoning", "text": thought})
+    if caption:
+        content.append({"type": "action_description", "text": caption})
     if sources := annotation_sources(trajectory, index):
-        content.append({"type": "metadata", "data": {"opencua_step": said, **sources}})
+        content.append({"type": "metadata", "data": {"opencua_step": notes, **sources}})
     calls = [lite_call(number, COMPUTER, {"actions": step.said})]
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
@@ -291,31 +301,31 @@ def _row_faults(row: _LiteRow, files: NamedFiles) -> Iterator[Fault]:
     if isinstance(talk, list):
         yield from (Fault("messages", fault) for fault in talk)
         return
-    shown = [
-        part.index
-        for turn in talk.messages
-        if not isinstance(turn, _Assistant)
-        for part in turn.content
-        if isinstance(part, _ImagePart)
-    ]
-    if shown != list(range(len(row.images))):
+    indexes = list[int]()
+    for turn in talk.messages:
+        if not isinstance(turn, _Assistant):
+            indexes += [part.index for part in turn.content if isinstance(part, _ImagePart)]
+    if indexes != list(range(len(row.images))):
         message = f"messages: the images must be those from 0 to {len(row.images) - 1}, in order"
         yield Fault("image_index", message)
     if not isinstance(talk.messages[-1], _Assistant):
         yield Fault("end", "messages: the last turn must be the assistant's")
 
 
-LITE_FORMAT = RecordFormat(
-    _LiteRow, lambda row: [("an image", one) for one in row.images], _row_faults
-)
+def _row_images(row: _LiteRow) -> Iterator[tuple[str, str]]:
+    for image in row.images:
+        yield "an image", image
+
+
+LITE_FORMAT = RecordFormat(_LiteRow, _row_images, _row_faults)
 
 
 def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "") -> File:
-    """The tables of one platform and task type, a dataset a split of ours."""
+    """Returns the tables of a platform and task type, with a dataset per split."""
 
     def path(settings: DatasetSettings, split: Split) -> str:
-        added, folder = _PLACES[split]
-        name = f"{settings.name_prefix}{added}"
+        suffix, folder = _PLACES[split]
+        name = f"{settings.name_prefix}{suffix}"
         parts = (LITE_ROOT, name, *dims, folder, "demonstrations.parquet")
         return "/".join(filter(None, (below, *parts)))
 

@@ -197,7 +197,7 @@ def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, s
     """Yields number, screenshot, code and words of each step, and of the end of a whole task."""
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))
-        yield step.files.index, step.files.screenshot, replace_surrogates(step.said), words
+        yield step.files.index, step.files.screenshot, replace_surrogates(step.encoded), words
     if stretch.whole and stretch.final is not None:
         success = source.trajectory.result.success
         code = f"computer.terminate(status={'success' if success else 'failure'!r})"

@@ -34,11 +34,11 @@ from demo_pipeline.exports.step_facts import (
 )
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
-    SaidStep,
+    EncodedStep,
     counted_details,
     counted_steps,
+    encoded_step,
     losses_file,
-    said_step,
     sentence,
 )
 from demo_pipeline.files.json_files import json_bytes
@@ -231,7 +231,7 @@ def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     source = with_native_screenshots(recorded)
     trajectory = source.trajectory
     calls_or_reasons = [_call_or_reason(source, step) for step in trajectory.steps]
-    calls = list[SaidStep]()
+    calls = list[EncodedStep]()
     for call_or_reason in calls_or_reasons:
         if isinstance(call_or_reason, str):
             yield Excluded(call_or_reason)
@@ -261,13 +261,13 @@ def _rows(recorded: Source) -> Iterator[Row | Excluded]:
     yield Row(source.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 
-def _call_or_reason(source: Source, step: StepFiles) -> SaidStep | str:
+def _call_or_reason(source: Source, step: StepFiles) -> EncodedStep | str:
     """Returns the step as a call, or the reason why it is described in words."""
     if step.index in source.candidate.bad_steps:
         return BAD_STEP
     if step.index in source.candidate.incomplete:
         return INCOMPLETE
-    return said_step(source, step, atif_call)
+    return encoded_step(source, step, atif_call)
 
 
 def _add_end(turns: "_Turns", source: Source) -> bool:
@@ -334,11 +334,11 @@ class _Turns:
         self.steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": message}]
         self.images: dict[str, Path] = {}
 
-    def add_call(self, step: SaidStep, press_ms: int) -> None:
+    def add_call(self, step: EncodedStep, press_ms: int) -> None:
         """Adds the step's screenshot and its call."""
         index = step.files.index
         self.show(step.files.screenshot, f"{index:03d}")
-        call = {"tool_call_id": f"call_{index:04d}", **step.said}
+        call = {"tool_call_id": f"call_{index:04d}", **step.encoded}
         self._add(sentence(step.files.action), press_ms)
         self.steps[-1] |= {"source": "agent", "tool_calls": [call], "llm_call_count": 0}
         self.steps[-1]["extra"] = {"step_index": index}

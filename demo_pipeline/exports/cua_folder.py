@@ -1,9 +1,10 @@
-"""Whole trajectories as Cua's trajectory folders, which Cua's trajectory viewer opens.
+"""Exports whole trajectories as Cua's trajectory folders, which Cua's trajectory viewer opens.
 
-Source: trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py. A folder a trajectory:
-`metadata.json`, and `turn_000/` and so on, each with the screenshot before a call, the agent's
-response and the call's result. The artifacts are numbered over all turns; times are those of a
-UUID of version 1, tenths of microseconds since 1582. Points are pixels of the screenshot.
+Source: trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py.
+
+A folder contains `metadata.json` and a folder per turn (`turn_000/`, …) with the screenshot before
+the call, the agent's response and the call's result. Files are numbered over all turns. Times count
+tenths of microseconds since 1582, as in a UUID of version 1. Points are pixels of the screenshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import replace_surrogates
 
 _PIXELS_OF_NOTCH = 100  # of `scroll_x` and `scroll_y`, which scroll by pixels
-_PATH_POINTS = 12  # of a drag: pages and file managers do not notice a jump from start to end
+_PATH_POINTS = 12  # of a drag; pages and file managers ignore a jump from start to end
 _MODEL = "human"
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 
@@ -56,9 +57,9 @@ class _Metadata(StrictDocument):
 
 
 def _actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
-    """An action as Cua's computer calls, which are those of OpenAI; see `ActionEncoder`.
+    """Converts an action to Cua's computer calls, which are OpenAI's; see `ActionEncoder`.
 
-    Keys that are pressed several times are as many calls of one turn.
+    Keys that are pressed n times become n calls of a turn.
     """
     call = call_of(action, size)
     if call.held or call.times > MOST_PRESSES:
@@ -69,17 +70,19 @@ def _actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
 def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, Any]:
     at: dict[str, Any] = {name: given[name] for name in ("x", "y") if name in given}
     match call.does:
-        case "type" | "wait":
-            text = {"text": replace_surrogates(call.text)} if call.does == "type" else {}
-            return {"type": call.does, **text}
+        case "type":
+            return {"type": "type", "text": replace_surrogates(call.text)}
+        case "wait":
+            return {"type": "wait"}
         case "press":
             return {"type": "keypress", "keys": list(call.keys)}
         case "scroll":
-            turned = call.amount * _PIXELS_OF_NOTCH
-            sign = -1 if call.direction in ("up", "left") else 1
-            is_down = call.direction in ("up", "down")
-            across, down = (0, sign * turned) if is_down else (sign * turned, 0)
-            return {"type": "scroll", **at, "scroll_x": across, "scroll_y": down}
+            pixels = call.amount * _PIXELS_OF_NOTCH
+            if call.direction in ("up", "left"):
+                pixels = -pixels
+            if call.direction in ("up", "down"):
+                return {"type": "scroll", **at, "scroll_x": 0, "scroll_y": pixels}
+            return {"type": "scroll", **at, "scroll_x": pixels, "scroll_y": 0}
         case "drag" if call.button == "left":
             start = (given["start_x"], given["start_y"])
             return {"type": "drag", "path": _path(start, (given["end_x"], given["end_y"]))}
@@ -91,7 +94,7 @@ def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _path(start: Pixel, end: Pixel) -> list[dict[str, int]]:
-    """The points of a drag, equally far apart; an executor moves from each to the next."""
+    """Returns the points of a drag at equal distances; an executor moves from each to the next."""
     path: list[dict[str, int]] = []
     for number in range(_PATH_POINTS):
         share = number / (_PATH_POINTS - 1)
@@ -122,17 +125,22 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
         files[f"{folder}/{number:04d}_screenshot.png"] = step.files.screenshot
         words = [{"type": "output_text", "text": sentence(step.files.action)}]
         message = {"type": "message", "role": "assistant", "content": words}
-        calls = list(_calls(turn, step.said))
-        known = {"timestamp": time, "created_at": time, "model": _MODEL, "kwargs": {}}
-        response = {**known, "response": {"output": [message, *calls], "usage": {}}}
+        calls = list(_calls(turn, step.encoded))
+        response = {
+            "timestamp": time,
+            "created_at": time,
+            "model": _MODEL,
+            "kwargs": {},
+            "response": {"output": [message, *calls], "usage": {}},
+        }
         documents[f"{folder}/{number + 1:04d}_agent_response.json"] = _text(response)
         items.append(message)
         number += 2
         for call in calls:
-            shown = {"type": "input_image", "image_url": "[omitted]"}
-            result = {"type": "computer_call_output", "call_id": call["call_id"], "output": shown}
-            ended = {"item": call, "result": [result], "created_at": time}
-            documents[f"{folder}/{number:04d}_computer_call_result.json"] = _text(ended)
+            image = {"type": "input_image", "image_url": "[omitted]"}
+            result = {"type": "computer_call_output", "call_id": call["call_id"], "output": image}
+            call_result = {"item": call, "result": [result], "created_at": time}
+            documents[f"{folder}/{number:04d}_computer_call_result.json"] = _text(call_result)
             items += [call, result]
             number += 1
     if stretch.final is not None:
@@ -158,11 +166,17 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 
 
 def _calls(turn: int, actions: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the calls of a turn; those after the first have a number of their own in their ids."""
+    """Yields the calls of a turn; the ids after the first have a number of their own."""
     for number, action in enumerate(actions):
-        call_id = f"call_{turn:04d}" + (f"_{number}" if number else "")
-        named = {"type": "computer_call", "call_id": call_id}
-        yield {**named, "action": action, "status": "completed"}
+        call_id = f"call_{turn:04d}"
+        if number:
+            call_id += f"_{number}"
+        yield {
+            "type": "computer_call",
+            "call_id": call_id,
+            "action": action,
+            "status": "completed",
+        }
 
 
 def _time(moment: datetime) -> str:

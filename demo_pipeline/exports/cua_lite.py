@@ -40,7 +40,7 @@ from demo_pipeline.exports.record_checks import (
 from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
-    SaidStep,
+    EncodedStep,
     Stretch,
     counted_details,
     counted_steps,
@@ -269,7 +269,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
     yield Row(trajectory.id, prompt, images[0], {"row": line}, files, counts)
 
 
-def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
+def _call(number: int, step: EncodedStep, trajectory: Trajectory) -> dict[str, Any]:
     index = step.files.index
 
     def place_words(point: Pixel) -> str:
@@ -285,7 +285,7 @@ def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]
         content.append({"type": "action_description", "text": caption})
     if sources := annotation_sources(trajectory, index):
         content.append({"type": "metadata", "data": {"opencua_step": notes, **sources}})
-    calls = [lite_call(number, COMPUTER, {"actions": step.said})]
+    calls = [lite_call(number, COMPUTER, {"actions": step.encoded})]
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 

@@ -171,66 +171,81 @@ _SCREEN_EXCLUSIONS = (
     *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
     *("tree_differs", "tree_unchecked", "scan_after_frame", "unreadable_tree"),
 )
-_REPEATED = "repeated"  # the same element was asked for at an earlier step
+_REPEATED = "repeated"  # the same element was selected at an earlier step
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yield a row per element that is asked for."""
-    seen: set[tuple[str, tuple[int, ...]]] = set()
+    """Yields a row per selected element."""
+    earlier_elements: set[tuple[str, tuple[int, ...]]] = set()
     settings = source.settings
-    did = (step.action.parameters for step in source.trajectory.steps)
-    typed = TypedTexts(one.text for one in did if isinstance(one, TypeParameters))
+    parameters = [step.action.parameters for step in source.trajectory.steps]
+    typed = TypedTexts(each.text for each in parameters if isinstance(each, TypeParameters))
     for step in source.trajectory.steps:
         row = source.rows[step.index]
-        reason = _screen_exclusion(source, step)
-        screen = None if reason else read_screen(step.ui_tree, row["platform"])
-        if screen is None:
-            yield Excluded(reason or "unreadable_tree")
+        if reason := _screen_exclusion(source, step):
+            yield Excluded(reason)
             continue
-        across = round(row["pad_x"])
-        down = round(row["pad_y"])
-        area = (across, down, CANVAS[0] - across, CANVAS[1] - down)
+        screen = read_screen(step.ui_tree, row["platform"])
+        if screen is None:
+            yield Excluded("unreadable_tree")
+            continue
+        pad_x = round(row["pad_x"])
+        pad_y = round(row["pad_y"])
+        area = (pad_x, pad_y, CANVAS[0] - pad_x, CANVAS[1] - pad_y)
         native = native_picture_of(step.screenshot)
-        side = settings.grounding_min_side * (native.scale if native else 1)
+        min_side = float(settings.grounding_min_side)
+        if native:
+            min_side *= native.scale
         most = settings.grounding_per_screen
-        elements, left_out = choose_elements(screen, area, typed, side, most)
+        elements, left_out = choose_elements(screen, area, typed, min_side, most)
         yield from map(Excluded, left_out.elements())
         for node, words in elements:
             key = (words, node.box)
-            yield Excluded(_REPEATED) if key in seen else _row(source, step, (node, words), native)
-            seen.add(key)
+            if key in earlier_elements:
+                yield Excluded(_REPEATED)
+            else:
+                yield _row(source, step, (node, words), native)
+            earlier_elements.add(key)
 
 
 def _screen_exclusion(source: Source, step: StepFiles) -> str:
-    """Why a step's tree may not say what its screenshot shows; empty when it does."""
+    """Returns why a step's tree may not match its screenshot; empty if it matches."""
     candidate = source.candidate
     row = source.rows[step.index]
     if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
-    if step.index in candidate.bad_steps | candidate.incomplete:
-        return BAD_STEP if step.index in candidate.bad_steps else INCOMPLETE
+    if step.index in candidate.bad_steps:
+        return BAD_STEP
+    if step.index in candidate.incomplete:
+        return INCOMPLETE
     if reason := leak_exclusion(row, source.settings):
         return reason
-    before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
-    if any(one.action_type == ActionType.TYPE for one in before):
-        return "hidden_typing"  # its text is not known, and may be on the screen
+    for action in candidate.hidden.actions:
+        if action.before_step <= step.index and action.action_type == ActionType.TYPE:
+            return "hidden_typing"  # the unknown text may be on the screen
+    if row["tree_agreement"] == "differs":
+        return "tree_differs"
     if row["tree_agreement"] not in ("agrees", "partial"):
-        return "tree_differs" if row["tree_agreement"] == "differs" else "tree_unchecked"
-    age = row["tree_age_ms"]
+        return "tree_unchecked"
+    tree_age = row["tree_age_ms"]
     lead = row["lead_ms"]
-    return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
+    if tree_age is None or lead is None or tree_age < lead:
+        return "scan_after_frame"
+    return ""
 
 
 def _row(
     source: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
 ) -> Row:
-    (node, words), (left, top, right, bottom) = element, element[0].box
+    node, words = element
+    left, top, right, bottom = node.box
     screenshot = step.screenshot
     size = CANVAS
     if native:
         screenshot = native.path
         size = native.size
-        (left, top), (right, bottom) = native.at(left, top), native.at(right, bottom)
+        left, top = native.at(left, top)
+        right, bottom = native.at(right, bottom)
     image = source.name(screenshot)
     box = left, top, right - 1, bottom - 1
     text = replace_surrogates(words)
@@ -256,14 +271,14 @@ def _row(
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """The screenshot by its name, and by its content for CUA-Lite."""
-    found = {}
+    """Returns the path of the screenshot by its name, and by its content for CUA-Lite."""
+    paths = {}
     for name, path in record.files.items():
         content = name.removeprefix(f"{LITE_FOLDER}/")
         image = lite_image(settings.name_prefix, split, content)
         place = name if content == name else f"{LITE_FOLDER}/{image}"
-        found[place] = f"{candidate.source.folder}/{path}"
-    return found
+        paths[place] = f"{candidate.source.folder}/{path}"
+    return paths
 
 
 FORM = Form(

@@ -1,4 +1,4 @@
-"""What every form asks about a step: whether a screenshot shows what it did, and its size."""
+"""Facts about a step that all forms need: whether it can be shown, and the screenshot's size."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,13 +30,12 @@ STEP_SETTINGS = (
 def step_exclusion(
     step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, size: Pixel | None
 ) -> str:
-    """Which of `STEP_EXCLUSIONS` keeps a step out of a form, the first that holds; empty: none.
+    """Returns the first of `STEP_EXCLUSIONS` that applies to a step; empty if none applies.
 
     Args:
-        step: the step.
-        row: its provenance.
-        settings: which leaks are included.
-        size: of its screenshot; None: a file that the form needs cannot be read.
+        row: provenance of the step.
+        settings: decide which leaks are included.
+        size: of its screenshot; None if a file that the form needs cannot be read.
     """
     if is_off_screen(step.action, row, size or CANVAS):
         return "off_screen"
@@ -46,7 +45,7 @@ def step_exclusion(
 
 
 def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
-    """Where the pointer rested to open what a step pressed, in order; empty: it did not."""
+    """Returns the places where the pointer rested to open the element that the step presses."""
     if row.get("hover_x") is None:
         return ()
     sides = [*(row["hovered_before"] or ()), row["hover_x"], row["hover_y"]]
@@ -56,22 +55,27 @@ def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
 def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
     """Whether an action points at a place outside the screenshot."""
     positions = points(action)
-    inside = all(0 <= x < size[0] and 0 <= y < size[1] for x, y in positions)
-    return bool(positions) and (bool(row["off_screen"]) or not inside)
+    if not positions:
+        return False
+    width, height = size
+    is_inside = all(0 <= x < width and 0 <= y < height for x, y in positions)
+    return bool(row["off_screen"]) or not is_inside
 
 
 def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, ProvenanceRow]) -> bool:
-    """Whether the final screenshot may show what the last action of a trajectory led to.
+    """Whether the video contains the end of the last action.
 
-    It shows the last frame when the video ends before the action does. A wait after the action is
-    not an action: the person waited for what the video shows.
+    If it does not, the final screenshot is from before the action's effect. Waits are not counted
+    as actions.
     """
-    acted = [step for step in steps if not isinstance(step.action.parameters, WaitParameters)]
-    return not acted or bool(rows[acted[-1].index]["end_filmed"])
+    for step in reversed(steps):
+        if not isinstance(step.action.parameters, WaitParameters):
+            return bool(rows[step.index]["end_filmed"])
+    return True
 
 
 def readable_size(screenshot: Path) -> Pixel | None:
-    """Width and height of a PNG; None: it is missing or not a PNG."""
+    """Returns width and height of a PNG, or None if it is missing or not a PNG."""
     try:
         return png_size(screenshot)
     except (OSError, ValueError) as error:

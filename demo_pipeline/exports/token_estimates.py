@@ -1,7 +1,7 @@
-"""How many tokens a record is for a Qwen-VL model, and the size at which the model sees a picture.
+"""Estimates the tokens of a record for Qwen-VL models, and the size at which they see an image.
 
-Pictures follow the rule of Qwen2-VL and Qwen2.5-VL: sides become multiples of 28 pixels, and a
-square of 28 is a token. Texts are estimated without a tokenizer.
+Images follow the rule of Qwen2-VL and Qwen2.5-VL: sides become multiples of 28 pixels, and a square
+of 28 by 28 pixels is a token. Texts are estimated without a tokenizer.
 """
 
 import math
@@ -15,14 +15,14 @@ PATCH = 28  # pixels
 LEAST_PIXELS = 56 * 56  # the default of the image processor in transformers
 _TURN = 5  # tokens that a chat template puts around a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
-# Characters of a word or of punctuation that are a token: measured with Qwen's vocabulary on the
-# prompts and answers of the samples, so that the estimate is rarely too low.
+# Characters per token in words and in punctuation, measured with Qwen's vocabulary on the prompts
+# and answers of the samples. The estimate is rarely too low.
 _LETTERS = 6
 _SIGNS = 2
 
 
 def resized(size: Pixel, most: int) -> Pixel:
-    """Width and height of a picture as the model sees it.
+    """Returns width and height of an image as the model sees it.
 
     Args:
         size: width and height, pixels.
@@ -39,14 +39,14 @@ def resized(size: Pixel, most: int) -> Pixel:
 
 
 def picture_tokens(size: Pixel, most: int) -> int:
-    """Tokens of a picture, with the two around it; see `resized`."""
+    """Returns the tokens of an image, with the two tokens around it; see `resized`."""
     width, height = resized(size, most)
     return width // PATCH * (height // PATCH) + 2
 
 
 @lru_cache(maxsize=256)  # every record begins with the same long prompt
 def text_tokens(text: str) -> int:
-    """Tokens of a text, estimated: a digit and a character outside ASCII are one each."""
+    """Estimates the tokens of a text; a digit and a character outside ASCII count as one each."""
     return sum(map(_tokens, _PIECE.findall(text)))
 
 
@@ -54,10 +54,12 @@ def text_tokens(text: str) -> int:
 def _tokens(piece: str) -> int:
     if piece.isspace():
         return int(piece != " ")  # a space belongs to the word after it
-    return math.ceil(len(piece) / (_LETTERS if piece[0].isalpha() else _SIGNS))
+    characters_per_token = _LETTERS if piece[0].isalpha() else _SIGNS
+    return math.ceil(len(piece) / characters_per_token)
 
 
 def chat_tokens(turns: Iterable[str], pictures: Iterable[Pixel], most: int) -> int:
-    """Tokens of a chat, estimated, of its turns and the sizes of its pictures."""
-    said = sum(text_tokens(turn) + _TURN for turn in turns)
-    return said + sum(picture_tokens(size, most) for size in pictures)
+    """Estimates the tokens of a chat from its turns and the sizes of its images."""
+    of_turns = sum(text_tokens(turn) + _TURN for turn in turns)
+    of_images = sum(picture_tokens(size, most) for size in pictures)
+    return of_turns + of_images

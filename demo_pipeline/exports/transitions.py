@@ -1,8 +1,4 @@
-"""Exports transitions: the screenshot before a step, its action, and the screenshot after it.
-
-Belongs here: the model of a row of `<split>.parquet`, from which its JSON Schema is made, which
-steps have a picture of what they did, and the rows.
-"""
+"""Exports transitions: the screenshot before a step, its action, and the screenshot after it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,9 +8,7 @@ from pydantic import Field
 
 from demo_pipeline.desktopd.models import WaitParameters
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
-from demo_pipeline.exports.answers import (
-    action_text,
-)
+from demo_pipeline.exports.answers import action_text
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table, of_row
 from demo_pipeline.exports.hub_layout import HubTable
@@ -77,30 +71,43 @@ _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of i
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yield a transition per step whose effect is in a picture.
+    """Yields a transition per step whose effect a screenshot shows.
 
-    A wait is not a transition of its own: its screenshot is from before its action's effect, and it
-    belongs to the action. No transition spans a hidden action (`hidden_after`), and none ends with
-    a picture from before the end of its action (`early_after`).
+    A wait is no transition of its own: it belongs to the action before it, because its screenshot
+    may be from before that action's effect. No transition spans a hidden action (`hidden_after`)
+    or ends with a screenshot from before the end of its action (`early_after`).
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):
-        waits, after = _until_next(steps[number + 1 :])
-        size = CANVAS if step.screenshot.is_file() else None
-        picture = source.trajectory.final_screenshot if after is None else after.screenshot
-        reason = (
-            "wait"
-            if isinstance(step.action.parameters, WaitParameters)
-            else step_exclusion(step, source.rows[step.index], source.settings, size)
-            or (INCOMPLETE if step.index in source.candidate.incomplete else "")
-            or _spanned(source, step, len(waits), after)
-            or ("" if picture.is_file() else "missing_frame")
-        )
-        yield Excluded(reason) if reason else _row(source, step, waits, picture)
+        waits, next_step = _waits_and_next(steps[number + 1 :])
+        after = source.trajectory.final_screenshot
+        if next_step is not None:
+            after = next_step.screenshot
+        reason = _exclusion(source, step, len(waits), next_step)
+        if reason:
+            yield Excluded(reason)
+        elif not after.is_file():
+            yield Excluded("missing_frame")
+        else:
+            yield _row(source, step, waits, after)
 
 
-def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
-    """The seconds of each wait before the next input, and its step; None: no input follows."""
+def _exclusion(source: Source, step: StepFiles, waits: int, next_step: StepFiles | None) -> str:
+    """Returns the reason why a step has no transition; empty if it has one."""
+    if isinstance(step.action.parameters, WaitParameters):
+        return "wait"
+    size = None
+    if step.screenshot.is_file():
+        size = CANVAS
+    if reason := step_exclusion(step, source.rows[step.index], source.settings, size):
+        return reason
+    if step.index in source.candidate.incomplete:
+        return INCOMPLETE
+    return _effect_exclusion(source, step, waits, next_step)
+
+
+def _waits_and_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
+    """Returns the seconds of each wait before the next input, and the step of that input."""
     seconds: list[float] = []
     for step in steps:
         if not isinstance(step.action.parameters, WaitParameters):
@@ -109,24 +116,31 @@ def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | No
     return seconds, None
 
 
-def _spanned(source: Source, step: StepFiles, waits: int, after: StepFiles | None) -> str:
-    """Why the next picture does not show what a step did; empty when it does."""
-    rows = source.rows
+def _effect_exclusion(
+    source: Source, step: StepFiles, waits: int, next_step: StepFiles | None
+) -> str:
+    """Returns why the next screenshot does not show the step's effect; empty if it does."""
     hidden = source.candidate.hidden
+    row = source.rows[step.index]
     next_index = step.index + waits + 1
     if any(hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
-    if after is None:  # the final picture is the last frame if the video ends before the action
-        return "" if rows[step.index]["end_filmed"] else "early_after"
-    row = rows[step.index]
-    shown = rows[after.index]
-    if after.index == next_index and shown["reason_code"] == IMPORTED:
-        return ""  # a step's screenshot is what the step before it led to
-    if after.index != next_index or shown["pts"] is None or shown["lead_ms"] is None:
+    if next_step is None:
+        # If the video ends before the action, the final screenshot is from before its effect.
+        return "" if row["end_filmed"] else "early_after"
+    if next_step.index != next_index:
         return "missing_frame"
-    ended = shown["press_ms"] - shown["lead_ms"] >= row["end_ms"] - _ROUNDING_MS
-    later = shown["pts"] > row["pts"]  # a fallback frame can serve two steps
-    return "" if ended and later else "early_after"
+    next_row = source.rows[next_step.index]
+    if next_row["reason_code"] == IMPORTED:
+        return ""  # imported screenshots show the effect of the step before
+    if next_row["pts"] is None or next_row["lead_ms"] is None:
+        return "missing_frame"
+    frame_ms = next_row["press_ms"] - next_row["lead_ms"]
+    is_after_end = frame_ms >= row["end_ms"] - _ROUNDING_MS
+    is_later_frame = next_row["pts"] > row["pts"]  # a fallback frame can serve two steps
+    if not is_after_end or not is_later_frame:
+        return "early_after"
+    return ""
 
 
 def _row(source: Source, step: StepFiles, waits: Sequence[float], after: Path) -> Row:

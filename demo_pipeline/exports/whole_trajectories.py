@@ -66,39 +66,45 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class SaidStep:
-    """A step of a stretch: its files, its screenshot's size, and its action in the form."""
+class EncodedStep:
+    """A step of a stretch.
+
+    Attributes:
+        files: of the step.
+        size: of its screenshot, pixels.
+        encoded: its action in the form.
+    """
 
     files: StepFiles
     size: Pixel
-    said: Any
+    encoded: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The steps of a trajectory that an export shows.
+    """Consecutive steps of a trajectory that an export shows.
 
     Attributes:
-        steps: one after the other, without anything between them.
-        before: what was done before the first of them, a sentence an action.
-        final: the screenshot after the last one; None: the trajectory goes on, the video ends
-            before the last action does, or it is missing.
-        part: which steps of the trajectory these are, when anything is cut off: `first_step`,
-            `last_step` and `total_steps`; None: nothing is.
+        steps: without a hidden or excluded action between them.
+        before: a sentence for each action before the first step.
+        final: the screenshot after the last step; None if the trajectory goes on, if the video ends
+            before the last action, or if the file is missing.
+        part: `first_step`, `last_step` and `total_steps` if the stretch is not the whole
+            trajectory.
     """
 
-    steps: tuple[SaidStep, ...]
+    steps: tuple[EncodedStep, ...]
     before: tuple[str, ...]
     final: Path | None
     part: Mapping[str, int] | None
 
     @property
     def whole(self) -> bool:
-        """Whether it shows all and the end, so that what is said of the whole is said of it."""
+        """Whether it shows all steps and the end, so that its outcome is the trajectory's."""
         return self.final is not None and self.part is None
 
     def prompt(self, instruction: str) -> str:
-        """The instruction without markers, and after it the actions before the first step."""
+        """Returns the instruction without markers, followed by the actions before the stretch."""
         text = escape_markers(instruction)[0]
         if not self.before:
             return text
@@ -112,10 +118,11 @@ Rows = Iterator[Row | Excluded]
 def stretch_rows(
     encode: ActionEncoder, make: Callable[[Stretch, Source], Rows]
 ) -> Callable[[Source], Rows]:
-    """What yields an `Excluded` for each step outside the longest stretch, and what `make` makes.
+    """Returns a function that exports the longest stretch of a trajectory.
 
-    Of equally long ones the earliest is taken. A trajectory without a cut is taken however short it
-    is; otherwise a stretch has at least `settings.min_steps` steps.
+    It yields the record of the stretch and an `Excluded` for each step outside of it. Of equally
+    long stretches the earliest is exported. A stretch that is not the whole trajectory needs at
+    least `settings.min_steps` steps.
 
     Args:
         encode: writes an action in the form.
@@ -126,36 +133,38 @@ def stretch_rows(
         source = with_native_screenshots(recorded)
         candidate = source.candidate
         steps = source.trajectory.steps
-        runs: list[list[SaidStep]] = [[]]
+        stretches: list[list[EncodedStep]] = [[]]
         for step in steps:
             if candidate.hidden.before(step.index):
-                runs.append([])
-            is_bad = step.index in candidate.bad_steps
-            said = BAD_STEP if is_bad else said_step(source, step, encode)
-            if isinstance(said, SaidStep):
-                runs[-1].append(said)
+                stretches.append([])
+            step_or_reason: EncodedStep | str = BAD_STEP
+            if step.index not in candidate.bad_steps:
+                step_or_reason = encoded_step(source, step, encode)
+            if isinstance(step_or_reason, str):
+                yield Excluded(step_or_reason)
+                stretches.append([])
             else:
-                yield Excluded(said)
-                runs.append([])
-        best = max(runs, key=len)
-        total = sum(map(len, runs))
-        whole = len(best) == len(steps) and not len(candidate.hidden)
-        if not best or (len(best) < source.settings.min_steps and not whole):
+                stretches[-1].append(step_or_reason)
+        longest = max(stretches, key=len)
+        total = sum(map(len, stretches))
+        is_whole = len(longest) == len(steps) and not len(candidate.hidden)
+        if not longest or (len(longest) < source.settings.min_steps and not is_whole):
             yield from [Excluded(TOO_SHORT)] * total
             return
-        yield from [Excluded(OUTSIDE)] * (total - len(best))
-        first = best[0].files.index
-        last = best[-1].files.index
+        yield from [Excluded(OUTSIDE)] * (total - len(longest))
+        first = longest[0].files.index
+        last = longest[-1].files.index
+        part = None
+        if not is_whole:
+            part = {"first_step": first, "last_step": last, "total_steps": len(steps)}
         before = tuple(_before(source, first))
-        final = _final(source, last)
-        part = {"first_step": first, "last_step": last, "total_steps": len(steps)}
-        yield from make(Stretch(tuple(best), before, final, None if whole else part), source)
+        yield from make(Stretch(tuple(longest), before, _final(source, last), part), source)
 
     return rows
 
 
-def said_step(source: Source, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
-    """The step in the form, or why it cannot be shown."""
+def encoded_step(source: Source, step: StepFiles, encode: ActionEncoder) -> EncodedStep | str:
+    """Returns the step in the form, or the reason why it cannot be shown."""
     size = readable_size(step.screenshot)
     reason = step_exclusion(step, source.rows[step.index], source.settings, size)
     if reason or size is None:
@@ -163,13 +172,13 @@ def said_step(source: Source, step: StepFiles, encode: ActionEncoder) -> SaidSte
     try:
         hovered = hovered_places(source.rows[step.index])
         action = AnsweredAction(step.action.action_type, step.action.parameters, hovered)
-        return SaidStep(step, size, encode(action, size))
+        return EncodedStep(step, size, encode(action, size))
     except InexpressibleError as error:
         return error.reason
 
 
 def _before(source: Source, first: int) -> Iterator[str]:
-    """Yield what was done before a step: hidden actions and steps, in words."""
+    """Yields a sentence for each step and hidden action before a step."""
     for step in source.trajectory.steps:
         if step.index > first:
             return
@@ -182,41 +191,42 @@ def _before(source: Source, first: int) -> Iterator[str]:
 def _final(source: Source, last: int) -> Path | None:
     steps = source.trajectory.steps
     final = source.trajectory.final_screenshot
-    ended = last == steps[-1].index and not source.candidate.hidden.follow(last)
-    ended = ended and is_last_end_filmed(steps, source.rows)
-    return final if ended and readable_size(final) else None
+    is_last = last == steps[-1].index and not source.candidate.hidden.follow(last)
+    if not is_last or not is_last_end_filmed(steps, source.rows) or not readable_size(final):
+        return None
+    return final
 
 
-def sentence(action: StepAction, written: Callable[[Pixel], str] = str) -> str:
-    """What a step does, in one line without markers.
+def sentence(action: StepAction, point_text: Callable[[Pixel], str] = str) -> str:
+    """Returns the sentence of an action in one line without markers.
 
     Args:
-        action: the action.
-        written: a point as the form writes it.
+        point_text: writes a point as the form does.
     """
-    named = {str(point): written(point) for point in points_in(action.reasoning)}
-    return replace_surrogates(with_points_replaced(action.reasoning, named))
+    points = {str(point): point_text(point) for point in points_in(action.reasoning)}
+    return replace_surrogates(with_points_replaced(action.reasoning, points))
 
 
-def counted_steps(steps: Sequence[SaidStep], source: Source) -> dict[str, int]:
-    """What a dataset counts: the steps of a row, and those that press what hovering opened."""
-    rows = (source.rows[step.files.index] for step in steps)
-    return {"steps": len(steps), "opened_by_hover": sum(bool(hovered_places(row)) for row in rows)}
+def counted_steps(steps: Sequence[EncodedStep], source: Source) -> dict[str, int]:
+    """Counts the steps of a row, and those that press an element that hovering opened."""
+    hovered = [step for step in steps if hovered_places(source.rows[step.files.index])]
+    return {"steps": len(steps), "opened_by_hover": len(hovered)}
 
 
 def counted_details(finished: FinishedRows) -> Mapping[str, Any]:
-    """The counts of `counted_steps`; see `Form.details`."""
+    """Returns the counts of `counted_steps`; see `Form.details`."""
     return {name: finished.counts.get(name, 0) for name in ("steps", "opened_by_hover")}
 
 
 def losses_file(finished: FinishedRows) -> Mapping[str, Any]:
-    """`metadata.json`: the rows of the export, and what it leaves out, by reason.
+    """Returns `metadata.json`: the contents of the export, and the left-out steps by reason.
 
-    The reasons that the form has are listed even when nothing was left out for them.
+    Reasons without left-out steps are listed with the count 0.
     """
     left_out = {
         reason: {"count": count, "meaning": _MEANINGS[reason]}
         for reason, count in finished.summary.excluded_records.items()
     }
-    summary = {k: value for k, value in finished.summary.as_dict().items() if k != "problems"}
-    return {"metadata.json": {**summary, "excluded_steps": left_out}}
+    contents = dict(finished.summary.as_dict())
+    contents.pop("problems", None)
+    return {"metadata.json": {**contents, "excluded_steps": left_out}}

@@ -92,7 +92,7 @@ class CodeClosure:
         """Names of the modules that hold the definitions."""
         return {module for module, _ in self._reached}
 
-    def _follow(self, value: Any) -> None:  # noqa: PLR0911 - one return for each kind of value
+    def _follow(self, value: Any) -> None:
         """Add what calling or reading a value needs."""
         if isinstance(value, functools.partial):
             return self._follow_all([value.func, *value.args, *value.keywords.values()])

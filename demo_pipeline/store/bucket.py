@@ -1,9 +1,9 @@
 """A bucket as the store and the uploads use it: objects by their keys, versions with pointers.
 
-Belongs here: S3's operations of a single object and pages of listings, through the part of s3fs
-that does not cache. Errors become sentences that quote neither the server nor the environment;
-credentials and endpoint come from the environment (`AWS_…`) and are not read here. `versions/` is
-not hidden there: SeaweedFS does not list `.versions`.
+All calls go through the part of s3fs that does not cache. s3fs and botocore read credentials and
+endpoint from the environment (`AWS_…`); this module does not. Messages of errors quote neither the
+server nor the environment. The folder `versions/` of a bucket is visible, because SeaweedFS does
+not list `.versions`.
 """
 
 import hashlib
@@ -41,11 +41,11 @@ from demo_pipeline.store.versions import (
 
 _CHUNK = 2**20  # bytes
 _PART_BYTES = 16 * 2**20
-_CALLS = 6  # of one operation, by botocore, which waits up to 1, 2, 4, … seconds between them
-_BODIES = 4  # downloads of one object whose connection breaks amid it
-_FETCHES = 2  # downloads of an object whose bytes do not fit its checksum
+_CALLS = 6  # attempts of one operation by botocore, with pauses of up to 1, 2, 4, … seconds
+_BODIES = 4  # attempts of a download whose connection breaks
+_FETCHES = 2  # attempts of a download whose bytes do not match the checksum of the object
 _WORKERS = 16
-_PAGE = 1000  # S3 lists no more at once
+_PAGE = 1000  # the most objects that S3 lists in an answer
 _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
@@ -55,7 +55,7 @@ _MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([0-9]{1,5})")
 _DIRECTORY_BUCKET = "--x-s3"
 _OTHER_BYTES = "OtherBytes"  # a code of our own
 _SENTENCES = {
-    "the bytes that arrive do not fit the checksum of the object; check the network, or upload "
+    "the bytes that arrive do not match the checksum of the object; check the network, or upload "
     "the file again": (_OTHER_BYTES,),
     "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
     "access denied; check the policy of the bucket and the credentials": ("AccessDenied", "403"),
@@ -72,18 +72,20 @@ _SENTENCES = {
         *("ConnectionClosedError", "FSTimeoutError", "HTTPClientError"),
     ),
 }
-_SENTENCE_OF = {code: sentence for sentence, codes in _SENTENCES.items() for code in codes}
+_SENTENCE_OF: dict[str, str] = {}
+for _sentence, _codes in _SENTENCES.items():
+    _SENTENCE_OF |= dict.fromkeys(_codes, _sentence)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 class S3CallError(StorageError):
-    """A call that S3 refused, or that did not reach it.
+    """A call that S3 rejected, or that did not reach S3.
 
     Attributes:
         place: the object's URL, printable.
-        code: S3's error code, else the name of the network error.
-        status: of the HTTP answer; 0 without an answer.
+        code: S3's error code, or the name of the network error.
+        status: the status of the HTTP answer; 0 without an answer.
     """
 
     def __init__(self, place: str, code: str, status: int) -> None:
@@ -100,7 +102,9 @@ class S3CallError(StorageError):
 def _connect() -> Any:
     from s3fs import S3FileSystem  # noqa: PLC0415 - costs 0.6 s
 
-    own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
+    # Names of other servers rarely resolve with a bucket's name before them.
+    has_own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
+    addressing_style = "path" if has_own_server else "auto"
     system = S3FileSystem(
         skip_instance_cache=True,
         use_listings_cache=False,
@@ -109,33 +113,33 @@ def _connect() -> Any:
             "read_timeout": 60,
             "max_pool_connections": 2 * _WORKERS,
             "retries": {"total_max_attempts": _CALLS, "mode": "standard"},
-            # Other servers' names rarely resolve with a bucket name before them.
-            "s3": {"addressing_style": "path" if own_server else "auto"},
-            # Servers other than Amazon's do not know checksums in trailers.
+            "s3": {"addressing_style": addressing_style},
+            # Only Amazon's servers support checksums in trailers.
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
         },
     )
-    system.retries = 1  # botocore repeats
+    system.retries = 1  # botocore retries
     return system
 
 
 class Bucket:
-    """Everything at `s3://bucket/prefix`. Keys that begin with `/` below it are left out.
+    """Everything at `s3://bucket/prefix`. Keys that begin with `/` below it are ignored.
 
     It connects at the first call, and again after a fork.
 
     Args:
-        url: of the bucket and the prefix.
-        cache: the folder that outputs of this bucket are built and read in, laid out like a store
-            in a folder; it may be removed whenever nothing runs.
+        url: the bucket and the prefix.
+        cache: the folder in which outputs of this bucket are built and read, laid out like a store
+            in a folder. It may be removed whenever nothing runs.
 
     Attributes:
         url: `s3://bucket/prefix`.
-        tops, pointers: as of a `Folder`.
+        tops, pointers: as in `Folder`.
     """
 
-    tops, pointers = (VERSIONS, "retired/"), POINTERS  # of `retired/` are older versions
+    tops = (VERSIONS, "retired/")  # earlier versions of the package used `retired/`
+    pointers = POINTERS
 
     def __init__(self, url: str, cache: Path) -> None:
         self._bucket, self._prefix = bucket_of(url)
@@ -146,33 +150,38 @@ class Bucket:
         self._seen = False
 
     def call(self, method: str, key: str = "", **arguments: Any) -> Any:
-        """One operation of the S3 API, e.g. `head_object`, of the bucket or one of the objects.
+        """Call an operation of the S3 API, e.g. `head_object`, on the bucket or on an object.
 
         Raises:
-            S3CallError: when it fails, after as many calls as are sensible.
+            S3CallError: the operation failed, after the retries of botocore.
         """
-        given = {"Bucket": self._bucket, **arguments} | ({"Key": self._prefix + key} if key else {})
-        return self._tried(key, lambda: self._system().call_s3(method, **given))
+        arguments["Bucket"] = self._bucket
+        if key:
+            arguments["Key"] = self._prefix + key
+        return self._call(key, self._system().call_s3, method, **arguments)
 
-    def _tried(self, key: str, work: Callable[[], Any]) -> Any:
+    def _call(self, key: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a function of s3fs; errors of its many classes become `S3CallError`."""
         try:
-            return work()
+            return function(*arguments, **options)
         except Exception as error:
             if isinstance(error, TypeError | AttributeError | KeyError):
-                raise  # not one of the many classes of s3fs, botocore and aiohttp
+                raise  # a defect; s3fs, botocore and aiohttp raise other classes
             code, status = _reason(error.__cause__ or error)
+            if not _CODE.fullmatch(code):
+                code = "an unknown error"
             place = f"s3://{self._bucket}/{ascii_path(self._prefix + key)}"
-            code = code if _CODE.fullmatch(code) else "an unknown error"
             raise S3CallError(place, code, status) from None
 
-    def _system(self) -> Any:  # of this process: a connection does not survive a fork
+    def _system(self) -> Any:
+        """The file system of s3fs in this process: a connection does not survive a fork."""
         with self._lock:
             if self._connected is None or self._connected[0] != os.getpid():
                 self._connected = (os.getpid(), _connect())
             return self._connected[1]
 
     def require(self) -> None:
-        """Raise `S3CallError` unless the bucket exists: asked before it seems to be empty."""
+        """Raise `S3CallError` if the bucket does not exist. A missing object may mean that."""
         if not self._seen:
             self.call("list_objects_v2", MaxKeys=1)
             self._seen = True
@@ -182,31 +191,34 @@ class Bucket:
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield the objects whose key begins with `prefix`, in no order."""
         for page in self._pages(prefix):
-            for one in page.get("Contents", ()):
-                key = one["Key"].removeprefix(self._prefix)
+            for entry in page.get("Contents", ()):
+                key = entry["Key"].removeprefix(self._prefix)
                 if key and key[0] != "/":
-                    yield _described(key, one, one["Size"])
+                    yield _object_info(key, entry, entry["Size"])
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names that go on with `/`, of those after `prefix` that do not begin with a dot."""
-        pages = self._pages(prefix, Delimiter="/")
-        found = [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", ())]
-        names = (one.removeprefix(self._prefix + prefix)[:-1] for one in found)
-        return [name for name in names if name and name[0] != "."]
+        """The names of the visible folders directly below `prefix`."""
+        names = []
+        for page in self._pages(prefix, Delimiter="/"):
+            for entry in page.get("CommonPrefixes", ()):
+                name = entry["Prefix"].removeprefix(self._prefix + prefix)[:-1]
+                if name and name[0] != ".":
+                    names.append(name)
+        return names
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """The objects below a folder by the rest of their keys; None when there are none."""
+        """The objects below a folder by the rest of their keys; None if it has no object."""
         prefix = f"{folder}/"
-        return {one.key.removeprefix(prefix): one for one in self.listing(prefix)} or None
+        return {info.key.removeprefix(prefix): info for info in self.listing(prefix)} or None
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """The `files` of each of `folders`, by one listing of all objects."""
-        found = defaultdict[str, dict[str, ObjectInfo]](dict)
+        """The `files` of each of `folders`, by a single listing of all objects."""
+        files = defaultdict[str, dict[str, ObjectInfo]](dict)
         for info in self.listing():
             name, slash, file = info.key.partition("/")
             if slash and name[0] != ".":
-                found[name][file] = info
-        return found
+                files[name][file] = info
+        return files
 
     def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
         """Yield the answers of a listing."""
@@ -219,78 +231,91 @@ class Bucket:
             more["ContinuationToken"] = answer["NextContinuationToken"]
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The object as it is now; None when it does not exist."""
-        answer = self._unless_missing(lambda: self.call("head_object", key))
-        return _described(key, answer, answer["ContentLength"]) if answer else None
+        """The object as it is now; None if it does not exist."""
+        try:
+            answer = self.call("head_object", key)
+        except S3CallError as error:
+            if self._is_missing(error):
+                return None
+            raise
+        return _object_info(key, answer, answer["ContentLength"])
 
     def read(self, key: str) -> bytes | None:
-        """A small object's bytes; None when it does not exist."""
+        """The bytes of a small object; None if it does not exist."""
         out = BytesIO()
-        return out.getvalue() if self._unless_missing(lambda: self._get(key, out)) else None
-
-    def _unless_missing(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         try:
-            return work()
+            self._get(key, out)
         except S3CallError as error:
-            if error.status != 404 or error.code == "NoSuchBucket":
-                raise
+            if self._is_missing(error):
+                return None
+            raise
+        return out.getvalue()
+
+    def _is_missing(self, error: S3CallError) -> bool:
+        """Whether an object does not exist. Raises `S3CallError` if the bucket does not exist."""
+        if error.status != 404 or error.code == "NoSuchBucket":
+            return False
         self.require()
-        return None
+        return True
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """Download the object with this ETag to `dest`, and compare the bytes with it.
+        """Download the object with this ETag to `dest`, and compare the bytes with its checksum.
 
         Raises:
-            ObjectChangedError: it was removed or replaced.
-            S3CallError: twice other bytes arrived than the checksums of S3 are of.
+            ObjectChangedError: the object was removed or replaced.
+            S3CallError: the bytes did not match the checksum, twice.
         """
+        changed = ObjectChangedError(f"{key!r} was replaced or removed by another process")
         for _ in range(_FETCHES):
             try:
                 with dest.open("w+b") as out:
                     answer = self._get(key, out, IfMatch=f'"{etag}"', ChecksumMode="ENABLED")
-                    is_right = self._is_right(key, answer, out)
+                    matches = self._matches_checksum(key, answer, out)
             except S3CallError as error:
                 if error.status not in (404, 412) or error.code == "NoSuchBucket":
                     raise
-                answer = {"ETag": ""}
-                is_right = True
+                raise changed from None
             if _etag(answer) != etag:
-                raise ObjectChangedError(f"{key!r} was replaced or removed by another process")
-            if is_right:
+                raise changed
+            if matches:
                 return
         raise S3CallError(f"{self.url}/{ascii_path(key)}", _OTHER_BYTES, 0)
 
-    def _is_right(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
-        """Whether the bytes fit what S3 says of the object; also when it says nothing.
+    def _matches_checksum(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
+        """Whether the bytes match the checksum that S3 states. Without a checksum they do.
 
-        The ETag is the MD5 of an object that was written at once; of one that was written in parts
-        it is the MD5 of the MD5s of its parts, and their number. It is neither with keys of KMS or
-        of the customer, and in directory buckets.
+        The ETag of an object that was written at once is its MD5. The ETag of an object that was
+        written in parts is the MD5 of the MD5s of the parts, then `-` and the number of parts. In
+        directory buckets, and with keys of KMS or of the customer, the ETag is no checksum.
         """
-        for name, digest in _CHECKSUMS.items():
+        for name, checksum_of in _CHECKSUMS.items():
             checksum = answer.get(f"Checksum{name}", "")
             if checksum and "-" not in checksum:
-                return bool(digest(out) == checksum)
+                return bool(checksum_of(out) == checksum)
         encryption = answer.get("ServerSideEncryption") or ""
-        is_other = encryption.startswith("aws:kms") or answer.get("SSECustomerAlgorithm")
-        etag = _etag(answer)
-        if is_other or self._bucket.endswith(_DIRECTORY_BUCKET):
+        has_own_keys = encryption.startswith("aws:kms") or answer.get("SSECustomerAlgorithm")
+        if has_own_keys or self._bucket.endswith(_DIRECTORY_BUCKET):
             return True
+        etag = _etag(answer)
         if _MD5.fullmatch(etag):
             return bool(_md5(out).hexdigest() == etag)
-        if not (in_parts := _MD5_OF_PARTS.fullmatch(etag)):
+        parts = _MD5_OF_PARTS.fullmatch(etag)
+        if parts is None:
             return True
+        digest = parts[1]
+        count = int(parts[2])
         size = answer["ContentLength"]
-        count = int(in_parts[2])
-        first = size if count == 1 else self._part_size(key, 1)
-        if _md5_of_parts(out, [first] * count) == in_parts[1]:
+        first_size = size
+        if count > 1:
+            first_size = self._part_size(key, 1)
+        if _md5_of_parts(out, [first_size] * count) == digest:
             return True
-        # Before the bytes are blamed: the parts may be of several sizes.
+        # The parts may have different sizes.
         sizes = in_parallel(partial(self._part_size, key), range(1, count + 1))
-        return sum(sizes) != size or _md5_of_parts(out, sizes) == in_parts[1]
+        return sum(sizes) != size or _md5_of_parts(out, sizes) == digest
 
     def _part_size(self, key: str, number: int) -> int:
-        """The size of a part that an object was written in; 0 when the server does not say it."""
+        """The size of a part of an object; 0 if the server does not tell it."""
         try:
             answer = self.call("head_object", key, PartNumber=number)
         except S3CallError:
@@ -299,9 +324,10 @@ class Bucket:
         return size
 
     def _get(self, key: str, out: BinaryIO, **conditions: str) -> Any:
-        """Write an object's bytes, again while its connection breaks."""
+        """Write an object's bytes to `out`. A download that breaks is retried."""
         for attempt in range(_BODIES):
-            time.sleep(0.1 * 3**attempt if attempt else 0)
+            if attempt:
+                time.sleep(0.1 * 3**attempt)
             answer = self.call("get_object", key, **conditions)
             out.seek(0)
             out.truncate()
@@ -320,7 +346,7 @@ class Bucket:
 
         loop = self._system().loop
         try:
-            while chunk := self._tried(key, lambda: sync(loop, body.read, _CHUNK)):
+            while chunk := self._call(key, sync, loop, body.read, _CHUNK):
                 yield chunk
         finally:
             body.close()
@@ -333,10 +359,10 @@ class Bucket:
             return
         place = f"{self._bucket}/{self._prefix}{key}"
         parts = {"chunksize": _PART_BYTES, "max_concurrency": 1}
-        self._tried(key, lambda: self._system().put_file(str(data), place, **parts))
+        self._call(key, self._system().put_file, str(data), place, **parts)
 
     def add(self, key: str, data: bytes) -> bool:
-        """Write an object unless there is one; returns whether this call wrote it."""
+        """Write an object if it does not exist; returns whether this call wrote it."""
         if self.head(key):
             return False
         try:
@@ -344,8 +370,8 @@ class Bucket:
         except S3CallError as error:
             if error.status not in (400, 403, 409, 412, 501):
                 raise
-            stored = self.read(key)  # perhaps by this call, whose first answer was lost
-            if stored is None:  # the server knows no conditions
+            stored = self.read(key)  # perhaps written by this call, whose first answer was lost
+            if stored is None:  # the server does not support conditions
                 self.put(key, data)
             return stored in (None, data)
         return True
@@ -357,9 +383,10 @@ class Bucket:
     # Versions. `at` is `<output>/<place>`.
 
     def pointer(self, output: str) -> str | None:
-        """The folder of the version that readers see, even a missing one; None without one."""
-        text = (self.read(f"{POINTERS}{output}") or b"").decode("ascii", "replace").rstrip("\n")
-        return text if is_place(text) else None
+        """The folder of the version that readers see, even if it is missing; None without one."""
+        data = self.read(f"{POINTERS}{output}") or b""
+        place = data.decode("ascii", "replace").rstrip("\n")
+        return place if is_place(place) else None
 
     def point(self, output: str, place: str) -> None:
         """Move the pointer of an output: readers see the version."""
@@ -371,15 +398,20 @@ class Bucket:
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Every version below a folder, published or not, complete or not → when it was needed.
+        """Version below a folder → when it was superseded, or else written, in epoch seconds.
 
-        That is when it was superseded, else when it was made. Only keys of this layout count.
+        Versions are listed whether or not they are published or complete. Objects that are not
+        laid out like a version are ignored.
         """
-        found = dict[str, float]()
-        for info in self.listing(f"{VERSIONS}{within}{'/' if within else ''}"):
+        prefix = VERSIONS
+        if within:
+            prefix = f"{VERSIONS}{within}/"
+        ages: dict[str, float] = {}
+        for info in self.listing(prefix):
             if inside := _INSIDE.fullmatch(info.key.removeprefix(VERSIONS)):
-                found[inside[1]] = max(info.modified, found.get(inside[1], 0.0))
-        return found
+                at = inside[1]
+                ages[at] = max(info.modified, ages.get(at, 0.0))
+        return ages
 
     def manifest(self, at: str) -> bytes | None:
         """The bytes of a version's manifest; None without one."""
@@ -391,7 +423,7 @@ class Bucket:
         return {info.key.removeprefix(prefix): info.size for info in self.listing(prefix)}
 
     def digests(self, version: Version) -> Sequence[str | None]:
-        """SHA-256 of each file of the manifest; None of one that is missing."""
+        """SHA-256 of each file of the manifest; None if the file is missing."""
 
         def digest(file: FileEntry) -> str | None:
             with TemporaryFile() as out:
@@ -400,10 +432,13 @@ class Bucket:
         return in_parallel(digest, version.manifest.files)
 
     def download(self, version: Version, file: FileEntry, out: BinaryIO) -> str | None:
-        """Write a file of a version; its SHA-256, None when it is missing."""
-        key = f"{VERSIONS}{version.at}/{CONTENT}/{file.path}"
-        if not self._unless_missing(lambda: self._get(key, out)):
-            return None
+        """Write a file of a version to `out`; returns its SHA-256, or None if it is missing."""
+        try:
+            self._get(f"{VERSIONS}{version.at}/{CONTENT}/{file.path}", out)
+        except S3CallError as error:
+            if self._is_missing(error):
+                return None
+            raise
         out.seek(0)
         return hashlib.file_digest(out, "sha256").hexdigest()  # type: ignore[arg-type]
 
@@ -418,7 +453,7 @@ class Bucket:
         put(MANIFEST)
 
     def renew(self, at: str) -> None:
-        """Let the grace period of a version start now."""
+        """Start the grace period of a version now."""
         data = self.read(f"{VERSIONS}{at}/{MANIFEST}")
         if data is not None:
             self.put(f"{VERSIONS}{at}/{MANIFEST}", data)
@@ -429,13 +464,13 @@ class Bucket:
         self.delete_all(f"{VERSIONS}{at}/{CONTENT}")
 
     def delete_all(self, key: str) -> bool:
-        """Remove all objects in a folder; returns whether there was any."""
+        """Remove all objects in a folder; returns whether it had any."""
         keys = [info.key for info in self.listing(f"{key}/")]
         in_parallel(self.delete, keys)
         return bool(keys)
 
     def keeps_old(self) -> bool:
-        """Whether the bucket keeps what is deleted as old versions of its objects."""
+        """Whether the bucket keeps deleted objects as old versions."""
         with suppress(S3CallError):
             return "Status" in self.call("get_bucket_versioning")
         return False
@@ -447,15 +482,15 @@ class Bucket:
         return parsedate_to_datetime(date).timestamp()
 
     def abort_uploads(self, before: float) -> None:
-        """Abort uploads in parts that began before a time: no process goes on with them."""
+        """Abort uploads in parts that began before a time: their processes have died."""
         answer = {}
         with suppress(S3CallError):  # some servers do not list them
             answer = self.call("list_multipart_uploads", Prefix=f"{self._prefix}{VERSIONS}")
-        for one in answer.get("Uploads", ()):
-            key = one["Key"].removeprefix(self._prefix)
+        for upload in answer.get("Uploads", ()):
+            key = upload["Key"].removeprefix(self._prefix)
             inside = _INSIDE.fullmatch(key.removeprefix(VERSIONS))
-            if inside and one["Initiated"].timestamp() < before:
-                self.call("abort_multipart_upload", key, UploadId=one["UploadId"])
+            if inside and upload["Initiated"].timestamp() < before:
+                self.call("abort_multipart_upload", key, UploadId=upload["UploadId"])
 
 
 Objects = Folder | Bucket
@@ -498,17 +533,18 @@ def _sha(name: str) -> Callable[[BinaryIO], str]:
     return checksum
 
 
-# Those that S3 may keep of a whole object and that Python can compute.
+# The checksums of whole objects that S3 may store and Python can compute.
 _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 
 
 def _reason(error: BaseException) -> tuple[str, int]:
+    """The code of S3 or the name of the error, and the status of the HTTP answer or 0."""
     answer = getattr(error, "response", None) or {}
     code = str(answer.get("Error", {}).get("Code", type(error).__name__))
     return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def _described(key: str, answer: dict[str, Any], size: int) -> ObjectInfo:
+def _object_info(key: str, answer: dict[str, Any], size: int) -> ObjectInfo:
     return ObjectInfo(key, size, _etag(answer), answer["LastModified"].timestamp())
 
 
@@ -517,9 +553,9 @@ def _etag(answer: dict[str, Any]) -> str:
 
 
 def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The results of a function that is called for every item in threads, in their order.
+    """Call a function for every item, in threads; returns the results in the order of the items.
 
-    The first error is raised after the calls that had begun have ended.
+    The first error is raised as soon as the calls that had begun have ended.
     """
     items = list(items)
     if len(items) < 2:

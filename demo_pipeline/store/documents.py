@@ -1,13 +1,13 @@
 """Documents with a digest: small JSON files in a store that decide something.
 
-Belongs here: writing the digest into a document, comparing it, and which documents a store has.
-Outputs have a manifest; a document is one file, so its SHA-256 is its own last member. Documents of
-older stores have none and are read as they are.
+Outputs have a manifest. A document is a single file, so that its last member is its own SHA-256.
+Documents that earlier versions of the package wrote have no digest and are read without a check.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,8 +18,8 @@ from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.store import Store
 
 _DIGEST = "sha256"
-_DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')  # also when its name was damaged
-_WITHOUT = {  # folder of documents → what happens when somebody deletes a damaged one
+_DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')  # also if its name was damaged
+_WITHOUT = {  # folder of documents → the result of deleting a damaged document in it
     "annotations": "then it can be asked for again",
     "failed_exports": "then the export is built again",
     "quarantine": "then the demonstration is tried again",
@@ -30,19 +30,18 @@ _WITHOUT = {  # folder of documents → what happens when somebody deletes a dam
 
 
 class DamagedDocument(OutputError):  # noqa: N818 - the name states what is wrong
-    """A document that differs from its digest, or is not JSON; `output` is its key."""
+    """A document that does not match its digest, or is not JSON; `output` is its key."""
 
     def __str__(self) -> str:
-        result = _WITHOUT.get(self.output.partition("/")[0], "")
-        more = f": {result}" if result else ""
-        return (
-            f"{self.output} was damaged after it was written; restore it from a backup, or delete "
-            f"it{more}"
-        )
+        remedy = "restore it from a backup, or delete it"
+        result = _WITHOUT.get(self.output.partition("/")[0])
+        if result:
+            remedy += f": {result}"
+        return f"{self.output} was damaged after it was written; {remedy}"
 
 
 def sealed(value: BaseModel | Mapping[str, Any]) -> bytes:
-    """The bytes of a document with its digest; the same for the same value."""
+    """The bytes of a document with its digest; equal for equal values."""
     text = json_bytes(value)
     members = parse_json(text, "")
     return json_bytes({**members, _DIGEST: _digest_of(members)})
@@ -61,7 +60,7 @@ def unsealed(data: bytes, key: str) -> dict[str, Any]:
     if not isinstance(members, dict):
         raise DamagedDocument(key)
     digest = members.pop(_DIGEST, None)
-    if digest is None and not _DIGEST_AT_END.search(data):  # of an older store
+    if digest is None and not _DIGEST_AT_END.search(data):  # an earlier version wrote it
         return members
     if digest != _digest_of(members):
         raise DamagedDocument(key)
@@ -73,15 +72,15 @@ def _digest_of(members: Mapping[str, Any]) -> str:
 
 
 def damaged_documents(store: Store) -> list[DamagedDocument]:
-    """Every document that is damaged, sorted by its key; all of them are read."""
+    """Read all documents; returns the damaged ones, sorted by key."""
     keys = list[str]()
     for folder in _WITHOUT:
         keys += [key for key in store.list_documents(folder) if key.endswith(".json")]
     damaged = list[DamagedDocument]()
     for key, data in zip(keys, in_parallel(store.get_document, keys), strict=True):
         try:
-            if data is not None:  # else it was removed meanwhile
+            if data is not None:  # it may have been removed meanwhile
                 unsealed(data, key)
         except DamagedDocument as error:
             damaged.append(error)
-    return sorted(damaged, key=lambda error: error.output)
+    return sorted(damaged, key=attrgetter("output"))

@@ -1,7 +1,7 @@
 """The errors that the store raises.
 
-Belongs here: this package's exceptions; they name an output, never the command that builds it. What
-is wrong with a demonstration itself is a `DemonstrationError`.
+They name an output, never the command that builds it. Problems of a demonstration itself are
+`DemonstrationError`s.
 """
 
 
@@ -19,11 +19,11 @@ class StorageError(Exception):
 
 
 class ObjectChangedError(StorageError):
-    """A file or object is missing, or is not the expected one."""
+    """A file or object is missing, or was replaced."""
 
 
 class OutputError(StorageError):
-    """An output that cannot be used as it is; building it again corrects it.
+    """An output that cannot be used until it is built again.
 
     Attributes:
         output: its name, e.g. `events/<id>`.
@@ -42,7 +42,7 @@ class MissingOutput(OutputError):  # noqa: N818 - the name states what is wrong
 
 
 class ChangedOutput(OutputError):  # noqa: N818 - the name states what is wrong
-    """An output with a file, a printable path in it, that was changed after its commit."""
+    """An output with a file that was changed after its commit; `file` is its printable path."""
 
     def __init__(self, output: str, file: str) -> None:
         super().__init__(output, file)

@@ -1,8 +1,8 @@
 """A folder as the store and the uploads use it: files by their keys, and versions with pointers.
 
-Belongs here: what the file system does. In which order it is done is decided by the store. Hidden
-names, and links that lead outside the folder, are ignored; a listing follows no link to a folder,
-since links between neighbours would have a path for each way through them.
+This module does single operations on the file system; the store decides about their order. Hidden
+names, and links that lead outside the folder, are ignored. A listing follows no link to a folder,
+because folders that link to each other would have endlessly many paths.
 """
 
 import errno
@@ -36,8 +36,8 @@ from demo_pipeline.store.versions import (
 
 _VERSIONS = ".versions"
 _STAGING = ".staging"
-_LOCKS = ".locks"  # of older stores
-_ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
+_LOCKS = ".locks"  # earlier versions of the package wrote it
+_ATTEMPTS = 100  # of an operation that fails if another process removes an empty folder meanwhile
 _Result = TypeVar("_Result")
 _Take = Callable[[Path, Path], object]
 
@@ -49,7 +49,7 @@ class ObjectInfo:
     Attributes:
         key: relative to the root, `/`-separated, never beginning with `/`.
         size: bytes.
-        etag: changes whenever the bytes are replaced; opaque, without quotes.
+        etag: changes whenever the bytes are replaced.
         modified: epoch seconds by the store's clock.
     """
 
@@ -60,15 +60,15 @@ class ObjectInfo:
 
 
 class Folder:
-    """One root. Paths made for each of many trajectories are plain text.
+    """Everything in a root folder. Paths of versions are strings, because a store has very many.
 
     Args:
-        root: listing requires it; the first write creates it, for its owner alone.
+        root: must exist for a listing. The first write creates it, readable by its owner alone.
 
     Attributes:
         url: the root's path.
-        pointers: what the key of an output's pointer begins with.
-        tops: what the keys of all else begin with that is named by an output.
+        pointers: the prefix of the keys of pointers, which are named like outputs.
+        tops: the prefixes of the other keys that are named like outputs: versions and drafts.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")
@@ -81,12 +81,15 @@ class Folder:
     # Files by their keys
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield the files at any depth of a folder, which ends in `/`; empty: of the root.
+        """Yield the files at any depth below a folder.
 
-        A folder in it that cannot be read hides no other; links to folders are not followed.
-        Without a root there are none. Raises `StorageError` when the folder cannot be listed.
+        `prefix` ends in `/`; empty: the root. Subfolders that cannot be read are skipped. If the
+        root does not exist, there are no files. Raises `StorageError` if the folder cannot be
+        listed.
         """
-        for name in self._names(prefix) if self.root.is_dir() else ():
+        if not self.root.is_dir():
+            return
+        for name in self._names(prefix):
             path = self.root / f"{prefix}{name}"
             if info := self._info(f"{prefix}{name}"):
                 yield info
@@ -103,17 +106,21 @@ class Folder:
         return [name for name in self._names(prefix) if _is_folder(self.root / f"{prefix}{name}")]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """The files directly in a folder by their names; None without the folder.
+        """The files directly in a folder by their names; None if the folder does not exist.
 
-        A link to a folder is followed, but not out of the root. In a folder that cannot be listed
-        there are none. Raises `StorageError` when there is no root.
+        A folder that cannot be listed counts as empty. `folder` may be a link to another folder of
+        the root. Raises `StorageError` if the root does not exist.
         """
         if not _is_folder(self._existing() / folder):
             return None
-        with suppress(StorageError):
-            found = ((name, self._info(f"{folder}/{name}")) for name in self._names(folder))
-            return {name: info for name, info in found if info}
-        return {}
+        files: dict[str, ObjectInfo] = {}
+        try:
+            for name in self._names(folder):
+                if info := self._info(f"{folder}/{name}"):
+                    files[name] = info
+        except StorageError:
+            return {}
+        return files
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
         """The `files` of each of `folders`."""
@@ -123,19 +130,19 @@ class Folder:
         """The plain file as it is now; None for anything else.
 
         Raises:
-            StorageError: it, or a folder above it, may not be read.
+            StorageError: no permission to read the file or a folder above it.
         """
         with suppress(FileNotFoundError), self._opened(key):
             return self._info(key)
         return None
 
     def _info(self, key: str) -> ObjectInfo | None:
-        """The same, whether or not it may be read itself."""
+        """Like `head`, but needs no permission to read the file itself."""
         try:
             status = (self.root / key).stat()
         except PermissionError:
             raise _forbidden(key) from None
-        except (OSError, ValueError):  # missing, a loop of links, or no name that a file may have
+        except (OSError, ValueError):  # missing, a loop of links, or an impossible name
             return None
         if not stat.S_ISREG(status.st_mode) or not self.holds(key):
             return None
@@ -143,7 +150,7 @@ class Folder:
         return ObjectInfo(key, status.st_size, etag, status.st_mtime)
 
     def read(self, key: str) -> bytes | None:
-        """A small file's bytes; None when it does not exist."""
+        """The bytes of a small file; None if it does not exist."""
         with suppress(FileNotFoundError), self._opened(key) as file:
             return file.read()
         return None
@@ -152,20 +159,20 @@ class Folder:
         """Copy the file with this ETag to `dest`.
 
         Raises:
-            ObjectChangedError: it was removed or replaced, or changed during the copy.
+            ObjectChangedError: the file was removed or replaced, or changed during the copy.
         """
         with suppress(FileNotFoundError), self._opened(key) as file, dest.open("wb") as out:
             shutil.copyfileobj(file, out)
         now = self._info(key)
         if now is None or now.etag != etag:
-            raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
+            raise ObjectChangedError(f"{key!r} is no longer the file that was listed")
 
     def put(self, key: str, data: bytes | Path) -> None:
         """Write or replace a file; readers see the old bytes or the new."""
         self._write(key, data)
 
     def add(self, key: str, data: bytes) -> bool:
-        """Write a file unless there is one; returns whether this call wrote it."""
+        """Write a file if it does not exist; returns whether this call wrote it."""
         try:
             self._write(key, data, os.link)
         except FileExistsError:
@@ -176,7 +183,9 @@ class Folder:
         path = self.root / key
         try:
             with self.incoming(path, key.rpartition("/")[0], take) as draft:
-                draft.write_bytes(data if isinstance(data, bytes) else data.read_bytes())
+                if isinstance(data, Path):
+                    data = data.read_bytes()
+                draft.write_bytes(data)
                 sync(draft)
             sync(path.parent)
         except FileExistsError:
@@ -187,7 +196,7 @@ class Folder:
             raise StorageError(message, trouble=reason) from None
 
     def delete(self, key: str) -> None:
-        """Remove a file, if it exists, and the folders that are empty then."""
+        """Remove a file if it exists, and the folders that become empty."""
         path = self.root / key
         if path.is_symlink() or path.is_file():
             path.unlink(missing_ok=True)
@@ -196,16 +205,16 @@ class Folder:
         self._tidy(path)
 
     def delete_all(self, key: str) -> bool:
-        """Remove a folder with all in it, a file or a link; returns whether it was there."""
+        """Remove a folder with its content, a file or a link; returns whether it existed."""
         path = self.root / key
-        found = os.path.lexists(path)
+        existed = os.path.lexists(path)
         remove_tree(path)
         self._tidy(path)
-        return found
+        return existed
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
-        """The file of a key. Raises `FileNotFoundError` where `head` gives None, else as that."""
+        """Open a file. Raises `FileNotFoundError` if `head` gives None, else what `head` raises."""
         if self._info(key) is None:
             raise FileNotFoundError(key)
         try:
@@ -216,7 +225,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Whether a key consists of visible names, and no link in it leads out of the root."""
+        """Whether a key has only visible names, and no link on its way leads out of the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False
@@ -229,12 +238,13 @@ class Folder:
             return False
 
     def _names(self, folder: str) -> list[str]:
-        """The visible names in a folder inside the root, sorted; raises as `folders`."""
+        """The visible names in a folder of the root, sorted; raises what `folders` raises."""
         path = self._existing() / folder
         folder = folder.rstrip("/")
+        if folder and not self.holds(folder):
+            return []
         try:
-            names = os.listdir(path) if not folder or self.holds(folder) else []  # noqa: PTH208
-            return sorted(name for name in names if name[0] != ".")
+            return sorted(name for name in os.listdir(path) if name[0] != ".")  # noqa: PTH208
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -244,7 +254,7 @@ class Folder:
             raise StorageError(message, trouble=reason) from None
 
     def _existing(self) -> Path:
-        """The root. Raises `StorageError` when there is none."""
+        """The root. Raises `StorageError` if it does not exist."""
         if not self.root.is_dir():
             raise StorageError(
                 f"{self.root}: the uploads folder does not exist; "
@@ -255,29 +265,31 @@ class Folder:
     # Versions. `at` is `<output>/<place>`.
 
     def content(self, at: str) -> str:
-        """Path of the content of a version."""
+        """The path of the content of a version."""
         return f"{self.root}/{_VERSIONS}/{at}/{CONTENT}"
 
     def pointer(self, output: str) -> str | None:
-        """The folder of the version that readers see, even a missing one; None without one."""
+        """The folder of the version that readers see, even if it is missing; None without one."""
         return self._target(f"{self.root}/{output}", output)
 
     def _target(self, link: str, output: str) -> str | None:
-        """The place of the version of an output that a link leads to; None for any other."""
+        """The place of the version that a link leads to; None if it leads to another output."""
         try:
-            text = os.readlink(link)  # noqa: PTH115 - for every trajectory
+            text = os.readlink(link)  # noqa: PTH115 - faster; it is called for every trajectory
         except OSError:  # missing, or not a link
             return None
         place = text.removesuffix(f"/{CONTENT}").rpartition("/")[2]
-        return place if text == self._relative(link, f"{output}/{place}") else None
+        if text != self._relative(link, f"{output}/{place}"):
+            return None
+        return place
 
     def _relative(self, link: str, at: str) -> str:
-        """The text of a link, anywhere below the root, to the content of a version."""
+        """The text of a link from anywhere below the root to the content of a version."""
         up = "../" * link[len(self.url) + 1 :].count("/")
         return f"{up}{_VERSIONS}/{at}/{CONTENT}"
 
     def set_link(self, link: str, at: str, draft_of: str) -> None:
-        """Let a link, which is made or replaced, lead to the content of a version."""
+        """Create or replace a link to the content of a version."""
         path = Path(link)
         try:
             with self.incoming(path, draft_of) as draft:
@@ -290,7 +302,7 @@ class Folder:
         """Move the pointer of an output: readers see the version.
 
         Raises:
-            StorageError: there is something that the store has not written.
+            StorageError: a file or folder that the store has not written is in the way.
         """
         for folder in Path(output).parents:
             if folder.name and (self.root / folder).is_symlink():
@@ -301,23 +313,26 @@ class Folder:
         """The outputs with a pointer at or below a folder; empty: all."""
         if folder and self.pointer(folder):
             return {folder}
-        found = set[str]()
+        outputs: set[str] = set()
         for place, folders, files in self._walk(folder):
-            found |= {f"{place}/{name}".lstrip("/") for name in (*folders, *files)}
-        return set(filter(self.pointer, found))
+            for name in (*folders, *files):
+                output = f"{place}/{name}".lstrip("/")
+                if self.pointer(output):
+                    outputs.add(output)
+        return outputs
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Every version below a folder, published or not, complete or not → when it was needed.
+        """Version below a folder → when it was superseded, or else written, in epoch seconds.
 
-        That is when it was superseded, else when it was made.
+        Versions are listed whether or not they are published or complete.
         """
-        found = dict[str, float]()
+        ages: dict[str, float] = {}
         for place, folders, files in self._walk(f"{_VERSIONS}/{within}"):
             if is_place(place.rpartition("/")[2]) and {*folders, *files} <= {CONTENT, MANIFEST}:
                 folders.clear()
                 with suppress(FileNotFoundError):
-                    found[place[len(_VERSIONS) + 1 :]] = (self.root / place).stat().st_mtime
-        return found
+                    ages[place[len(_VERSIONS) + 1 :]] = (self.root / place).stat().st_mtime
+        return ages
 
     def manifest(self, at: str) -> bytes | None:
         """The bytes of a version's manifest; None without one."""
@@ -330,18 +345,18 @@ class Folder:
     def is_whole(self, version: Version) -> bool:
         """Whether every file exists in its size and every link leads to the right version.
 
-        A link to a version is wrong when the same version was published again elsewhere: then the
-        one that it leads to was damaged.
+        A link is wrong if the same version was published again in another place, because the
+        version at the old place was damaged.
         """
         links = version.manifest.links.items()
         return (
-            os.path.isdir(self.content(version.at))  # noqa: PTH112 - very many
+            os.path.isdir(self.content(version.at))  # noqa: PTH112 - faster; versions are many
             and not any(self.lacking(version))
             and all(self.linked(version, *link) for link in links)
         )
 
     def lacking(self, version: Version, pattern: str | None = None) -> Iterator[FileEntry]:
-        """Yield the files, of those that match, that are not here in their size."""
+        """Yield the files that are missing or have another size, of those that match."""
         content = self.content(version.at)
         for file in version.manifest.files:
             matches = pattern is None or fnmatchcase(file.path, pattern)
@@ -349,25 +364,32 @@ class Folder:
                 yield file
 
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
-        """Where the version is that a link leads to; None when the link is wrong."""
+        """The version that a link leads to, as `<output>/<place>`; None if the link is wrong."""
         at = self.leads_to(version, path, link)
-        now = self.pointer(link.output)
-        replaced = now and at != f"{link.output}/{now}" and now[:VERSION_LENGTH] == link.version
-        return at if at and not replaced and self.manifest(at) else None
+        if at is None or self.manifest(at) is None:
+            return None
+        current = self.pointer(link.output)
+        if current and current[:VERSION_LENGTH] == link.version:
+            is_replaced = at != f"{link.output}/{current}"
+            return None if is_replaced else at
+        return at
 
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
-        """Where the version of a link is, or was; None when it leads elsewhere."""
-        place = self._target(f"{self.content(version.at)}/{path}", link.output) or ""
-        return f"{link.output}/{place}" if place[:VERSION_LENGTH] == link.version else None
+        """Like `linked`, also if that version was removed or replaced."""
+        place = self._target(f"{self.content(version.at)}/{path}", link.output)
+        if place is None or place[:VERSION_LENGTH] != link.version:
+            return None
+        return f"{link.output}/{place}"
 
     def sizes(self, at: str) -> dict[str, int | None]:
         """Path → bytes of every file in the content of a version; None for anything else."""
         content = self.content(at)
-        found = walk_files(content) if os.path.isdir(content) else ()  # noqa: PTH112
-        return {path: _size(f"{content}/{path}") for path in found}
+        if not os.path.isdir(content):  # noqa: PTH112
+            return {}
+        return {path: _size(f"{content}/{path}") for path in walk_files(content)}
 
     def digests(self, version: Version) -> Iterator[str | None]:
-        """SHA-256 of each file of the manifest; None of one that cannot be read."""
+        """SHA-256 of each file of the manifest; None if the file cannot be read."""
         for file in version.manifest.files:
             try:
                 yield read_digest(Path(self.content(version.at), file.path)).sha256
@@ -377,17 +399,17 @@ class Folder:
     def install(self, staging: Staging, version: Version, unsynced: list[str] | None) -> None:
         """Sync a staged directory, with its manifest in it, and move it to its place.
 
-        `unsynced`: the files that no commit has synced; None: in a cache nothing has to be.
+        `unsynced`: the files that no commit has synced yet; None for a cache, which needs no sync.
         """
         if unsynced is not None:
             files = [f"{CONTENT}/{path}" for path in unsynced]
             sync_tree(staging.directory, [staging.directory / path for path in (*files, MANIFEST)])
         target = self.root / _VERSIONS / version.at
-        self._within(target.parent, lambda: staging.directory.rename(target))
+        self._within(target.parent, staging.directory.rename, target)
         sync(target.parent)
 
     def renew(self, at: str) -> None:
-        """Let the grace period of a version start now."""
+        """Start the grace period of a version now."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS / at)
 
@@ -398,27 +420,29 @@ class Folder:
         self.delete_all(f"{_VERSIONS}/{at}")
 
     def traces(self, name: str) -> set[str]:
-        """Outputs `<folder>/<name>` of which a version or a draft is left."""
-        found = (path for top in self.tops for path in self.root.glob(f"{top}*/{name}"))
-        return {f"{path.parent.name}/{name}" for path in found}
+        """The outputs `<folder>/<name>` that have a version or a draft."""
+        outputs: set[str] = set()
+        for top in self.tops:
+            outputs |= {f"{path.parent.name}/{name}" for path in self.root.glob(f"{top}*/{name}")}
+        return outputs
 
     def now(self) -> float:
-        """Epoch seconds by the clock that gives versions their ages; nothing is created for it."""
+        """Epoch seconds by the clock that gives versions their ages. Nothing is created for it."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS)
             return (self.root / _VERSIONS).stat().st_mtime
-        return time.time()  # there is nothing in it
+        return time.time()  # the store is empty
 
-    # Drafts: folders of what is not finished. The process that made one holds a lock on it.
+    # Drafts: folders of unfinished work. The process that works in a draft holds a lock on it.
 
     @contextmanager
     def draft(self, name: str) -> Iterator[Path]:
-        """A private folder, as deep as the versions of the output; removed at the end in any case.
+        """A private folder, as deep as the versions of the output; always removed at the end.
 
-        No other process takes it for one of a dead process: who removes those locks them first.
+        No other process removes it, because `sweep` removes only folders that it can lock.
         """
         path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
-        handle = self._within(path.parent, lambda: _made_and_held(path))
+        handle = self._within(path.parent, _make_and_lock, path)
         try:
             yield path
         finally:
@@ -428,78 +452,85 @@ class Folder:
 
     @contextmanager
     def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
-        """A file to write, which takes its place at the end unless an error was raised."""
+        """A file to write. Without an error, it is moved to its place at the end, by `take`."""
         with self.draft(name) as folder:
             yield folder / place.name
-            self._within(place.parent, lambda: (take or Path.replace)(folder / place.name, place))
+            self._within(place.parent, take or Path.replace, folder / place.name, place)
 
     def is_building(self, output: str) -> bool:
-        """Whether a process of this machine builds the output."""
+        """Whether a process of this machine is building the output."""
         return len(self._drafts(output)) > len(self.abandoned(output))
 
     def abandoned(self, output: str = "") -> list[str]:
-        """What processes that died have left of an output, or of all, sorted."""
-        found = list[str]()
+        """The drafts that dead processes have left, of an output or of all, sorted."""
+        abandoned: list[str] = []
         for path in self._drafts(output):
             with _lock(path) as is_free:
-                found += [path.relative_to(self.root).as_posix()] if is_free else []
-        return found
+                if is_free:
+                    abandoned.append(path.relative_to(self.root).as_posix())
+        return abandoned
 
     def sweep(self) -> list[str]:
-        """Remove what is `abandoned`, and what older stores locked; returns the former."""
+        """Remove the drafts that are `abandoned`, and return their paths."""
         remove_tree(self.root / _LOCKS)
-        found = list[str]()
+        removed: list[str] = []
         for path in self._drafts():
             with _lock(path) as is_free:
                 if is_free:
-                    self.delete_all(path.relative_to(self.root).as_posix())
-                    found.append(path.relative_to(self.root).as_posix())
-        return found
+                    draft = path.relative_to(self.root).as_posix()
+                    self.delete_all(draft)
+                    removed.append(draft)
+        return removed
 
     def _drafts(self, output: str = "") -> list[Path]:
-        found = list[Path]()
+        drafts: list[Path] = []
         for place, folders, files in self._walk(f"{_STAGING}/{output}"):
-            names = (name for name in (*folders, *files) if name[0] == ".")
-            found += [self.root / place / name for name in names]
-        return sorted(found)
+            hidden_names = [name for name in (*folders, *files) if name[0] == "."]
+            drafts += [self.root / place / name for name in hidden_names]
+        return sorted(drafts)
 
     def _walk(self, top: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Yield each folder from `top` down, by its path below the root, as `os.walk` does.
+        """Like `os.walk` from `top` down, with paths below the root; hidden folders are skipped.
 
-        Only visible folders are entered. One that cannot be listed does not pass for an empty one:
-        what it holds would be built again, or pruned.
+        Raises an error for a folder that cannot be listed. If it passed for an empty folder, its
+        outputs would be built again, or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files
             folders[:] = [name for name in folders if name[0] != "."]
 
-    def _within(self, folder: Path, work: Callable[[], _Result]) -> _Result:
-        """Do something in a folder, which is made, and may be removed when it is empty."""
+    def _within(self, folder: Path, operation: Callable[..., _Result], *arguments: Path) -> _Result:
+        """Call an operation in a folder, which other processes remove while it is empty."""
         for attempt in range(_ATTEMPTS):
             try:
                 self._make(folder)
-                return work()
+                return operation(*arguments)
             except FileNotFoundError:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
     def _make(self, path: Path) -> None:
-        """Create a folder and its missing parents, each recorded in the folder above it."""
+        """Create a folder and its missing parents, and sync the folder above each."""
         missing: list[Path] = []
         while not path.is_dir():
             missing.append(path)
             path = path.parent
         for folder in reversed(missing):
-            with suppress(FileExistsError):  # made by another, who may remove it at once: no error
+            with suppress(FileExistsError):  # another process created it
                 folder.mkdir(0o700 if folder == self.root else 0o777)
             sync(folder.parent)
 
     def _tidy(self, path: Path) -> None:
-        """Remove a folder and those above it that are empty, up to those of the store."""
+        """Remove a folder and the folders above it if they are empty.
+
+        The root, and hidden folders directly in it, stay.
+        """
         parts = path.relative_to(self.root).parts
-        top = 1 if parts and parts[0][0] == "." else 0
-        for depth in range(len(parts), top, -1):
+        kept = 0
+        if parts and parts[0][0] == ".":
+            kept = 1
+        for depth in range(len(parts), kept, -1):
             try:
                 self.root.joinpath(*parts[:depth]).rmdir()
             except FileNotFoundError:
@@ -508,11 +539,15 @@ class Folder:
                 return
 
 
-def _made_and_held(path: Path) -> int:
-    """A handle of a new folder, with a lock; `FileNotFoundError` when it was removed before."""
+def _make_and_lock(path: Path) -> int:
+    """Create a folder and return a handle that locks it.
+
+    Raises:
+        FileNotFoundError: another process removed the folder before it was locked.
+    """
     path.mkdir()
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    with suppress(OSError):  # a file system without locks, where nobody can lock it to remove it
+    with suppress(OSError):  # a file system without locks, where `sweep` cannot lock it either
         fcntl.flock(handle, fcntl.LOCK_SH)
     if not path.is_dir():
         os.close(handle)
@@ -522,10 +557,10 @@ def _made_and_held(path: Path) -> int:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[bool]:
-    """Whether no living process of this machine holds a draft; in this context none can."""
+    """Whether no process of this machine works in a draft. None can begin to in this context."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:  # it was removed meanwhile, or is a link that an older version has left
+    except OSError:  # removed meanwhile, or a link that an earlier version of the package left
         yield path.is_symlink()
         return
     is_free = False
@@ -553,7 +588,7 @@ def _unlisted(error: OSError) -> None:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether this is a folder, or cannot be examined, such as a link to itself."""
+    """Whether this is a folder. A path that cannot be examined, like a link to itself, counts."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -563,7 +598,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _size(path: str) -> int | None:
-    """Bytes of a plain file, None for anything else."""
+    """The bytes of a plain file; None for anything else."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -572,7 +607,7 @@ def _size(path: str) -> int | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, a link, or a folder that nobody reads, if it exists."""
+    """Remove a file, a link or a folder, if it exists."""
     with suppress(FileNotFoundError):  # another process removes it, too
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

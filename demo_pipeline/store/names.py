@@ -1,7 +1,6 @@
 """Names and roots: safe ids, names of outputs and documents, paths and URLs of folders and buckets.
 
-Belongs here: the one rule for demonstration ids and partition keys, and parsing roots. No message
-repeats a URL, which may carry credentials.
+Messages never repeat a URL, because it may contain credentials.
 """
 
 import re
@@ -11,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Windows and SMB shares drop a final dot; the others are what the store appends to names.
+# Windows and SMB shares drop a final dot. The store appends the others to names.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
@@ -19,7 +18,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 VERSIONS = "versions/"
 POINTERS = "pointers/"
 OWN_FOLDERS = (VERSIONS, POINTERS, "retired/")
-"""Folders of a bucket that the store itself uses, or older versions of it used."""
+"""The folders of a bucket that the store uses; earlier versions of the package used `retired/`."""
 
 
 def is_safe_id(text: str) -> bool:
@@ -38,19 +37,19 @@ def is_output(name: str) -> bool:
 
 
 def require_output(output: str) -> None:
-    """Refuse a name that no output may have. Raises `StorageError`."""
+    """Raise `StorageError` for a name that no output may have."""
     if not is_output(output):
         raise StorageError(f"{output!r} cannot be the name of an output; join safe ids by `/`")
 
 
 def is_document(key: str) -> bool:
-    """Whether a document may have this key: at least one folder and a name, none of them hidden."""
+    """Whether a document may have this key: a name in at least one folder, none of them hidden."""
     parts = key.split("/")
     return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
 
 
 def require_document(key: str) -> str:
-    """The key of a document. Raises `StorageError` when no document may have it."""
+    """Return the key of a document. Raises `StorageError` for a key that none may have."""
     if not is_document(key) or key.startswith(OWN_FOLDERS):
         raise StorageError(
             f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
@@ -66,10 +65,10 @@ def is_bucket(url: str) -> bool:
 def bucket_of(url: str) -> tuple[str, str]:
     """The bucket of an `s3://` URL, and the prefix of every key: empty, or ending in `/`.
 
-    The prefix is not decoded.
+    The prefix is used as it is; `%20` stays `%20`.
 
     Raises:
-        StorageError: it carries credentials, a query or a fragment, or has no bucket.
+        StorageError: the URL contains credentials, a query or a fragment, or no bucket.
     """
     _refuse_query(url, "s3://")
     name, _, prefix = url.strip()[len(_S3) :].partition("/")
@@ -85,10 +84,10 @@ def bucket_of(url: str) -> tuple[str, str]:
 
 
 def local_path(url: str) -> Path:
-    """The folder of a path or `file://` URL, absolute; it need not exist.
+    """The absolute folder of a path or a `file://` URL. It need not exist.
 
     Raises:
-        StorageError: the root is not local.
+        StorageError: the root is not a local folder.
     """
     text = url.strip()
     if not text:
@@ -104,7 +103,7 @@ def local_path(url: str) -> Path:
         return Path(url).expanduser().absolute()
     try:
         parts = urlsplit(url)
-    except ValueError:  # e.g. a bracket that is not closed; its message quotes the URL
+    except ValueError:  # e.g. an unclosed bracket; the message would quote the URL
         parts = urlsplit("unknown://")
     if parts.scheme != "file":
         raise StorageError("such a root is not supported; give a path, a file:// or an s3:// URL")
@@ -115,7 +114,7 @@ def local_path(url: str) -> Path:
 
 
 def _refuse_query(url: str, scheme: str) -> None:
-    """A query often carries a token, and a signed URL is not a root."""
+    """Raise an error for a query, which often contains a token. A signed URL is not a root."""
     if "?" in url or "#" in url:
         raise StorageError(
             f"the {scheme} URL has a query or a fragment (`?` or `#`), which a root cannot have; "

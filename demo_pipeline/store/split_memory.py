@@ -1,7 +1,7 @@
-"""What the last build knew of each demonstration: its task, its split, and its film and log.
+"""The document that remembers the task, split, video and log of every demonstration.
 
-Belongs here: the document that keeps it, so that no demonstration changes its split because another
-comes, and that two ids of one upload are told. What is in it is decided in `datasets/placement`.
+Because of it, no demonstration changes its split when another one arrives, and a recording that was
+uploaded twice is recognized. `datasets/placement` decides about its content.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ _SHOWN = 10  # ids in a sentence
 class KnownDemonstration(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Of a demonstration.
+    """An entry of the document.
 
     Attributes:
-        task: as recorded; when it is another one, its group and split are forgotten.
-        group, split: where it was placed; empty while it takes no part.
-        files: SHA-256 of its film and of its log; those of another film and log replace them.
-        content: of the trajectory that they were read for.
-        duplicate_of: the older demonstration with the same film or log.
+        task: the recorded task. If the task changes, group and split are forgotten.
+        group, split: where the demonstration was placed; empty if it takes no part.
+        files: SHA-256 of its video and of its log.
+        content: the content fingerprint of the trajectory for which the files were hashed.
+        duplicate_of: the older demonstration with the same video or log.
     """
 
     task: str = ""
@@ -40,10 +40,10 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The document.
 
     Attributes:
-        made_of: fingerprint of all that it follows from; when it is the same, so is the document.
+        made_of: a fingerprint of everything that the document is computed from.
         placing: the settings that decide about splits.
-        demonstrations: by id.
-        moved: id → its split before and now, of those that this build moved.
+        demonstrations: the entries by id.
+        moved: id → its split before and now, for demonstrations that this build moved.
     """
 
     made_of: str = ""
@@ -52,33 +52,35 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moved: dict[str, tuple[str, str]] = {}
 
     def twins(self) -> Iterator[str]:
-        """Yield a sentence on every id whose film or log an older one has."""
-        for key, one in sorted(self.demonstrations.items()):
-            if one.duplicate_of:
+        """Yield a sentence about every demonstration with the video or log of an older one."""
+        for key, entry in sorted(self.demonstrations.items()):
+            if entry.duplicate_of:
                 yield (
-                    f"{key} has the same film or log as {one.duplicate_of}: datasets leave it out "
-                    "unless datasets.include_duplicates is set"
+                    f"{key} has the same film or log as {entry.duplicate_of}: datasets leave it "
+                    "out unless datasets.include_duplicates is set"
                 )
 
     def moves(self) -> Iterator[str]:
-        """Yield a sentence on the demonstrations that have another split than before."""
+        """Yield sentences about the demonstrations that have another split than before."""
         changes: dict[tuple[str, str], list[str]] = {}
         for key, change in sorted(self.moved.items()):
             changes.setdefault(change, []).append(key)
         for (before, now), ids in sorted(changes.items()):
-            more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+            listed_ids = ", ".join(ids[:_SHOWN])
+            if len(ids) > _SHOWN:
+                listed_ids += f" and {len(ids) - _SHOWN} more"
             yield (
-                f"{', '.join(ids[:_SHOWN])}{more} moved from {before} to {now}: a demonstration "
+                f"{listed_ids} moved from {before} to {now}: a demonstration "
                 "showed that their task is one with an older one, or their application is held out"
             )
 
 
 def read_split_memory(store: Store) -> SplitMemory:
-    """The document of a store; an empty one before the first build.
+    """The document of a store; empty before the first build.
 
     Raises:
-        DamagedDocument: it cannot be read. Read as empty, it would move demonstrations from
-            training into tests.
+        DamagedDocument: the document cannot be read. If it passed for empty, demonstrations would
+            move from the training split to the test split.
     """
     data = store.get_document(SPLIT_MEMORY)
     if data is None:
@@ -90,17 +92,18 @@ def read_split_memory(store: Store) -> SplitMemory:
 
 
 def keep_split_memory(store: Store, memory: SplitMemory) -> None:
-    """Write the document, when it is another than that of the store."""
+    """Write the document if it differs from the stored one."""
     if memory.made_of and read_split_memory(store) != memory:
         store.put_document(SPLIT_MEMORY, sealed(msgspec.to_builtins(memory)))
 
 
 def forget_split(store: Store, demonstration: str) -> None:
-    """Forget a demonstration, and that others are its twins."""
+    """Forget a demonstration, and that others are duplicates of it."""
     memory = read_split_memory(store)
     if demonstration in memory.demonstrations or demonstration in memory.moved:
-        rest = {key: one for key, one in memory.demonstrations.items() if key != demonstration}
-        for key, one in rest.items():
-            if one.duplicate_of == demonstration:
-                rest[key] = msgspec.structs.replace(one, duplicate_of="")
-        keep_split_memory(store, SplitMemory("forgotten", memory.placing, rest))
+        entries = dict(memory.demonstrations)
+        entries.pop(demonstration, None)
+        for key, entry in entries.items():
+            if entry.duplicate_of == demonstration:
+                entries[key] = msgspec.structs.replace(entry, duplicate_of="")
+        keep_split_memory(store, SplitMemory("forgotten", memory.placing, entries))

@@ -1,10 +1,9 @@
-"""The uploads: recordings as they arrive, one folder with three files per demonstration.
+"""The uploads: recordings as they arrive, a folder with three files for each demonstration.
 
-Belongs here: listing them, reading one unchanged, and its fingerprints. A folder's name is the
-demonstration's id, and a folder whose name cannot be one is refused. Nothing here writes to the
-uploads. Those in a bucket are downloaded one demonstration at a time, each file as the very object
-that was listed or not at all; those in a folder are read in place, and links that lead outside it
-are refused.
+The name of a folder is the id of the demonstration; a folder whose name cannot be an id is ignored
+and reported. From a bucket, the files of a demonstration are downloaded exactly as they were
+listed, or not at all. In a folder, they are read in place, and links that lead outside the folder
+are rejected. Only `Uploads.remove` changes the uploads.
 """
 
 import hashlib
@@ -12,7 +11,7 @@ import logging
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,24 +40,24 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class UploadedDemonstration:
-    """One folder of the uploads: its name, and the files of `RECORDING_FILES` in it, sorted."""
+    """A folder of the uploads: its name, and which of `RECORDING_FILES` it has, sorted."""
 
     id: str
     files: tuple[str, ...]
 
 
 class Uploads:
-    """A root that recordings arrive under: a folder or a bucket.
+    """The folder or bucket in which recordings arrive.
 
     Args:
-        objects: the root as keys and bytes.
+        objects: the folder or bucket.
         cache: a local folder for downloads, created when needed; None: the system's temporary
             folder.
 
     Attributes:
-        objects: for code that only lists.
+        objects: the folder or bucket, for code that only lists it.
         url: the root as it was configured, without credentials.
-        is_stored: whether the store has a demonstration of an id; set by who knows the store.
+        is_stored: whether the store has a demonstration with an id. The workspace sets it.
         copies: whether `open` downloads, so that the first stage keeps a copy of the files.
     """
 
@@ -66,56 +65,60 @@ class Uploads:
         self.objects = objects
         self.url = objects.url
         self.copies = isinstance(objects, Bucket)
-        self.is_stored: Callable[[str], bool] = lambda _: False
+        self.is_stored: Callable[[str], bool] = _in_no_store
         self._cache = Folder(cache or _default_cache())
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:
         """Every visible folder whose name can be an id, complete or not, sorted.
 
-        In a bucket by one listing of all objects, however many folders there are.
+        A bucket is listed once, however many folders it has.
 
         Raises:
             StorageError: the uploads cannot be listed.
         """
-        found = sorted(self.objects.by_folder().items())
-        usable = self.usable(name for name, _ in found)
-        return [_described(name, files) for name, files in found if name in usable]
+        files_by_name = self.objects.by_folder()
+        usable_names = sorted(self.usable(files_by_name))
+        return [_uploaded(name, files_by_name[name]) for name in usable_names]
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
-        """The demonstration with this id; None without its folder."""
+        """The demonstration with this id; None if it has no folder."""
         files = self._files(demonstration)
-        return None if files is None else _described(demonstration, files)
+        return None if files is None else _uploaded(demonstration, files)
 
     def misnamed(self) -> list[str]:
-        """The visible folders that are refused, since their names cannot be ids: `NAME_RULE`."""
+        """The visible folders that are ignored because of their names; see `NAME_RULE`."""
         names = self.objects.folders()
         return sorted({*names} - self.usable(names))
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Those of the folders' names that can be ids.
+        """The names of folders that can be ids.
 
-        Two that differ only by case would be one on Windows and macOS: of such ones the only one
-        that the store has is kept.
+        Names that differ only by case would be the same name on Windows and macOS. Of such names,
+        only the one that the store has is usable.
         """
-        alike = defaultdict[str, list[str]](list)
+        names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
-            alike[name.lower()].append(name)
-        known = self.is_stored
-        kept = (same if len(same) == 1 else [*filter(known, same)] for same in alike.values())
-        return {same[0] for same in kept if len(same) == 1}
+            names_by_lower_case[name.lower()].append(name)
+        usable_names = set()
+        for candidates in names_by_lower_case.values():
+            if len(candidates) == 1:
+                usable_names.update(candidates)
+                continue
+            stored_names = [name for name in candidates if self.is_stored(name)]
+            if len(stored_names) == 1:
+                usable_names.update(stored_names)
+        return usable_names
 
     def listed(self, demonstration: str) -> str | None:
-        """The listing fingerprint of the present upload; None when no folder has this id.
-
-        Nothing is read for it.
-        """
+        """The fingerprint of the listed files; None if no folder has this id. Nothing is read."""
         files = self._files(demonstration)
         return None if files is None else listing_fingerprint(files)
 
     def identity(self, demonstration: str) -> str | None:
-        """The upload's fingerprint for a recipe: it changes when one of the three files does.
+        """The fingerprint for a recipe, which changes when one of the three files changes.
 
-        Over their bytes in a folder; nothing is downloaded for it. None when they cannot be read.
+        In a folder, the files are hashed. In a bucket, only their listing is. None if they cannot
+        be read.
         """
         if self.copies:
             return self.listed(demonstration)
@@ -128,11 +131,13 @@ class Uploads:
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """A local folder with the demonstration's files, for reading while the context is open.
+        """A local folder with the files of a demonstration, for reading while the context is open.
+
+        `identity`: the expected fingerprint of the upload.
 
         Raises:
-            DemonstrationError: no folder has the id, a file is a link to outside the root or cannot
-                be read, or the upload is not the expected one (`upload_changed`).
+            DemonstrationError: no folder has the id, a file cannot be read or is a link to outside
+                the root, or the upload has another identity (`upload_changed`).
             StorageError: the uploads cannot be read, or the disk is full.
         """
         files = self._files(demonstration)
@@ -144,38 +149,47 @@ class Uploads:
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
         folder = Path(self.objects.url, demonstration)
         if identity is not None:
-            now = listing_fingerprint(files) if self.copies else _folder_fingerprint(folder)
-            if identity != now:
-                raise DemonstrationError(changed_while_read(demonstration, "."))
-        with self._private_folder() if self.copies else nullcontext(folder) as place:
             if self.copies:
-                self._download(demonstration, files, place)
-            yield place
+                present_identity = listing_fingerprint(files)
+            else:
+                present_identity = _folder_fingerprint(folder)
+            if identity != present_identity:
+                raise DemonstrationError(changed_while_read(demonstration, "."))
+        if not self.copies:
+            yield folder
+            return
+        with self._private_folder() as private_folder:
+            self._download(demonstration, files, private_folder)
+            yield private_folder
 
     def remove(self, demonstration: str) -> bool:
-        """Remove the uploaded folder, for ever; returns whether there was one.
+        """Remove an uploaded folder for ever; returns whether it existed.
 
-        A link is removed, not what it leads to.
+        If the folder is a link, only the link is removed.
         """
         return is_safe_id(demonstration) and self.objects.delete_all(demonstration)
 
     def remove_leftovers(self) -> list[str]:
-        """Remove downloads of processes of this machine that have ended; returns their names."""
+        """Remove the downloads of dead processes of this machine; returns their names."""
         return self._cache.sweep() if self.copies else []
 
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
-        """Name → file, of those that are known; None when no folder has this id."""
-        files = self.objects.files(demonstration) if is_safe_id(demonstration) else None
-        known = (*RECORDING_FILES, *OTHER_FILES)
-        return None if files is None else {name: files[name] for name in known if name in files}
+        """The files of a recording by name, without others; None if no folder has this id."""
+        if not is_safe_id(demonstration):
+            return None
+        files = self.objects.files(demonstration)
+        if files is None:
+            return None
+        names = (*RECORDING_FILES, *OTHER_FILES)
+        return {name: files[name] for name in names if name in files}
 
     def _refused(self, demonstration: str) -> Iterator[Problem]:
-        """Yield what is wrong with files of a folder; one byte of each is read."""
+        """Yield the problems of files in a folder. A byte of each file is read."""
         objects = self.objects
         if not isinstance(objects, Folder):
             return
         for name in (".", *RECORDING_FILES):
-            key = demonstration if name == "." else f"{demonstration}/{name}"
+            key = f"{demonstration}/{name}".removesuffix("/.")
             path = objects.root / key
             try:
                 if path.is_symlink() and not objects.holds(key):
@@ -194,7 +208,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # Discovery requests no run when one of these changes, so that costs nothing.
+                # Discovery requests no run when one of these other files changes. If it changes
+                # now, it is left out.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 
@@ -208,7 +223,7 @@ class Uploads:
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
-        """A folder that is removed at the end, or by another process when this process dies."""
+        """A folder that is removed at the end, or by another process if this process dies."""
         with ExitStack() as stack:
             try:
                 self.remove_leftovers()
@@ -222,14 +237,19 @@ class Uploads:
 
 
 def open_uploads(url: str, cache: Path | None = None) -> Uploads:
-    """The uploads under a path, a `file://` or an `s3://` URL; see `Uploads`. Nothing is read yet.
+    """The uploads at a path, a `file://` URL or an `s3://` URL. Nothing is read yet.
 
     Raises:
-        StorageError: another kind of root, or a URL with credentials.
+        StorageError: the root is of another kind, or the URL contains credentials.
     """
     place = (cache or _default_cache()) / "uploads"
-    objects = Bucket(url, place) if is_bucket(url) else Folder(local_path(url))
-    return Uploads(objects, place)
+    if is_bucket(url):
+        return Uploads(Bucket(url, place), place)
+    return Uploads(Folder(local_path(url)), place)
+
+
+def _in_no_store(_: str) -> bool:
+    return False
 
 
 def _default_cache() -> Path:
@@ -237,16 +257,16 @@ def _default_cache() -> Path:
 
 
 def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
-    """SHA-256, in hex, over the sorted (name, ETag, bytes) of the three files; others count not."""
+    """SHA-256, in hex, over the names, ETags and sizes of the three files; others are ignored."""
     present = ((name, files[name]) for name in RECORDING_FILES if name in files)
     text = "".join(f"{name} {info.etag} {info.size}\n" for name, info in sorted(present))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    """SHA-256 over `name sha256` lines of the three files, as far as they exist, by name.
+    """SHA-256 over lines `name sha256` of those of the three files that exist, sorted by name.
 
-    For a complete upload it equals the `fingerprint` of the recording's manifest.
+    The `fingerprint` in the manifest of a complete recording is the same.
     """
     present = (name for name in RECORDING_FILES if (folder / name).is_file())
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)
@@ -267,7 +287,7 @@ def _unreadable(name: str, error: OSError) -> Problem:
     return Problem("unreadable_file", name, message, remedy=remedy)
 
 
-def _described(name: str, files: Container[str]) -> UploadedDemonstration:
+def _uploaded(name: str, files: Container[str]) -> UploadedDemonstration:
     return UploadedDemonstration(name, tuple(file for file in RECORDING_FILES if file in files))
 
 

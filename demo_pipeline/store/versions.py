@@ -1,9 +1,9 @@
-"""Versions: what a manifest says, what is staged, and what differs from a manifest.
+"""Versions of outputs: manifests, staged directories, and differences from a manifest.
 
-Belongs here: `manifest.json` and the hashes over it. A version's id is a hash of its manifest's
-bytes, so equal work has equal ids on every machine and in every store. Its folder is `<id>-<8 hex>`
-with digits of its own, so that no commit writes into a folder that exists; `<id>` alone is a folder
-of older stores.
+The id of a version is a hash of the bytes of its manifest, so that equal work has equal ids on
+every machine and in every store. The folder of a version is named `<id>-<8 hex>` with random
+digits, so that no commit writes into a folder that exists. Earlier versions of the package named it
+`<id>`.
 """
 
 import hashlib
@@ -35,10 +35,11 @@ VersionKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything an output depends on; an output with an equal recipe is not built again.
+    """Everything that an output depends on. An output with an equal recipe is not built again.
 
-    `settings` is a fingerprint of the stage's own settings, and `inputs` leads from the name of
-    each input to the content fingerprint of its version.
+    Attributes:
+        settings: a fingerprint of the stage's own settings.
+        inputs: the name of each input → the content fingerprint of its version.
     """
 
     stage: str
@@ -49,9 +50,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The result of one check of a staged version: problems include warnings.
+    """The result of a check of a staged version.
 
-    `metadata` are JSON values to show; the failure of a `blocking` check prevents the commit.
+    Attributes:
+        problems: errors and warnings.
+        metadata: JSON values to show.
+        blocking: a failure prevents the commit.
     """
 
     name: str
@@ -62,7 +66,7 @@ class CheckOutcome:
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """One file: `/`-separated path under `content/`, hex digest, bytes."""
+    """A file of a version; `path` is `/`-separated and relative to `content/`."""
 
     path: str
     sha256: str
@@ -77,15 +81,15 @@ class LinkEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """`manifest.json`. It holds no time and no path of a machine.
+    """`manifest.json`. It contains no time and no path of a machine.
 
     Attributes:
         files: sorted by path; empty folders are not part of an output.
-        links: path under `content/` → the version that it links to.
-        content: SHA-256 over paths, digests and links; equal for equal content, whatever it
-            was built from.
+        links: path under `content/` → the version that the link leads to.
+        content: SHA-256 over paths, digests and links. Equal content has an equal value, whatever
+            it was built from.
         summary: the JSON object that the stage returned.
-        checks: outcomes of the checks of the staged version.
+        checks: the results of the checks of the staged version.
     """
 
     output: str
@@ -110,7 +114,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """The file's bytes: keys sorted, the same for the same manifest."""
+        """The bytes of the file, with sorted keys: equal for equal manifests."""
         values = msgspec.to_builtins(self)
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
         return f"{text}\n".encode()
@@ -121,7 +125,7 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 @dataclass(frozen=True, slots=True)
 class VersionName:
-    """A committed version without its manifest: many thousands fit into memory."""
+    """A committed version without its manifest, so that many thousands fit into memory."""
 
     output: str
     id: str
@@ -130,9 +134,11 @@ class VersionName:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A committed version: plain data, valid for as long as the store keeps it.
+    """A committed version, as plain data that stays valid while the store keeps the version.
 
-    Its id is the first 16 hex of the SHA-256 over the manifest's bytes; `place` is its folder.
+    Attributes:
+        id: the first 16 hex digits of the SHA-256 of the manifest's bytes.
+        place: the name of its folder.
     """
 
     id: str
@@ -146,7 +152,7 @@ class Version:
 
     @property
     def content(self) -> str:
-        """Fingerprint of the content: a later stage's recipe names it as its input."""
+        """The fingerprint of the content, which recipes of later stages contain."""
         return self.manifest.content
 
     @property
@@ -161,26 +167,28 @@ class Version:
 
     @property
     def at(self) -> str:
-        """Where it is below the folder of all versions: `<output>/<place>`."""
+        """Its path below the folder of all versions: `<output>/<place>`."""
         return f"{self.output}/{self.place}"
 
 
 def is_place(name: str) -> bool:
-    """Whether a folder of a version may have this name."""
+    """Whether the folder of a version may have this name."""
     return _PLACE.fullmatch(name) is not None
 
 
 def linked_version(link: str) -> str | None:
-    """The id of the version whose content a link leads to; None when it leads to none."""
-    if not os.path.islink(link) or not os.path.isdir(link):  # noqa: PTH112, PTH114 - of thousands
+    """The id of the version whose content a link leads to; None if it leads elsewhere."""
+    if not os.path.islink(link) or not os.path.isdir(link):  # noqa: PTH112, PTH114 - faster
         return None
-    place, _, content = os.readlink(link).rpartition("/")  # noqa: PTH115
-    name = place.rpartition("/")[2]
-    return name[:VERSION_LENGTH] if content == CONTENT and is_place(name) else None
+    folder, _, name = os.readlink(link).rpartition("/")  # noqa: PTH115
+    place = folder.rpartition("/")[2]
+    if name != CONTENT or not is_place(place):
+        return None
+    return place[:VERSION_LENGTH]
 
 
 def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
-    """The manifest with these bytes; None when they are not those that the folder is named by."""
+    """The manifest with these bytes; None if they do not match the name of the folder."""
     if data is None or _version_id(data) != place[:VERSION_LENGTH]:
         return None
     with suppress(msgspec.MsgspecError):
@@ -199,10 +207,10 @@ def new_version(
     checks: Sequence[CheckOutcome],
     files: list[FileEntry],
 ) -> tuple[Version, bytes]:
-    """The version of a staged directory with these files, as it is read back; its manifest.
+    """The version that a staged directory becomes, and the bytes of its manifest.
 
     Raises:
-        TypeError, ValueError: the summary is not JSON.
+        TypeError, ValueError: the summary cannot be written as JSON.
     """
     links = dict(sorted(staging.links.items()))
     digest = hashlib.sha256()  # over the (path, digest) pairs and the links, sorted by path
@@ -223,23 +231,25 @@ def new_version(
         summary=dict(summary),
         checks=tuple(checks),
     ).to_bytes()
-    name = _version_id(data)
-    return Version(name, _DECODER.decode(data), f"{name}-{secrets.token_hex(4)}"), data
+    version_id = _version_id(data)
+    place = f"{version_id}-{secrets.token_hex(4)}"
+    return Version(version_id, _DECODER.decode(data), place), data
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """An output that is being built. Write files under `path`; the context's end removes it.
+    """An output that is being built: the build function writes files under `path`.
 
     Attributes:
         output: its name.
-        directory: what becomes the version's directory; as deep as it, so that relative links are
-            right before and after.
+        directory: becomes the directory of the version. It is as deep as that one, so that relative
+            links stay right.
         find: output and id of a version → local folder of its content; raises `StorageError`.
-        links: path under `path` → the version linked there.
-        before: the version that readers see meanwhile, for builds that read it.
+        links: path under `path` → the linked version.
+        before: the published version, for builds that read it.
         hardlink_sources: versions whose files may be hard-linked under `path`. Such a file keeps
-            the digest of that version's manifest: hashed anew, damage would look like its content.
+            the digest of that version's manifest. If it was hashed again, damage would pass for
+            content.
     """
 
     output: str
@@ -255,11 +265,11 @@ class Staging:
         return self.directory / CONTENT
 
     def link(self, relative_path: str, version: Version | VersionName) -> None:
-        """Link `relative_path` to the content of another version, at once and after the commit.
+        """Link `relative_path` to the content of another version.
 
         Raises:
-            StorageError: the path leads out of the staged directory or is taken, or the version
-                was removed.
+            StorageError: the path leads out of the staged directory or exists, or the version was
+                removed.
         """
         pure = PurePosixPath(relative_path)
         key = str(pure)
@@ -276,78 +286,98 @@ class Staging:
 
 
 Load = Callable[[Version | VersionName], tuple[str, Version] | None]
-"""A version → the local folder of its content, and its manifest; None when it is gone."""
+"""A version → the local folder of its content, and the version; None if it was removed."""
 
 
 def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[str]]:
-    """Size and digest of every file of a staged directory, and those that no commit has synced.
+    """The files of a staged directory, and the paths of those that no commit has synced yet.
 
     Raises:
         ChangedOutput: a file that is hard-linked from one of `hardlink_sources` has another size
             than in the manifest of its version.
-        StorageError: an entry is neither a plain file nor one of the links, or has a name that is
-            not Unicode.
+        StorageError: an entry is neither a plain file nor one of the links, or its name is not
+            Unicode.
     """
-    files = list[FileEntry]()
-    unsynced = list[str]()
-    missing = set(staging.links)
-    unread = _taken_files(staging, load)
-    taken = dict[int, tuple[str, FileEntry]]()
+    files: list[FileEntry] = []
+    unsynced: list[str] = []
+    missing_links = set(staging.links)
+    shared_files = _SharedFiles(staging, load)
     content = str(staging.path)
     for path in walk_files(content):
         status = os.lstat(f"{content}/{path}")
-        if path in missing and stat.S_ISLNK(status.st_mode):
-            missing.discard(path)
+        if path in missing_links and stat.S_ISLNK(status.st_mode):
+            missing_links.discard(path)
             continue
         if not stat.S_ISREG(status.st_mode) or path.encode("utf-8", "ignore").decode() != path:
             raise StorageError(
                 f"{staging.output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
-        while status.st_nlink > 1 and status.st_ino not in taken and (more := next(unread, None)):
-            taken.setdefault(*more)
-        source = taken.get(status.st_ino) if status.st_nlink > 1 else None
-        if source is None:
+        shared_file = shared_files.find(status)
+        if shared_file is None:
             unsynced.append(path)
             digest = read_digest(Path(content, path)).sha256
         else:
-            output, entry = source
+            output, entry = shared_file
             if entry.size != status.st_size:
                 raise ChangedOutput(output, ascii_path(entry.path))
             digest = entry.sha256
         files.append(FileEntry(path, digest, status.st_size))
-    if missing:
+    if missing_links:
         raise StorageError(
-            f"{staging.output}: the link {min(missing)!r} was removed after it was created"
+            f"{staging.output}: the link {min(missing_links)!r} was removed after it was created"
         )
     return files, unsynced
 
 
-def _taken_files(staging: Staging, load: Load) -> Iterator[tuple[int, tuple[str, FileEntry]]]:
-    """Yield (inode, (output, entry)) of the files that a staged directory may share.
+class _SharedFiles:
+    """The files of other versions that a staged directory may share, by inode.
 
-    The versions are read one after the other, as long as the caller goes on.
+    Versions are read only until the wanted file was met, since there may be thousands.
     """
-    for source in staging.hardlink_sources:
-        folder, version = load(source) or ("", None)
-        for file in version.manifest.files if version else ():
-            with suppress(OSError):
-                status = os.lstat(f"{folder}/{file.path}")
-                if status.st_nlink > 1:
-                    yield status.st_ino, (source.output, file)
+
+    def __init__(self, staging: Staging, load: Load) -> None:
+        self._unread = self._read(staging, load)
+        self._by_inode: dict[int, tuple[str, FileEntry]] = {}
+
+    def find(self, status: os.stat_result) -> tuple[str, FileEntry] | None:
+        """The output and the entry of a file that is hard-linked; None for any other file."""
+        if status.st_nlink == 1:
+            return None
+        while status.st_ino not in self._by_inode:
+            following = next(self._unread, None)
+            if following is None:
+                return None
+            inode, output, entry = following
+            self._by_inode.setdefault(inode, (output, entry))
+        return self._by_inode[status.st_ino]
+
+    @staticmethod
+    def _read(staging: Staging, load: Load) -> Iterator[tuple[int, str, FileEntry]]:
+        for source in staging.hardlink_sources:
+            loaded = load(source)
+            if loaded is None:
+                continue
+            folder, version = loaded
+            for entry in version.manifest.files:
+                with suppress(OSError):
+                    status = os.lstat(f"{folder}/{entry.path}")
+                    if status.st_nlink > 1:
+                        yield status.st_ino, source.output, entry
 
 
 def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
-    """The `/`-separated path of every entry under `content` but folders, sorted.
+    """Yield the `/`-separated path of everything under `content` except folders, sorted.
 
-    Of the entries of a folder only names are held: a dataset has many thousand pictures in one.
+    Only the names of a folder are kept in memory, since a dataset has thousands of files in one.
     """
+    names = []
     with os.scandir(f"{content}/{folder}") as entries:
-        # The slash puts a folder where the paths of its files are in the order of all paths.
-        names = sorted(
-            f"{folder}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
-            for entry in entries
-        )
+        for entry in entries:
+            # The slash sorts a folder like the paths of its files.
+            slash = "/" if entry.is_dir(follow_symlinks=False) else ""
+            names.append(f"{folder}{entry.name}{slash}")
+    names.sort()
     for name in names:
         if name.endswith("/"):
             yield from walk_files(content, name)
@@ -359,8 +389,10 @@ def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
 class OutputDamage:
     """A difference between a committed output and its manifest.
 
-    `code` is `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
-    `unexpected_file`; `file` is the path below the store's root, in printable ASCII.
+    Attributes:
+        code: `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
+            `unexpected_file`.
+        file: the path below the store's root, in printable ASCII.
     """
 
     output: str
@@ -374,7 +406,7 @@ class OutputDamage:
         return cls(output, code, f"{output}/{ascii_path(path)}", message)
 
     def inside(self, output: str, path: str) -> "OutputDamage":
-        """The same as another output has it, which links the damaged one at `path`."""
+        """The same damage as part of another output, which links to the damaged one at `path`."""
         inner = self.file.removeprefix(f"{self.output}/")
         return OutputDamage(output, self.code, f"{output}/{ascii_path(path)}/{inner}", self.message)
 
@@ -390,12 +422,13 @@ def damages_of(
 
     Args:
         version: the version.
-        sizes: what there is: path → bytes of a plain file, None for anything else.
-        digests: of the files of the manifest, in their order; None of one that cannot be read.
+        sizes: path of everything in its folder → bytes of a plain file, None for anything else.
+        digests: the digests of the files of the manifest, in its order; None if a file cannot be
+            read.
     """
     output = version.output
     manifest = version.manifest
-    found = list[OutputDamage]()
+    damages: list[OutputDamage] = []
     for file, digest in zip(manifest.files, digests, strict=True):
         size = sizes.get(file.path)
         code = "changed_file"
@@ -408,14 +441,12 @@ def damages_of(
         elif digest != file.sha256:
             message = "has another SHA-256 than its manifest"
         if message:
-            found.append(OutputDamage.of(output, code, file.path, message))
-    known = {file.path for file in manifest.files}
-    message = "does not belong to the output"
-    found += [
-        OutputDamage.of(output, "unexpected_file", path, message)
-        for path in sorted(sizes.keys() - known - manifest.links.keys())
-    ]
-    return found
+            damages.append(OutputDamage.of(output, code, file.path, message))
+    expected_paths = {file.path for file in manifest.files} | manifest.links.keys()
+    for path in sorted(sizes.keys() - expected_paths):
+        message = "does not belong to the output"
+        damages.append(OutputDamage.of(output, "unexpected_file", path, message))
+    return damages
 
 
 def ascii_path(path: str) -> str:

@@ -1,7 +1,7 @@
 """The base class of the models of all formats, and problems for values that a model rejects.
 
-A model keeps unknown keys. A rejected value becomes a `Problem` with file, line and field, instead
-of an exception.
+A model keeps unknown keys. A rejected value becomes a `Problem` with file, line and field, not an
+exception.
 """
 
 import math
@@ -21,7 +21,7 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # per file; further ones are counted
+MAX_PROBLEMS = 20  # for a file; further problems are counted
 
 
 def _number(value: Any) -> int | float:
@@ -33,11 +33,11 @@ def _number(value: Any) -> int | float:
 
 
 Number = Annotated[int | float, PlainValidator(_number)]
-"""A finite int or float, kept as written: 21 stays 21."""
+"""A finite int or float, unchanged: 21 does not become 21.0."""
 
 
 class Document(BaseModel):
-    """A frozen model of one JSON object. Types are strict, unknown keys are kept.
+    """A frozen model of a JSON object, with strict types. Unknown keys are kept.
 
     Attributes:
         left_out_when_none: names of fields that are not written when they are None.
@@ -57,7 +57,7 @@ class Document(BaseModel):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset()
 
     def members(self) -> dict[str, Any]:
-        """Key → value as written, one level: declared keys in order, then unknown keys."""
+        """Key → value as written, without nested levels: declared keys first, then unknown keys."""
         declared = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()
@@ -80,15 +80,18 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def explain(error: ValidationError) -> Iterator[tuple[Location, str]]:
-    """Yield (location, what was expected there) for each error; never the rejected value."""
+    """Yield the location and the message of each error, without the rejected value."""
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
-        expected = fault["msg"].removeprefix("Value error, ")
-        yield fault["loc"], expected.partition(" or instance of ")[0]  # a class of this code
+        message = fault["msg"].removeprefix("Value error, ")
+        # The end of some messages names a class of this code.
+        yield fault["loc"], message.partition(" or instance of ")[0]
 
 
 def field_name(location: Location) -> str:
     """A location in the usual notation: `trajectories[3].steps`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.removeprefix(".")
 
 
@@ -105,7 +108,7 @@ def check(
         line: the line of all problems, used instead of `text` for JSON Lines.
 
     Returns:
-        The model with one warning about unknown keys, if any; or None with one error per field.
+        The model, with a warning if it has unknown keys; or None, with an error for each field.
     """
     try:
         document = model.model_validate(value)
@@ -133,18 +136,18 @@ def check(
 
 
 def unknown_fields(document: Document) -> set[str]:
-    """Names of keys that the models do not declare, in this document and in nested ones."""
+    """The keys that the models do not declare, in this document and in nested documents."""
     names = {repr(name)[1:-1] for name in document.__pydantic_extra__ or {}}
     for value in vars(document).values():
-        below = value if isinstance(value, list | tuple) else (value,)
-        for child in below:
+        children = value if isinstance(value, list | tuple) else (value,)
+        for child in children:
             if isinstance(child, Document):
                 names |= unknown_fields(child)
     return names
 
 
 def limited(problems: list[Problem]) -> list[Problem]:
-    """At most `MAX_PROBLEMS` problems of one file; the last one counts the problems left out."""
+    """At most `MAX_PROBLEMS` problems of a file; the last one says how many were left out."""
     if len(problems) <= MAX_PROBLEMS:
         return problems
     last = problems[MAX_PROBLEMS - 1]

@@ -1,6 +1,6 @@
-"""Comparing written files with what their inputs give.
+"""Comparing written files with the files that their inputs lead to.
 
-Belongs here: problems that name the file, never what is in it.
+Problems name the file, never its content.
 """
 
 import filecmp
@@ -25,47 +25,52 @@ Expected = bytes | Path | str | FileDigest
 def differing_files(
     folder: Path, expected: Mapping[str, Expected], besides: Collection[str] | None = ()
 ) -> list[Problem]:
-    """How the files below a folder differ from what they should be; links are not followed.
+    """How the files below a folder differ from the expected files; links are not followed.
 
     Args:
         folder: the folder.
-        expected: path below the folder → what it should be.
-        besides: further paths that must be there, whatever they contain; None: any may be.
+        expected: path below the folder → its expected content.
+        besides: further paths that must exist with any content; None: any other path may exist.
     """
     device = folder.stat().st_dev
-    named = ((name, 0) for name in expected if (folder / name).is_file())
-    written = dict(files_below(folder) if besides is not None else named)
-    wanted = {*expected, *(besides or ())}
-    problems = [_differs(name, "is missing") for name in sorted(wanted - written.keys())]
-    problems += [_differs(name, "does not belong here") for name in sorted(written.keys() - wanted)]
-    for name in sorted(written.keys() & expected.keys()):
+    if besides is None:
+        inodes = {name: 0 for name in expected if (folder / name).is_file()}
+        expected_names = set(expected)
+    else:
+        inodes = dict(files_below(folder))
+        expected_names = {*expected, *besides}
+    missing = sorted(expected_names - inodes.keys())
+    foreign = sorted(inodes.keys() - expected_names)
+    problems = [_differs(name, "is missing") for name in missing]
+    problems += [_differs(name, "does not belong here") for name in foreign]
+    for name in sorted(inodes.keys() & expected.keys()):
         try:
-            same = _is_same(f"{folder}/{name}", (written[name], device), expected[name])
+            is_same = _is_same(f"{folder}/{name}", (inodes[name], device), expected[name])
         except OSError as error:
             raise_system_trouble(error)
-            same = False
-        if not same:
+            is_same = False
+        if not is_same:
             problems.append(_differs(name, "differs from what the inputs give"))
     return problems
 
 
 def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tuple[str, int]]:
-    """Yield path and inode of each file below a folder; neither links nor `without` are entered."""
+    """Yield path and inode of each file below a folder. Links and `without` are not entered."""
     top = f"{folder}/"
-    left = [""]
-    while left:
-        above = left.pop()
-        with os.scandir(f"{top}{above}") as entries:  # `os.walk` takes thrice the time
+    unread_folders = [""]
+    while unread_folders:
+        above = unread_folders.pop()
+        with os.scandir(f"{top}{above}") as entries:  # `os.walk` takes three times as long
             for entry in entries:
                 if not entry.is_dir():
                     yield f"{above}{entry.name}", entry.inode()
                 elif not entry.is_symlink() and f"{above}{entry.name}" not in without:
-                    left.append(f"{above}{entry.name}/")
+                    unread_folders.append(f"{above}{entry.name}/")
 
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """What is done once more for a check logs nothing: the build has said it all."""
+    """Log nothing in the block: a check repeats work that the build has logged."""
     level = _PACKAGE_LOG.level
     _PACKAGE_LOG.setLevel(logging.CRITICAL)
     try:
@@ -75,15 +80,15 @@ def silence() -> Iterator[None]:
 
 
 def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:
-    """Whether a file is as expected; `identity`: its inode, as far as it is known, and device."""
+    """Whether a file has the expected content. `identity`: its inode (0: unknown) and device."""
     if isinstance(expected, bytes):
         return Path(path).read_bytes() == expected
     if isinstance(expected, FileDigest):
         return read_digest(Path(path)) == expected
-    wanted = os.stat(expected)  # noqa: PTH116 - of every picture
-    if identity == (wanted.st_ino, wanted.st_dev):
+    status = os.stat(expected)  # noqa: PTH116 - faster; it is called for every screenshot
+    if identity == (status.st_ino, status.st_dev):
         return True
-    filecmp.clear_cache()  # it knows a file by the time of its last write, which has ticks
+    filecmp.clear_cache()  # its keys contain the time of the last write, which is coarse
     return filecmp.cmp(path, expected, shallow=False)
 
 

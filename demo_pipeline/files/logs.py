@@ -1,8 +1,8 @@
-"""The package's log: one logger per package, named after it, and showing it to people.
+"""The log: every package has a logger with its name; this module shows the log to people.
 
-Belongs here: handlers and levels. Stages say at INFO what they built, in which time; decisions that
-a person may question are said at DEBUG. No message holds what somebody typed, or the name of an
-element: say lengths, numbers, positions, line numbers and ids.
+Stages log at INFO what they built and how long it took, and at DEBUG decisions that a person may
+question. No message contains typed text or the name of an element. Log lengths, numbers, positions,
+line numbers and ids.
 """
 
 import logging
@@ -12,12 +12,12 @@ from demo_pipeline.files.shown_text import plain_line
 
 LOG_ROOT = "demo_pipeline"
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # by how often --verbose is given
-# The process tells the lines of parallel workers apart.
+# The process id distinguishes the lines of parallel workers.
 _FORMAT = "%(asctime)s %(levelname)-5s %(process)d %(name)s: %(message)s"
 
 
 class _PlainFormatter(logging.Formatter):
-    """A line for each message, whatever it quotes."""
+    """Writes each message on a line, whatever it quotes."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the library
         record.message = plain_line(record.message)
@@ -25,7 +25,7 @@ class _PlainFormatter(logging.Formatter):
 
 
 def show_log(level: int) -> None:
-    """Write the log at and above a level to standard error, from now on and once."""
+    """From now on, write the log at and above a level to standard error."""
     logger = logging.getLogger(LOG_ROOT)
     if level >= logging.WARNING:
         return
@@ -37,23 +37,26 @@ def show_log(level: int) -> None:
 
 
 def shown_level() -> int:
-    """The level that `show_log` was given, for worker processes; WARNING when it was not called."""
+    """The level given to `show_log`, for worker processes; WARNING if it was not called."""
     return logging.getLogger(LOG_ROOT).level or logging.WARNING
 
 
 class PassedOnLog(logging.Handler):
-    """Passes level and message of each line on; at DEBUG they are too many for an event log."""
+    """Passes the level and message of each line at INFO or above to a function.
 
-    def __init__(self, tell: Callable[[int, str], None]) -> None:
+    Lines at DEBUG are too many for an event log.
+    """
+
+    def __init__(self, write: Callable[[int, str], None]) -> None:
         super().__init__(logging.INFO)
-        self._tell = tell
+        self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass one line on."""
-        self._tell(record.levelno, plain_line(record.getMessage()))
+        """Pass a line on."""
+        self._write(record.levelno, plain_line(record.getMessage()))
 
     def begin(self) -> None:
-        """Get the lines from now on."""
+        """Receive lines from now on."""
         logger = logging.getLogger(LOG_ROOT)
         logger.addHandler(self)
         if not logger.isEnabledFor(logging.INFO):

@@ -8,8 +8,8 @@ LOG_FILE = "input_log.jsonl"
 META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
-SOURCE_FILE = "source.json"  # of an imported recording: what it was made from
-# Written by newer recorders and by what receives their uploads; nothing is read from them.
+SOURCE_FILE = "source.json"  # names the origin of an imported recording
+# Newer recorders, and services that receive uploads, write these files. They are not read.
 OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json", SOURCE_FILE)
 MAX_BYTES = {
     LOG_FILE: 4 * 2**30,  # recorders write 10 MB a minute
@@ -19,7 +19,7 @@ MAX_BYTES = {
 
 
 def oversized_files(sizes: Mapping[str, int]) -> list[Problem]:
-    """A problem for each file, by its name and bytes, that is larger than `MAX_BYTES`."""
+    """A problem for each file that is larger than `MAX_BYTES`. `sizes`: name → bytes."""
     return [
         Problem(
             "file_too_large",

@@ -1,7 +1,7 @@
-"""Text of recordings, file names and errors as people read it: never markup or a control sequence.
+"""Escaping text of recordings, file names and errors, so that it is never markup or a control code.
 
-Belongs here: the one escape for lines of a terminal, a log or a table, and the one for Markdown.
-Data keeps its text as it is.
+Lines of a terminal, a log or a table have an escape of their own, and Markdown has another. Data
+keeps its text unchanged.
 """
 
 import re
@@ -16,37 +16,39 @@ MARKER = re.compile(
 )
 
 
-# White space that ends a line or moves the cursor, control characters, and the characters without a
-# glyph: those that turn the direction of writing, byte order marks, tags, surrogates. The joiners
-# U+200C and U+200D stay, since scripts and emoji need them.
+# `_SPACES` end a line or move the cursor. `_UNSEEN` are control characters and characters without a
+# glyph: direction marks, byte order marks, tags and surrogates. The joiners U+200C and U+200D are
+# kept, because scripts and emoji need them.
 _SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]+")
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-# Whatever CommonMark, GitHub and the Hub read as markup anywhere in a line: also addresses, which
-# become links by themselves. Underscores inside words are not markup.
+# CommonMark, GitHub and the Hub read these as markup anywhere in a line. Addresses become links.
+# Underscores inside words are not markup.
 _MARKUP = re.compile(
     r"[\\`*\[\]<|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|:(?=//)|(?<=\bwww)\.|(?<=\w)@(?=\w)",
     re.IGNORECASE,
 )
-_BLOCK = re.compile(r"\A(\d*)([-+>#=.)])")  # what begins a list, a quotation or a heading
+_BLOCK = re.compile(r"\A(\d*)([-+>#=.)])")  # the start of a list, a quotation or a heading
 
 
 def plain_line(text: str) -> str:
-    r"""The text in one line, with what is not to be seen as an escape: `\u001b`, `\u202e`."""
+    r"""The text on a single line, with escapes for invisible characters: `\u001b`, `\u202e`."""
     return plain_characters(_SPACES.sub(" ", text))
 
 
 def counted(number: int, things: str) -> str:
-    """`2 steps`, `1 step` or `1 trajectory`: a number, and what it counts, named in the plural."""
-    if number == 1:
-        things = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
-    return f"{number} {things}"
+    """A number and a noun: `2 steps`, `1 step` or `1 trajectory`; `things` is the plural."""
+    if number != 1:
+        return f"{number} {things}"
+    if things.endswith("ies"):
+        return f"1 {things[:-3]}y"
+    return f"1 {things.removesuffix('s')}"
 
 
 def plain_characters(text: str) -> str:
-    """The same with its line ends; a JSON text stays the same JSON."""
+    """Like `plain_line`, but with the line ends. A JSON text keeps its meaning."""
     return _UNSEEN.sub(_escape, text)
 
 
@@ -58,33 +60,39 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def plain_values(value: Any) -> Any:
-    """A JSON value with `plain_line` of all its texts, keys included."""
+    """A JSON value with `plain_line` applied to all strings, including keys."""
     if isinstance(value, str):
         return plain_line(value)
     if isinstance(value, dict):
         return {plain_line(str(key)): plain_values(item) for key, item in value.items()}
-    return [plain_values(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [plain_values(item) for item in value]
+    return value
 
 
 def markdown_text(text: str) -> str:
-    """The text in one line of Markdown that shows exactly it: nothing in it is markup.
+    """Markdown on a single line that shows exactly this text: nothing in it is markup.
 
-    It may stand in a paragraph, a list or a table's cell, but not between backticks.
+    Use it in a paragraph, a list or the cell of a table, but not between backticks.
     """
     return _BLOCK.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", plain_line(text).strip()))
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown. Its cells are Markdown: `markdown_text` makes that of other text."""
+    """A table in Markdown. The cells must be Markdown; convert other text by `markdown_text`."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """Text whose markers have square instead of angle brackets, and the number of markers."""
-    return MARKER.subn(lambda found: f"[{found.group()[1:-1]}]", text)
+    """The text with square brackets instead of the angle brackets of markers, and their number."""
+    return MARKER.subn(_in_square_brackets, text)
+
+
+def _in_square_brackets(marker: re.Match[str]) -> str:
+    return f"[{marker.group()[1:-1]}]"
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that UTF-8 can encode: lone surrogates, which no trainer can read, become "?"."""
+    """Text that UTF-8 can encode. Lone surrogates cannot be encoded in UTF-8 and become "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")

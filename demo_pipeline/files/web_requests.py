@@ -1,8 +1,8 @@
-"""Which requests a server of this machine answers, so that no page of another site commands it.
+"""Rejecting requests of other sites' pages to a server of this machine.
 
-Belongs here: the rule of the review page and of Dagster's UI, and the token of this machine. Any
-page that is open in a browser can send requests to this machine. The browser says where they come
-from: in `Host` the name that the page used, in `Origin` and `Sec-Fetch-Site` whose page it is.
+Any page that is open in a browser can send requests to this machine. The browser tells where they
+come from: `Host` is the name that the page used, and `Origin` and `Sec-Fetch-Site` tell whose page
+it is. The review page and Dagster's UI use the same rule and the same token.
 """
 
 import secrets
@@ -13,26 +13,28 @@ OTHER_ADDRESS = "this server answers to its own address only"
 OTHER_PAGE = "this server answers to its own page only; type its address, do not follow a link"
 _READING = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({"same-origin", "none"})  # none: a person typed the address
-_TOKEN_LENGTH = 32  # characters, at least
+_TOKEN_LENGTH = 32  # characters at least
 
 
 def own_hosts(port: int) -> frozenset[str]:
-    """The values of `Host` that mean a server on this port of this machine."""
+    """The values of `Host` that name a server on this port of this machine."""
     return frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
 
 
 def page_refusal(method: str, origins: Collection[str], origin: str | None, site: str) -> str:
-    """Why a request is refused as one of another site's page; empty when it is not.
+    """Why a request is rejected, because a page of another site sent it; empty if it is not.
 
     Args:
-        method: of the request.
-        origins: the values of `Origin` that are the server's own pages.
-        origin: the request's `Origin`; None: it has none, as when a person opens a page.
-        site: its `Sec-Fetch-Site`; `none` when it has none.
+        method: the method of the request.
+        origins: the origins of the server's own pages.
+        origin: the `Origin` of the request; None if it has none, as when a person opens a page.
+        site: the `Sec-Fetch-Site` of the request; `none` if it has none.
     """
     is_own = origin in origins
     is_opened = origin is None and method in _READING
-    return "" if (is_own or is_opened) and site in _OWN_SITES else OTHER_PAGE
+    if site in _OWN_SITES and (is_own or is_opened):
+        return ""
+    return OTHER_PAGE
 
 
 def is_token(path: str, token: str) -> bool:
@@ -42,13 +44,15 @@ def is_token(path: str, token: str) -> bool:
 
 
 def kept_token(folder: Path, name: str) -> str:
-    """The token of this machine's user, which pages that are open keep using.
+    """The token of this machine's user. It stays the same, so that open pages keep working.
 
-    It is made once, at random, in a file that only its owner can read.
+    The first call writes a random token to a file that only its owner can read.
     """
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)
-    token = path.read_text().strip() if path.is_file() else ""
+    token = ""
+    if path.is_file():
+        token = path.read_text().strip()
     if len(token) < _TOKEN_LENGTH:  # a power cut can leave an empty file
         token = secrets.token_urlsafe(_TOKEN_LENGTH)
         draft = folder / f".{secrets.token_hex(8)}"

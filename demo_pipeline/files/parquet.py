@@ -9,7 +9,6 @@ words for people, and a search for values outside of it.
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -154,22 +153,7 @@ def without_domains(schema: pa.Schema) -> pa.Schema:
     return pa.schema(plain, metadata=schema.metadata)
 
 
-class _NoPandas:
-    """An import hook that finds no pandas."""
-
-    def find_spec(self, name: str, *_: Any) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
-# Arrow looks for pandas once, to recognise its objects in lists: at its first array. What converts
-# to pandas looks again and finds it.
-if "pandas" not in sys.modules:
-    _hook: Any = _NoPandas()
-    sys.meta_path.insert(0, _hook)
-    pa.array([0])
-    sys.meta_path.remove(_hook)
-# Arrow's own allocators keep freed memory: 25 MB in a process that has made a recording's tables.
+# Arrow's own allocators keep freed memory: 25 MB in a process that has built a recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 
 Column = tuple[str, pa.DataType, bool, str]

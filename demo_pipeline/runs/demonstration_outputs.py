@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline import __version__
-from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.privacy.redaction_stage import REDACTIONS, is_redacted
@@ -211,7 +210,6 @@ class DemonstrationOutput(Output[RecordingInputs]):
             upload = nullcontext(folders.get(_RECORDING, Path()))
         elif Need.UPLOADS in self.stage.needs:
             upload = uploads.open(self.key)
-        return_free_memory()  # that the stage before has used
         with upload as upload_folder:
             yield RecordingInputs(
                 demonstration=self.key,
@@ -232,7 +230,6 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if record is not None and self._is_held_up_by(record):
             problems = record.known_problems() or [Problem("quarantined", ".", "was rejected")]
             raise UnusableInputError(problems)
-        return_large_blocks()
         try:
             return build_once()
         except DemonstrationError as error:
@@ -359,7 +356,6 @@ class RecordingOutput(DemonstrationOutput):
         require_safe_id(self.key)
         if has_imported_trajectory(self.graph, self.key):
             raise DemonstrationError(_imported_id(self.key))
-        return_large_blocks()
         self._listing = self.graph.workspace.uploads.listed(self.key)
         try:
             result = build_once()

@@ -1,9 +1,8 @@
 """Reading and writing JSON: files, and text of any depth.
 
-Belongs here: errors that name file and line, and writing that gives the same bytes for the same
-value. Each level of a UI tree is two levels of JSON: where `json` reaches the interpreter's
-recursion limit, slower code in plain Python, which needs no stack of the system, is used with a
-higher one. What the values mean is defined by the formats.
+Errors name file and line. Equal values are written as equal bytes. Each level of a UI tree is two
+levels of JSON. If `json` reaches the interpreter's recursion limit, slower code in plain Python
+takes over with a higher limit, because it does not use the stack of the system.
 """
 
 import json
@@ -26,22 +25,22 @@ Location = tuple[str | int, ...]
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 MAX_LOCATED_DEPTH = 8
-_ITEMS_AT_ONCE = 256  # of a very long list or object
-_MOST_CALLS = 200_000  # two a level, 1 kB each: nobody's tree has so many
+_ITEMS_AT_ONCE = 256  # items of a very long list or object that are written together
+_MOST_CALLS = 200_000  # two for each level, of 1 kB; no real tree needs so many
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
-_one_at_a_time = threading.RLock()
+_recursion_lock = threading.RLock()
 
 
 class JsonFileError(ValueError):
     """A file cannot be read as JSON.
 
     Attributes:
-        file: the name given by the reader.
-        line: 1-based line; None when unknown.
-        message: what is wrong; it never quotes the content.
-        column: 1-based character of a text that is on one line; None when unknown.
+        file: the name that the reader gave.
+        line: the 1-based line; None if unknown.
+        message: the reason, without a quotation of the content.
+        column: the 1-based character in a text on a single line; None if unknown.
     """
 
     def __init__(
@@ -60,14 +59,14 @@ class JsonFileError(ValueError):
 
 @contextmanager
 def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
-    """Let functions call themselves this often at least; the default is for plain Python alone."""
-    with _one_at_a_time:
-        usual = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(usual, limit))
+    """Raise the recursion limit in the block. The default suits only functions in plain Python."""
+    with _recursion_lock:
+        usual_limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(usual_limit, limit))
         try:
             yield
         finally:
-            sys.setrecursionlimit(usual)
+            sys.setrecursionlimit(usual_limit)
 
 
 def _finite(text: str) -> float:
@@ -86,19 +85,19 @@ _DEEP_DECODER.scan_once = py_make_scanner(_DEEP_DECODER)  # type: ignore[attr-de
 
 
 def decode(text: str) -> Any:
-    """The value of a JSON text at any depth; of two equal keys the last counts.
+    """The value of a JSON text at any depth. If a key occurs twice, the last one counts.
 
     Raises:
-        json.JSONDecodeError: the text is not valid JSON, or a number is not finite; the error has
+        json.JSONDecodeError: the text is not valid JSON, or a number is not finite. The error has
             the position.
-        RecursionError: there are more levels than anybody's data have.
+        RecursionError: the text has more levels than any real data.
     """
     try:
         with deeper_calls():
             return _DEEP_DECODER.decode(text)
     except json.JSONDecodeError:
         raise
-    except ValueError as error:  # of a number, without its position
+    except ValueError as error:  # a wrong number; this error has no position
         for position, lexeme in _lexemes(text):
             try:
                 if lexeme[0] not in '{}[],:"':
@@ -109,86 +108,104 @@ def decode(text: str) -> Any:
 
 
 def encode(value: Any, *, indent: int | None) -> str:
-    """The JSON text of a value, laid out as `json.dumps` does, at any depth; raises as that."""
+    """Like `json.dumps`, for a value of any depth; `indent` is the spaces of a level."""
     pieces: list[str] = []
-    colon = ":" if indent is None else ": "
+    colon = ": "
+    first_line = "\n"
+    if indent is None:
+        colon = ":"
+        first_line = ""
 
-    def write(unexpanded: Any, line: str) -> None:
-        item = unexpanded
+    def write(item: Any, line: str) -> None:
+        """Write a value; `line` is the line end and the indent before its closing bracket."""
         if isinstance(item, BaseModel | Mapping):
             item = _expand(item)
         if not (isinstance(item, dict | list | tuple) and item):
             pieces.append(json.dumps(item, ensure_ascii=False, allow_nan=False))
             return
-        opening, closing = "{}" if isinstance(item, dict) else "[]"
-        inner = f"{line}{' ' * (indent or 0)}"
-        before = f"{opening}{inner}"
-        for member in item:
-            pieces.append(before)
-            if isinstance(item, dict):
-                pieces.append(f"{json.dumps(member, ensure_ascii=False)}{colon}")
-            write(item[member] if isinstance(item, dict) else member, inner)
-            before = f",{inner}"
-        pieces.append(f"{line}{closing}")
+        inner_line = f"{line}{' ' * (indent or 0)}"
+        if isinstance(item, dict):
+            separator = f"{{{inner_line}"
+            for key, member in item.items():
+                pieces.append(f"{separator}{json.dumps(key, ensure_ascii=False)}{colon}")
+                write(member, inner_line)
+                separator = f",{inner_line}"
+            pieces.append(f"{line}}}")
+        else:
+            separator = f"[{inner_line}"
+            for member in item:
+                pieces.append(separator)
+                write(member, inner_line)
+                separator = f",{inner_line}"
+            pieces.append(f"{line}]")
 
     with deeper_calls():
-        write(value, "" if indent is None else "\n")
+        write(value, first_line)
     return "".join(pieces)
 
 
 def _lexemes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, lexeme) for every bracket, comma, colon, string and other scalar."""
+    """Yield the offset and the text of every bracket, comma, colon, string and other scalar."""
     for match in _TOKEN.finditer(text):
         lexeme = match[match.lastindex or 0]
         yield match.end() - len(lexeme), lexeme
 
 
 def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
-    """What tells the 1-based line and column of each value of valid JSON; in an object, of its key.
+    """A function that tells the 1-based line and column of each value of a JSON text.
 
-    Of two equal keys the last counts; a location that is not there, or is deeper than
-    `MAX_LOCATED_DEPTH`, has the place of the nearest value around it. Without text nothing is
-    known, and columns only when all of it is on one line.
+    A member of an object has the place of its key. If a key occurs twice, the last one counts. A
+    location that does not exist, or is deeper than `MAX_LOCATED_DEPTH`, has the place of the
+    nearest value around it. Columns are None unless the text is on a single line. Without text,
+    lines are None, too.
     """
-    places = dict[Location, tuple[int | None, int | None]]()
-    in_one_line = "\n" not in text.strip()
+    places: dict[Location, tuple[int | None, int | None]] = {}
+    is_on_one_line = "\n" not in text.strip()
     line = 1
-    seen = 0
+    last_offset = 0
     for location, offset in _offsets(text):
-        line += text.count("\n", seen, offset)
-        seen = offset
-        column = offset - text.rfind("\n", 0, offset) if in_one_line else None
-        places[location] = line, column
+        line += text.count("\n", last_offset, offset)
+        last_offset = offset
+        column = None
+        if is_on_one_line:
+            column = offset - text.rfind("\n", 0, offset)
+        places[location] = (line, column)
 
     def place_of(location: Location) -> tuple[int | None, int | None]:
-        around = (location[:end] for end in range(len(location), -1, -1))
-        return next((places[one] for one in around if one in places), (None, None))
+        for end in range(len(location), -1, -1):
+            if location[:end] in places:
+                return places[location[:end]]
+        return None, None
 
     return place_of
 
 
 def _offsets(text: str) -> Iterator[tuple[Location, int]]:
     """Yield the location and the offset of each value, in the order of the text."""
-    path: list[Any] = []  # of the next value; its last part is None while a key is expected
+    path: list[Any] = []  # to the next value; the last part is None while a key is expected
     for position, lexeme in _lexemes(text):
         if lexeme in "}]":
             path.pop()
         elif lexeme == ",":
-            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+            if isinstance(path[-1], int):
+                path[-1] += 1
+            else:
+                path[-1] = None
         elif lexeme != ":":
             is_key = bool(path) and path[-1] is None
             if is_key:
                 path[-1] = json.loads(lexeme)
-            if len(path) <= MAX_LOCATED_DEPTH and (
-                is_key or not isinstance((path or [0])[-1], str)
-            ):
+            is_member = bool(path) and isinstance(path[-1], str)  # its key was yielded already
+            if len(path) <= MAX_LOCATED_DEPTH and (is_key or not is_member):
                 yield tuple(path), position
-            if lexeme in "{[":
-                path.append(None if lexeme == "{" else 0)
+            if lexeme == "{":
+                path.append(None)
+            elif lexeme == "[":
+                path.append(0)
 
 
 def decode_text(data: bytes, file: str) -> str:
-    """UTF-8 text of a file's bytes, without a byte order mark; else raises `JsonFileError`."""
+    """The UTF-8 text of a file, without a byte order mark. Raises `JsonFileError`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -197,15 +214,19 @@ def decode_text(data: bytes, file: str) -> str:
 
 
 def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
-    """The value of a JSON document; of two equal keys the last counts, a byte order mark not.
+    """The value of a JSON document. If a key occurs twice, the last one counts.
 
-    Without `any_depth`, what is nested deeper than Python's own limit is refused in a moment: what
-    a stranger's server answers may be millions of brackets.
+    A byte order mark is ignored. Without `any_depth`, a document deeper than Python's own limit is
+    rejected at once: the answer of a stranger's server may be millions of brackets.
 
     Raises:
-        JsonFileError: not UTF-8, not JSON, or a number that is not finite; it names `file`.
+        JsonFileError: the document is not UTF-8, not JSON, or has a number that is not finite. The
+            error names `file`.
     """
-    text = decode_text(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    if isinstance(data, bytes):
+        text = decode_text(data, file)
+    else:
+        text = data.removeprefix("\ufeff")
     try:
         try:
             return _DECODER.decode(text)
@@ -214,7 +235,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
         except (ValueError, RecursionError) as error:
             if isinstance(error, RecursionError) and not any_depth:
                 raise
-            # Neither error has a position. The slower decoder gives one.
+            # Neither error has a position; those of the slower decoder have.
             return decode(text)
     except RecursionError:
         raise JsonFileError(file, None, "nested too deeply") from None
@@ -225,7 +246,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
 
 
 def load_json(path: Path, file: str | None = None) -> Any:
-    """The value of a JSON file, which errors name `file`, else by the last part of `path`.
+    """The value of a JSON file. Errors name `file`, or the last part of `path`.
 
     Raises:
         JsonFileError: the file cannot be read, or is not JSON.
@@ -235,7 +256,7 @@ def load_json(path: Path, file: str | None = None) -> Any:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """A file's bytes. Raises `JsonFileError` when it is missing or cannot be read."""
+    """The bytes of a file. Raises `JsonFileError` if it is missing or cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -244,7 +265,7 @@ def read_bytes(path: Path, file: str) -> bytes:
 
 
 def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
-    """UTF-8 with a final newline; indented by two spaces, or on one line if compact.
+    """UTF-8 with a final newline; indented by two spaces, or on a single line if compact.
 
     Keys are in the order of declaration. A lone surrogate is written as its escape.
 
@@ -270,39 +291,46 @@ def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
 
 
 def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> None:
-    """Write a value as a JSON file and make its folder; form and errors as of `json_bytes`."""
+    """Write what `json_bytes` returns to a file, and create its folder."""
     data = json_bytes(value, compact=compact)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
-    """Write what `dump_json` writes when one member, an empty list or object in `value`, is long.
+    """Write a JSON file with a very long member without holding it in memory.
 
-    Its items, of an object pairs of key and value, are written a few at a time.
+    The file equals the one of `dump_json`.
+
+    Args:
+        path: the file.
+        value: the object, in which the long member is an empty list or object.
+        name: the key of the long member.
+        items: the items of the long list, or pairs of key and value of the long object.
     """
     is_list = value[name] == []
-    opening, closing = ("[", "]") if is_list else ("{", "}")
-    empty = f"\n  {json.dumps(name)}: {opening}".encode()
-    head, _, tail = json_bytes(value).partition(empty + closing.encode())
+    brackets = b"[]" if is_list else b"{}"
+    member = f"\n  {json.dumps(name)}: ".encode()
+    head, _, tail = json_bytes(value).partition(member + brackets)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        file.write(head + empty)
-        parting = b""
+        file.write(head + member + brackets[:1])
+        separator = b""
         end = b""
-        rest = iter(items)
-        # Not one by one: the indenting encoder leaves a cycle of closures each time.
-        while some := list(islice(rest, _ITEMS_AT_ONCE)):
-            lines = json_bytes(some if is_list else dict(some)).splitlines()[1:-1]
-            file.write(parting + b"".join(b"\n  " + line for line in lines))
-            parting = b","
+        unwritten = iter(items)
+        # Several items at a time, because each call of the indenting encoder leaves a cycle of
+        # closures.
+        while group := list(islice(unwritten, _ITEMS_AT_ONCE)):
+            lines = json_bytes(group if is_list else dict(group)).splitlines()[1:-1]
+            file.write(separator + b"".join(b"\n  " + line for line in lines))
+            separator = b","
             end = b"\n  "
-        file.write(end + closing.encode() + tail)
+        file.write(end + brackets[1:] + tail)
 
 
 def _expand(value: Any) -> Any:
-    """One level of a value that `json` cannot encode."""
-    if hasattr(value, "members"):  # a model names one level itself, instead of a full dump
+    """The first level of a value that `json` cannot encode."""
+    if hasattr(value, "members"):  # a `Document` gives its first level, without a full dump
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

@@ -1,10 +1,7 @@
-"""Parquet files: how they are written, read and checked against a declared schema.
+"""Parquet files: writing, reading, and checking them against a declared schema.
 
-Belongs here: the compression settings, everything that opens a Parquet file, and which row groups
-have to be read. Arrow starts without pandas, which it would import at its first array (0.2-0.4 CPU
-s and 40 MB a process): no table of this package is made from pandas objects. The columns of a table
-are declared by the module that writes it, each with its domain (a choice, a range, a pattern), its
-words for people, and a search for values outside of it.
+The module that writes a table declares its columns, each with a description and a domain: a choice,
+a range or a pattern.
 """
 
 import json
@@ -12,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,15 +25,16 @@ DOMAIN = b"domain"  # key in the metadata of a column
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What the values of a column are; of a column of lists, the values in them.
+    """The allowed values of a column. For a column of lists, the allowed values in the lists.
 
     Attributes:
-        values: all that there are; empty: any.
-        low, high: the least and the largest number.
-        pattern: a regular expression that each text as a whole fits.
-        given, when: another column. There is a value exactly in the rows where that one has one of
-            `when`, or without `when` any value; an empty list is not a value.
-        only: in these rows there may be no value, too.
+        values: all allowed texts; empty: any text.
+        low, high: the smallest and the largest allowed number.
+        pattern: a regular expression that must match each text as a whole.
+        given, when: the rows that must have a value: those in which the column `given` has one of
+            the values `when`, or any value if `when` is empty. All other rows must have no value.
+            An empty list is not a value.
+        only: the rows that must have a value may lack it.
     """
 
     values: tuple[str, ...] = ()
@@ -47,46 +46,60 @@ class Domain:
     only: bool = False
 
     def where(self, column: str, *when: str) -> Self:
-        """The same, with a value exactly in the rows that `given` and `when` say."""
+        """The same domain, with a value exactly in these rows."""
         return replace(self, given=column, when=when)
 
     def only_where(self, column: str, *when: str) -> Self:
-        """The same, with a value in no other rows than these."""
+        """The same domain, with a value at most in these rows."""
         return replace(self, given=column, when=when, only=True)
 
     def metadata(self) -> dict[str, str]:
-        """As a column of a declared schema carries it."""
-        return {} if self == ANY else {DOMAIN.decode(): json.dumps(asdict(self))}
+        """The metadata of a column of a declared schema."""
+        if self == ANY:
+            return {}
+        return {DOMAIN.decode(): json.dumps(asdict(self))}
 
     @property
     def words(self) -> str:
-        """Its rules, for people."""
-        told = [", ".join(self.values), self.pattern and f"fits `{self.pattern}`"]
-        if self.low is not None:
-            told.append(
-                f"≥ {self.low:g}" if self.high is None else f"{self.low:g} to {self.high:g}"
-            )
+        """The rules, for people."""
+        rules = []
+        if self.values:
+            rules.append(", ".join(self.values))
+        if self.pattern:
+            rules.append(f"fits `{self.pattern}`")
+        if self.low is not None and self.high is None:
+            rules.append(f"≥ {self.low:g}")
+        elif self.low is not None:
+            rules.append(f"{self.low:g} to {self.high:g}")
         if self.given:
-            rows = f"with {self.given}" + (f" {', '.join(self.when)}" if self.when else "")
-            told.append(f"only {rows}" if self.only else rows)
-        return "; ".join(filter(None, told))
+            rows = f"with {self.given}"
+            if self.when:
+                rows += f" {', '.join(self.when)}"
+            rules.append(f"only {rows}" if self.only else rows)
+        return "; ".join(rules)
 
     def fault(self, column: str, table: pa.Table) -> str:
-        """What is wrong with a column, with the number of the first such row; never a value."""
+        """The number of the first wrong row of a column, and the rule; empty if all are right.
+
+        The wrong value is not quoted.
+        """
         values = table[column]
         if self.given:
-            wrong = self._wrong_presence(values, table[self.given])
-            if wrong is not None:
-                return f"row {wrong + 1}: {column} has a value in the wrong rows ({self.words})"
+            row = self._wrong_presence(values, table[self.given])
+            if row is not None:
+                return f"row {row + 1}: {column} has a value in the wrong rows ({self.words})"
         if not (self.values or self.pattern or self.low is not None):
             return ""
-        known = values.drop_null()
-        plain = known.combine_chunks().flatten() if pa.types.is_list(values.type) else known
-        if all(map(self._allows, plain.unique().to_pylist())):
+        scalars = values.drop_null()
+        if pa.types.is_list(values.type):
+            scalars = scalars.combine_chunks().flatten()
+        if all(map(self._allows, scalars.unique().to_pylist())):
             return ""
         for number, value in enumerate(values.to_pylist(), start=1):
-            some = value if isinstance(value, list) else [] if value is None else [value]
-            if not all(map(self._allows, some)):
+            if value is None:
+                continue
+            members = value if isinstance(value, list) else [value]
+            if not all(map(self._allows, members)):
                 return f"row {number}: {column} is out of its domain ({self.words})"
         return ""
 
@@ -95,21 +108,26 @@ class Domain:
             return value in self.values
         if self.pattern:
             return re.fullmatch(self.pattern, value, re.DOTALL) is not None
+        if self.low is None:
+            return True
         high = float("inf") if self.high is None else self.high
-        return self.low is None or (value is not None and self.low <= value <= high)
+        return value is not None and self.low <= value <= high
 
     def _wrong_presence(self, values: Any, others: Any) -> int | None:
-        """The first row that has a value and should not, or the other way round."""
-        import pyarrow.compute as pc  # noqa: PLC0415 - only for columns of some rows
+        """The first row, from 0, that has a value and must not, or that lacks a required value."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - few columns need it
 
-        there = values.is_valid()
+        has_value = values.is_valid()
         if pa.types.is_list(values.type):
-            there = pc.greater(pc.list_value_length(values), 0)
-        wanted = others.is_valid()
+            has_value = pc.greater(pc.list_value_length(values), 0)
+        must_have_value = others.is_valid()
         if self.when:
-            wanted = pc.is_in(others, value_set=pa.array(self.when, others.type))
-        wrong = pc.and_not(there, wanted) if self.only else pc.xor(there, wanted)
-        row = pc.index(wrong, value=True).as_py()
+            must_have_value = pc.is_in(others, value_set=pa.array(self.when, others.type))
+        if self.only:
+            is_wrong = pc.and_not(has_value, must_have_value)
+        else:
+            is_wrong = pc.xor(has_value, must_have_value)
+        row = pc.index(is_wrong, value=True).as_py()
         return None if row < 0 else row
 
 
@@ -120,17 +138,17 @@ NO_DOMAINS: Mapping[str, Domain] = {}
 
 
 def one_of(*values: str) -> Domain:
-    """One of these texts."""
+    """The domain of these texts."""
     return Domain(tuple(map(str, values)))
 
 
 def between(low: float, high: float | None = None) -> Domain:
-    """A number from `low`, to `high`."""
+    """The domain of numbers from `low` to `high`; `high` None: without a largest number."""
     return Domain(low=low, high=high)
 
 
 def fitting(pattern: str) -> Domain:
-    """A text that a regular expression describes as a whole."""
+    """The domain of texts that a regular expression matches as a whole."""
     return Domain(pattern=pattern)
 
 
@@ -145,19 +163,20 @@ def column_domains(schema: pa.Schema) -> Iterator[tuple[str, Domain]]:
 
 
 def without_domains(schema: pa.Schema) -> pa.Schema:
-    """The schema as files have it."""
-    plain = [
-        column.with_metadata({k: v for k, v in (column.metadata or {}).items() if k != DOMAIN})
-        for column in schema
-    ]
-    return pa.schema(plain, metadata=schema.metadata)
+    """The schema without domains, as it is written to files."""
+    columns = []
+    for column in schema:
+        metadata = dict(column.metadata or {})
+        metadata.pop(DOMAIN, None)
+        columns.append(column.with_metadata(metadata))
+    return pa.schema(columns, metadata=schema.metadata)
 
 
 # Arrow's own allocators keep freed memory: 25 MB in a process that has built a recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 
 Column = tuple[str, pa.DataType, bool, str]
-"""Name, type, whether it may be null, and the description with its unit."""
+"""Name, type, whether it may be null, and the description with the unit."""
 
 _COMPRESSION = {"compression": "zstd", "compression_level": 3}
 _BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
@@ -166,41 +185,38 @@ _BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
 def described_schema(
     columns: Iterable[Column], domains: Mapping[str, Domain] = NO_DOMAINS
 ) -> pa.Schema:
-    """A schema that carries each column's description and, where it has one, its domain.
+    """A schema with the description and the domain of each column in its metadata.
 
-    In `domains` one key may be the names of several columns, separated by spaces.
+    A key of `domains` names a column, or several columns separated by spaces.
     """
-    of = {name: domain for names, domain in domains.items() for name in names.split()}
-    fields = [
-        pa.field(
-            name,
-            kind,
-            nullable=nullable,
-            metadata={"description": text} | of.pop(name, ANY).metadata(),
-        )
-        for name, kind, nullable, text in columns
-    ]
+    domain_by_name: dict[str, Domain] = {}
+    for names, domain in domains.items():
+        domain_by_name |= dict.fromkeys(names.split(), domain)
+    fields = []
+    for name, kind, nullable, description in columns:
+        metadata = {"description": description} | domain_by_name.get(name, ANY).metadata()
+        fields.append(pa.field(name, kind, nullable=nullable, metadata=metadata))
     return pa.schema(fields)
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """Column name → description, for a schema made by `described_schema`."""
+    """Column name → description, for a schema of `described_schema`."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a whole table; an error leaves no file."""
+    """Write a whole table. An error leaves no file."""
     with TableWriter(path, table.schema) as writer:
         writer.write(table)
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Write rows (column name → value; a missing one is null); an error leaves no file."""
+    """Write rows (column name → value; a missing value is null). An error leaves no file."""
     write_table(path, pa.Table.from_pylist(rows, schema=schema))
 
 
 def whole_table(path: Path, schema: pa.Schema) -> "TableWriter":
-    """A writer of a single row group, up to a million rows: for tables that are not large."""
+    """A writer of a single row group of up to a million rows, for tables that are not large."""
     return TableWriter(path, schema, 2**20, None)
 
 
@@ -209,12 +225,12 @@ class RowBatches:
 
     Args:
         schema: the columns.
-        batch_rows: number of rows that are held in memory and become a table.
-        batch_characters: number of characters of text that end a table earlier; None: no limit.
-        take: gets each table.
+        batch_rows: the most rows that are held in memory and become a table.
+        batch_characters: the most characters of text in a table; None: no limit.
+        take: is called with each table.
 
     Attributes:
-        rows: number of rows added until now.
+        rows: the number of rows that were added.
     """
 
     def __init__(
@@ -234,11 +250,11 @@ class RowBatches:
         self.rows = 0
 
     def append_row(self, row: Mapping[str, Any]) -> None:
-        """Add one row: column name → value; a missing one is null."""
+        """Add a row: column name → value; a missing value is null."""
         self.append(tuple(map(row.get, self._names)))
 
     def append(self, values: Sequence[Any]) -> None:
-        """Add one row: its values in the schema's order."""
+        """Add a row: its values in the order of the schema."""
         self._held.append(tuple(values))
         self.rows += 1
         self._characters += sum([len(value) for value in values if isinstance(value, str)])
@@ -246,7 +262,7 @@ class RowBatches:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over the rows that are held."""
+        """Pass the held rows on."""
         if self._held:
             rows = pa.array(self._held, type=pa.struct(self._schema))
             self._take(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
@@ -255,16 +271,16 @@ class RowBatches:
 
 
 class TableWriter(RowBatches):
-    """Streams rows into one Parquet file in row groups; an error deletes the file.
+    """Writes rows to a Parquet file in row groups. An error deletes the file.
 
     Args:
-        path: the file; its folder exists.
+        path: the file, in a folder that exists.
         schema: the columns.
-        batch_rows: number of rows that are held in memory and become a row group.
-        batch_characters: number of characters of text that end a batch earlier; None: no limit.
+        batch_rows: the most rows that are held in memory and become a row group.
+        batch_characters: the most characters of text in a batch; None: no limit.
 
     Attributes:
-        rows: number of rows written or held until now.
+        rows: the number of rows that were written or are held.
     """
 
     def __init__(
@@ -287,61 +303,62 @@ class TableWriter(RowBatches):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        complete = False
+        is_complete = False
         try:
             with self._writer:
                 if kind is None:
                     self.flush()
-            complete = kind is None
+            is_complete = kind is None
         finally:
-            # The Parquet writer ends even a partial file with a valid footer.
-            if not complete:
+            # The Parquet writer ends even an incomplete file with a valid footer.
+            if not is_complete:
                 self._path.unlink(missing_ok=True)
 
     def write(self, table: pa.Table) -> None:
-        """Write a table of this schema as row groups of its own."""
+        """Write a table of this schema, as row groups of its own."""
         self.flush()
         self._writer.write_table(table)
         self.rows += table.num_rows
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """A table of the values of its columns, in the schema's order."""
+    """A table of the values of each column, in the order of the schema."""
     return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
 def read_table(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Read one Parquet file.
+    """Read a Parquet file.
 
     Args:
         path: the file.
-        schema: the wanted schema: a column that the file lacks is null, a column that the schema
-            lacks is left out, other types are cast. None: the columns as written.
-        columns: names of the wanted columns, which come in the order of the schema (the file's
-            without one); None: all.
+        schema: the wanted schema. A column that the file lacks is null, a column that the schema
+            lacks is ignored, and other types are cast. None: the schema of the file.
+        columns: the names of the wanted columns; None: all. They come in the order of the schema.
 
     Raises:
-        pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the schema's type, or
-            without `schema` a wanted column is missing.
+        pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the type of the
+            schema, or a wanted column is missing and no `schema` is given.
         OSError: the file is missing or cannot be read.
     """
-    # `pq.read_table` plans for many files and threads: its imports alone take 0.3 s of a process.
+    # `pq.read_table` is made for many files and threads; its imports alone take 0.3 s.
     with pq.ParquetFile(path) as file:
-        written = file.schema_arrow
-        wanted = written if schema is None else schema
-        fields = [field for field in wanted if columns is None or field.name in columns]
-        names = [field.name for field in fields if field.name in written.names]
-        if schema is None and columns is not None and (gone := set(columns) - set(names)):
-            raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(sorted(gone))}")
+        file_schema = file.schema_arrow
+        wanted_schema = file_schema if schema is None else schema
+        fields = [field for field in wanted_schema if columns is None or field.name in columns]
+        names = [field.name for field in fields if field.name in file_schema.names]
+        if schema is None and columns is not None:
+            missing_names = sorted(set(columns) - set(names))
+            if missing_names:
+                raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(missing_names)}")
         table = file.read(columns=names, use_threads=False)
-    arrays = [
-        table[field.name].cast(field.type)
-        if field.name in names
-        else pa.nulls(table.num_rows, field.type)
-        for field in fields
-    ]
+    arrays = []
+    for field in fields:
+        if field.name in names:
+            arrays.append(table[field.name].cast(field.type))
+        else:
+            arrays.append(pa.nulls(table.num_rows, field.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -351,14 +368,14 @@ def read_schema(path: Path) -> pa.Schema:
 
 
 def row_count(path: Path) -> int:
-    """Number of rows of a Parquet file, from its footer."""
+    """The number of rows of a Parquet file, from its footer."""
     return int(pq.read_metadata(path).num_rows)
 
 
 def read_rows(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of one Parquet file as column name → value; arguments as of `read_table`."""
+    """Like `read_table`, as a list of rows: column name → value."""
     rows: list[dict[str, Any]] = read_table(path, schema, columns).to_pylist()
     return rows
 
@@ -366,28 +383,28 @@ def read_rows(
 def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
     """How a Parquet file differs from its declared columns, types, nullability and domains.
 
-    A column that may not be null needs no search for nulls: Parquet has no place for one.
+    Columns that must not be null need no search for nulls, because Parquet cannot store one there.
     """
 
-    def problem(code: str, message: str) -> list[Problem]:
+    def problem(code: str, message: str) -> Problem:
         remedy = "this is a defect of the pipeline: report it with the demonstration"
-        return [Problem(code, path.name, message, remedy=remedy)]
+        return Problem(code, path.name, message, remedy=remedy)
 
     if not path.is_file():
-        return problem("missing_table", "was not written")
+        return [problem("missing_table", "was not written")]
     try:
         columns = read_schema(path)
         if not columns.equals(schema, check_metadata=False):
             message = f"expected columns {schema.names}, found {columns.names} (or other types)"
-            return problem("wrong_schema", message)
+            return [problem("wrong_schema", message)]
         domains = dict(column_domains(schema))
         needed = {*domains, *(domain.given for domain in domains.values() if domain.given)}
         table = read_table(path, columns=[name for name in schema.names if name in needed])
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
-        return problem("unreadable_table", f"cannot be read: {type(error).__name__}")
+        return [problem("unreadable_table", f"cannot be read: {type(error).__name__}")]
     faults = [domain.fault(name, table) for name, domain in domains.items()]
-    return [found for fault in faults if fault for found in problem("wrong_value", fault)]
+    return [problem("wrong_value", fault) for fault in faults if fault]
 
 
 class RowGroups:
@@ -418,10 +435,12 @@ class RowGroups:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows, `batch` of them in memory.
+    """The number of rows of a file, and an iterator over its rows that holds `batch` of them.
 
-    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is not a Parquet file.
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: the file is not a Parquet file.
     """
     with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(batch)
-        yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())
+        batches = map(pa.RecordBatch.to_pylist, file.iter_batches(batch))
+        yield file.metadata.num_rows, chain.from_iterable(batches)

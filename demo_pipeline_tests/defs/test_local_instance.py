@@ -18,7 +18,7 @@ def test_a_home_that_a_killed_process_left_is_made_whole(tmp_path, monkeypatch):
     whole = make_home(tmp_path)
     statements = int(whole.stdout)
     assert statements > 100
-    for number in range(1, 9):
+    for number in range(1, 9, 2):  # `make kills` has more moments
         home = tmp_path / f"home{number}"
         home.mkdir()
         assert make_home(home, statements * number // 9).returncode == -signal.SIGKILL

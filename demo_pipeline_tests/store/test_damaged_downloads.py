@@ -53,7 +53,9 @@ def test_a_bit_that_flips_on_the_way_is_noticed_and_the_object_read_again(
             [info] = bucket.listing("a/")
             plan.count = flips
             if flips == 2:
-                with pytest.raises(S3CallError, match=r"do not match the checksum.*network") as found:
+                with pytest.raises(
+                    S3CallError, match=r"do not match the checksum.*network"
+                ) as found:
                     bucket.fetch(info.key, info.etag, fetched)
                 assert transient_reason(found.value)  # no demonstration is blamed for it
             else:

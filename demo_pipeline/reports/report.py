@@ -1,7 +1,8 @@
-"""A report to send: one folder of static HTML that opens without a server and without a network.
+"""A report to send: a folder of static HTML that opens without a server and without a network.
 
-Belongs here: what the report says, and its pictures. How it looks is `report.html`. It never holds
-typed text; with `execution.screens_in_reports` off it holds no screens and no words of a task.
+Collects the contents and the pictures of the report; `report.html` is its template. A report never
+contains typed text as text. If `execution.screens_in_reports` is off, it contains neither screens
+nor words of a task.
 """
 
 import json
@@ -37,15 +38,17 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow, recorded_outcom
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_WIDTH, _QUALITY = 800, 70  # of a picture: 40 kB on average, and a person can read it
-_LONGEST = 12  # bars of a plot
+_WIDTH = 800  # pixels of a picture, so that a person can read it
+_QUALITY = 70  # of its JPEG: 40 kB on average
+_MOST_BARS = 12  # of a plot; the rest is one bar
 
 _UNTRIAGED: Mapping[str, Any] = {"doubt": 0, "flagged": False, "signals": []}
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: demonstrations, steps, pictures, and bytes of all files."""
+    """What `write_report` wrote: demonstrations, steps, pictures, and bytes of all files."""
 
     demonstrations: int
     steps: int
@@ -53,36 +56,65 @@ class Written:
     size: int
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a plot: its name, its count, and its length as a share of the longest bar."""
+
+    name: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """A training dataset: its name, its contents, and the records that it leaves out."""
+
+    name: str
+    contents: str
+    left_out: list[str]
+
+
+@dataclass(frozen=True)
+class QuarantineRow:
+    """A quarantined demonstration: the stage that refused it, and the reasons."""
+
+    demonstration: str
+    stage: str
+    reasons: list[str]
+
+
 def write_report(workspace: Workspace, dest: Path) -> Written:
     """Write the report of a store, completely or not at all.
 
     Args:
-        workspace: the store, and the privacy switch of the UI.
+        workspace: the store, and the setting `execution.screens_in_reports`.
         dest: a folder that is empty or does not exist.
 
     Raises:
         StorageError: `dest` is not empty, or the store cannot be read.
     """
-    shows = workspace.settings.execution.screens_in_reports
+    with_screens = workspace.settings.execution.screens_in_reports
     store = workspace.store
     queue = {row["id"]: row for row in ReviewData(store, workspace.uploads).queue()["rows"]}
     with folder_draft(dest) as out:
         out.mkdir()
-        demonstrations: list[dict[str, Any]] = []
-        steps: list[dict[str, Any]] = []
+        demonstrations: list[Json] = []
+        steps: list[Json] = []
         problems: list[str] = []
         for output in store.outputs(TRAJECTORIES_STAGE.folder):
-            row = queue.get(output.rpartition("/")[2], {})
+            queue_row = queue.get(output.rpartition("/")[2], {})
             try:
-                told, own = _demonstration(store, output, row, out if shows else None)
+                row, own_steps = _demonstration(
+                    store, output, queue_row, out if with_screens else None
+                )
             except DemonstrationError as error:
                 problems += map(str, error.problems)
             except OutputError as error:
                 problems.append(storage_message(error))
             else:
-                demonstrations.append(told)
-                steps += own
-        demonstrations.sort(key=lambda told: (-told["doubt"], told["id"]))
+                demonstrations.append(row)
+                steps += own_steps
+        demonstrations.sort(key=lambda row: (-row["doubt"], row["id"]))
         data = {"demonstrations": demonstrations, "steps": steps}
         (out / "data.js").write_text(f"const DATA = {_script(data)};\n", encoding="utf-8")
         page = _page(workspace, demonstrations, steps, problems, _size(out))
@@ -97,71 +129,81 @@ def _size(folder: Path) -> int:
 
 
 def _demonstration(
-    store: Store, output: str, queued: Mapping[str, Any], out: Path | None
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A demonstration and its steps as the page shows them.
+    store: Store, output: str, queue_row: Mapping[str, Any], out: Path | None
+) -> tuple[Json, list[Json]]:
+    """A demonstration and its steps, as JSON for the page.
 
     Args:
-        store: the store.
+        store: of the pipeline.
         output: of the trajectory.
-        queued: its row in the queue of reviews: what raises doubts.
-        out: where pictures go; None: nothing is shown that was on a screen.
+        queue_row: its row in the review queue, with its doubt and signals.
+        out: the folder for pictures; None: the page contains nothing that was on a screen.
     """
     key = output.rpartition("/")[2]
-    doubts: dict[int, Mapping[str, Any]] = {}
+    triage: dict[int, Mapping[str, Any]] = {}
     with suppress(MissingOutput):
         folder = store.open(TRIAGE_STAGE.output(key))[0]
-        doubts = {row["step_index"]: row for row in read_steps(folder)}
+        triage = {row["step_index"]: row for row in read_steps(folder)}
     folder = open_shown(store, key)[0]
     trajectory, rows = load(DatasetTrajectory(key, str(folder)))
-    first = rows[trajectory.steps[0].index] if trajectory.steps else {}
+    first_row: ProvenanceRow = {}
+    if trajectory.steps:
+        first_row = rows[trajectory.steps[0].index]
     shared = {
         "application": trajectory.task.application,
-        "outcome": recorded_outcome(first.get("status"), success=trajectory.result.success),
-        "review": queued.get("review", "open"),
+        "outcome": recorded_outcome(first_row.get("status"), success=trajectory.result.success),
+        "review": queue_row.get("review", "open"),
     }
-    steps = [
-        shared | _step(key, step, rows[step.index], out) | _doubt(doubts.get(step.index, {}))
-        for step in trajectory.steps
-    ]
-    told = {
+    steps = []
+    for step in trajectory.steps:
+        triage_row = triage.get(step.index, {})
+        signals = [signal.name for signal in STEP_SIGNALS if triage_row.get(signal.name)]
+        doubt = {"signals": signals, "doubt": triage_row.get("doubt", 0)}
+        steps.append(shared | _step(key, step, rows[step.index], out) | doubt)
+    demonstration = {
         **shared,
         "id": key,
         "steps": len(steps),
         "seconds": round(trajectory.result.completion_time_ms / 1000),
-        "recorded_at": first.get("recorded_at", ""),
+        "recorded_at": first_row.get("recorded_at", ""),
         "leaks": sum(step["leak"] != "" for step in steps),
         "instruction": trajectory.task.instruction if out else "",
-        **{name: queued.get(name, empty) for name, empty in _UNTRIAGED.items()},
+        **{name: queue_row.get(name, default) for name, default in _UNTRIAGED.items()},
     }
-    return told, steps
+    return demonstration, steps
 
 
-def _doubt(row: Mapping[str, Any]) -> dict[str, Any]:
-    signals = [one.name for one in STEP_SIGNALS if row.get(one.name)]
-    return {"signals": signals, "doubt": row.get("doubt", 0)}
-
-
-def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> dict[str, Any]:
-    target = step.action.target_element
+def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> Json:
+    """A step as JSON for the page; its picture is written below `out`."""
     action = step.action
-    picture = None
-    if out and step.screenshot.is_file():
-        picture = f"pictures/{key}/{step.index:03}.jpg"
-        (out / picture).parent.mkdir(parents=True, exist_ok=True)
-        step_picture(step, row, _WIDTH, _QUALITY).save(out / picture)
-    typed = isinstance(action.parameters, TypeParameters)  # whose sentence quotes what was typed
-    return {
+    leak = ""
+    if row["leak"]:
+        leak = "unavoidable" if row["unavoidable"] else "avoidable"
+    step_json: Json = {
         "demonstration": key,
         "index": step.index,
         "action": str(action.action_type),
-        "label": label_of(action) if out else "",
-        "reasoning": (label_of(action) if typed else action.reasoning) if out else "",
-        "target": f"{target.role} {target.name}".strip() if out and target else "",
-        "leak": ("unavoidable" if row["unavoidable"] else "avoidable") if row["leak"] else "",
-        "picture": picture,
+        "label": "",
+        "sentence": "",
+        "target": "",
+        "leak": leak,
+        "picture": None,
         "facts": {name: row[name] for name in STEP_FACTS if row[name] is not None},
     }
+    if out is None:
+        return step_json
+    step_json["label"] = label_of(action)
+    step_json["sentence"] = action.reasoning
+    if isinstance(action.parameters, TypeParameters):  # its own sentence quotes the typed text
+        step_json["sentence"] = f"Type {counted(len(action.parameters.text), 'characters')}."
+    if action.target_element:
+        step_json["target"] = f"{action.target_element.role} {action.target_element.name}".strip()
+    if step.screenshot.is_file():
+        picture = f"pictures/{key}/{step.index:03}.jpg"
+        (out / picture).parent.mkdir(parents=True, exist_ok=True)
+        step_picture(step, row, _WIDTH, _QUALITY).save(out / picture)
+        step_json["picture"] = picture
+    return step_json
 
 
 def _page(
@@ -174,56 +216,67 @@ def _page(
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("demo_pipeline", "reports"), autoescape=True
     )
+    environment.filters["words"] = _words
+    quarantined = []
+    for record in list_quarantine(workspace.store):
+        reasons = [str(Problem.from_dict(problem, demonstration="")) for problem in record.problems]
+        quarantined.append(QuarantineRow(record.demonstration, record.stage, reasons))
+    seconds = sum(demonstration["seconds"] for demonstration in demonstrations)
     return environment.get_template("report.html").render(
         version=__version__,
         counted=counted,
         megabytes=f"{size / 1e6:.1f}",
+        minutes=f"{seconds / 60:.1f}",
         signals=[*STEP_SIGNALS, *DEMONSTRATION_SIGNALS],
         pictures=workspace.settings.execution.screens_in_reports,
         demonstrations=demonstrations,
         steps=steps,
-        plots=dict(_plots(demonstrations, steps)),
+        plots=_plots(demonstrations, steps),
         datasets=list(_datasets(workspace)),
-        quarantined=[
-            (
-                record.demonstration,
-                record.stage,
-                [str(Problem.from_dict(one, demonstration="")) for one in record.problems],
-            )
-            for record in list_quarantine(workspace.store)
-        ],
+        quarantined=quarantined,
         problems=problems,
     )
 
 
+def _words(name: str) -> str:
+    """A code as words: `pre_move` → `pre move`."""
+    return name.replace("_", " ")
+
+
 def _plots(
     demonstrations: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, list[tuple[str, int, float]]]]:
-    """Yield title and bars of each plot: what, how many, and the share of the longest bar."""
-    by = "Demonstrations by"
-    yield f"{by} outcome", _bars(Counter(told["outcome"] for told in demonstrations))
-    yield f"{by} application", _bars(Counter(told["application"] for told in demonstrations))
-    yield "Steps by action", _bars(Counter(step["action"] for step in steps))
+) -> dict[str, list[Bar]]:
+    """Title → bars of each plot."""
     frames = Counter(step["facts"]["reason_code"] for step in steps)
-    yield "Steps by reason of the frame", _bars(frames)
     trees = Counter(step["facts"]["freshness"] for step in steps)
-    yield "Steps by freshness of the tree", _bars(trees)
-    yield "Steps by pointer leak", _bars(Counter(step["leak"] or "none" for step in steps))
-    signals = Counter(name for step in steps for name in step["signals"])
-    yield "Steps by signal of doubt", _bars(signals)
-    yield f"{by} review", _bars(Counter(told["review"] for told in demonstrations))
+    leaks = Counter(step["leak"] or "none" for step in steps)
+    signals = Counter[str]()
+    for step in steps:
+        signals.update(step["signals"])
+    return {
+        "Demonstrations by outcome": _bars(Counter(row["outcome"] for row in demonstrations)),
+        "Demonstrations by application": _bars(
+            Counter(row["application"] for row in demonstrations)
+        ),
+        "Demonstrations by review": _bars(Counter(row["review"] for row in demonstrations)),
+        "Steps by action": _bars(Counter(step["action"] for step in steps)),
+        "Steps by the reason for their frame": _bars(frames),
+        "Steps by the freshness of their UI tree": _bars(trees),
+        "Steps by leak": _bars(leaks),
+        "Steps by signal of doubt": _bars(signals),
+    }
 
 
-def _bars(counts: Counter[str]) -> list[tuple[str, int, float]]:
-    found = counts.most_common(_LONGEST)
-    rest = sum(counts.values()) - sum(count for _, count in found)
-    found += [("others", rest)] if rest else []
-    longest = max((count for _, count in found), default=1)
-    return [(name, count, count / longest) for name, count in found]
+def _bars(counts: Counter[str]) -> list[Bar]:
+    pairs = counts.most_common(_MOST_BARS)
+    rest = sum(counts.values()) - sum(count for _, count in pairs)
+    if rest:
+        pairs.append(("others", rest))
+    longest = max((count for _, count in pairs), default=1)
+    return [Bar(name, count, count / longest) for name, count in pairs]
 
 
-def _datasets(workspace: Workspace) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the name of each training export, what it holds, and what was left out and why."""
+def _datasets(workspace: Workspace) -> Iterator[DatasetRow]:
     for export in training_exports().values():
         stage = export.stage
         for output in workspace.store.outputs(stage.folder):
@@ -232,9 +285,9 @@ def _datasets(workspace: Workspace) -> Iterator[tuple[str, str, list[str]]]:
                 continue
             summary = version.manifest.summary
             counts = {name: summary[name] for name in stage.counts if name in summary}
-            yield export.name, contents(counts), list(left_out_words(summary))
+            yield DatasetRow(export.name, contents(counts), list(left_out_words(summary)))
 
 
 def _script(value: Any) -> str:
-    """JSON that a `<script>` may hold: no text in it ends the script or begins a comment."""
+    """JSON for a `<script>`: no text in it can end the script or begin a comment."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c")

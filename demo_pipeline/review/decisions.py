@@ -1,8 +1,8 @@
-"""Decisions: what people say about a demonstration, and what of it holds for a trajectory.
+"""Decisions: the judgements of people about a demonstration, and how they change a trajectory.
 
-Belongs here: the document of a decision, the pure function from decisions and a trajectory to what
-holds now, and the corrected trajectory. A decision is never changed or removed: another one undoes
-it. Where decisions are kept is in `review_store`.
+Defines the document of a decision, the pure function `judge` from decisions to the ones in force,
+and the corrected trajectory. A decision is never changed or removed: another decision undoes it.
+`review_store` reads and writes the documents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,11 +34,11 @@ REJECT_REASONS = (
 
 DecisionId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Said = Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
+_Words = Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
 
 
 class Value(Document):
-    """What a decision says."""
+    """The content of a decision; each kind of decision has a subclass."""
 
 
 class Approval(Value):
@@ -46,22 +46,22 @@ class Approval(Value):
 
 
 class Rejection(Value):
-    """The demonstration is of no use."""
+    """The demonstration must not be trained on."""
 
     reason: Literal[REJECT_REASONS]  # type: ignore[valid-type]
     text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
 
 
 class OutcomeValue(Value):
-    """Whether the task was done, whatever the recorder says."""
+    """Whether the task was done; replaces the outcome that the recorder noted."""
 
     success: bool
 
 
 class InstructionValue(Value):
-    """The words that the task should have had."""
+    """The instruction that the task should have had."""
 
-    text: _Said
+    text: _Words
 
 
 class Trim(Value):
@@ -78,27 +78,27 @@ class Trim(Value):
 
 
 class BadStep(Value):
-    """A step nobody should learn; it stays in the history of later steps."""
+    """A step that no model should learn; it stays in the history of later steps."""
 
     step: Count
 
 
 class Note(Value):
-    """Words for other reviewers, about a step or the whole."""
+    """A remark for other reviewers, about a step or the whole demonstration."""
 
     step: Count | None = None
     text: Annotated[Text, Field(max_length=MOST_TEXT)]
 
 
 class StepThought(Value):
-    """What somebody thinks before the step: an annotation, as the next one."""
+    """The thought before a step. It becomes an annotation, as `StepVerdict` does."""
 
     step: Count
-    text: _Said
+    text: _Words
 
 
 class StepVerdict(Value):
-    """Whether the step leads to the goal, and whether it is needless; None: not said."""
+    """Whether the step leads to the goal, and whether it is redundant (None: not judged)."""
 
     step: Count
     correct: bool
@@ -112,9 +112,9 @@ class ActionValue(Value):
 
 
 class PrivateBox(Value):
-    """A part of a step's screenshot that is private, or is not although it was found.
+    """A part of a step's screenshot that is private, or that a detector took for private.
 
-    `x` to `height` are a box on the canvas, pixels.
+    `x`, `y`, `width` and `height` are canvas pixels. `private` is False for a detector's mistake.
     """
 
     step: Count
@@ -126,7 +126,7 @@ class PrivateBox(Value):
 
 
 class Undo(Value):
-    """Takes a decision back; also an undo, which then holds again."""
+    """Takes a decision back. Undoing an undo puts the first decision into force again."""
 
     decision: DecisionId
 
@@ -171,9 +171,9 @@ class Decision(Document):
         author: who decided.
         time: ISO 8601, UTC, milliseconds; later than that of every decision the author saw.
         trajectory: id of the version that was judged.
-        judged: step number, or `all` → SHA-256 over what was judged.
+        judged: step number, or `all` → SHA-256 over the judged files.
         kind: one of `VALUES`.
-        value: the model that belongs to `kind`.
+        value: an instance of the class that `VALUES` has for `kind`.
     """
 
     id: DecisionId
@@ -196,23 +196,25 @@ class Decision(Document):
     @property
     def step(self) -> int | None:
         """The step that it is about; None for the whole demonstration."""
-        return None if isinstance(self.value, Trim) else next(iter(steps_of(self.value)), None)
+        if isinstance(self.value, Trim):
+            return None
+        return next(iter(steps_of(self.value)), None)
 
     @property
     def order(self) -> tuple[str, str]:
-        """Decisions with a greater one came later."""
+        """Sorts decisions by time; the id decides between equal times."""
         return self.time, self.id
 
 
 class DecisionError(ValueError):
-    """A decision that cannot be made. `args` are sentences that never repeat its text."""
+    """A decision that is not valid. `args` are sentences that never repeat the reviewer's text."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)
 
 
 def faults(error: ValidationError) -> list[str]:
-    """What a value lacks, one sentence a fault; never the value."""
+    """One sentence for each fault of a value. The sentences never contain the value."""
     return [f"{field_name(place) or 'value'}: {message}" for place, message in explain(error)]
 
 
@@ -239,21 +241,21 @@ class Subject:
         return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
-        """Whether what was judged is what the steps are now; they are all there."""
+        """Whether the judged steps all exist and are byte-identical in this version."""
         if not steps_of(decision.value) <= self.steps.keys():
             return False
         return decision.trajectory == self.version or decision.judged == self.judged(decision)
 
 
 class Corrections(Document):
-    """What people corrected in a trajectory, as its records keep it: `corrections.json`.
+    """The corrections of a trajectory, which its records keep as `corrections.json`.
 
     Attributes:
         instruction, success: None: as recorded.
-        bad_steps: numbers of steps that nobody should learn, in order.
-        trim: the steps that are kept; None: all.
-        actions: corrected ones, in order of their steps.
-        decisions: ids of those that say all this.
+        bad_steps: numbers of steps that no model should learn, ascending.
+        trim: the first and the last step that are kept; None: all steps.
+        actions: corrected actions, in order of their steps.
+        decisions: ids of the decisions that these corrections come from.
     """
 
     instruction: str | None = None
@@ -273,16 +275,16 @@ NO_CORRECTIONS = Corrections()
 
 @dataclass(frozen=True)
 class Judgement:
-    """What holds for a trajectory; without decisions, nothing does.
+    """The decisions that are in force for a trajectory, and the corrections that they make.
 
-    Of contradicting decisions the latest holds.
+    If decisions contradict each other, the latest is in force.
 
     Attributes:
         verdict: the approval or rejection; None: not reviewed.
-        corrections: what the records are made with.
-        applied: every decision that holds, in time order.
-        stale: of another version whose judged steps differ; not applied.
-        undone: taken back.
+        corrections: applied when the records are built.
+        applied: every decision that applies to this version, in time order.
+        stale: about another version whose judged steps differ; not applied.
+        undone: decisions that were taken back.
     """
 
     verdict: Decision | None = None
@@ -293,29 +295,39 @@ class Judgement:
 
     @property
     def replaced(self) -> tuple[Decision, ...]:
-        """Those of `applied` that a later one on the same subject replaces."""
+        """Decisions of `applied` that a later decision on the same subject replaces."""
         kinds = {"approve": "verdict", "reject": "verdict"}
-        told = [one for one in self.applied if one.kind not in {"note", "bad_step"}]
-        latest = {(kinds.get(one.kind, one.kind), one.step): one.id for one in told}
-        return tuple(one for one in told if one.id not in latest.values())
+        latest: dict[tuple[str, int | None], Decision] = {}
+        replaced = []
+        for decision in self.applied:
+            if decision.kind in {"note", "bad_step"}:
+                continue
+            subject = (kinds.get(decision.kind, decision.kind), decision.step)
+            if subject in latest:
+                replaced.append(latest[subject])
+            latest[subject] = decision
+        return tuple(sorted(replaced, key=lambda decision: decision.order))
 
     @property
     def status(self) -> Literal["approved", "rejected", "open"]:
-        """What `datasets.require_review` asks for."""
+        """The state that the setting `datasets.require_review` compares."""
         if self.verdict is None:
             return "open"
-        return "rejected" if isinstance(self.verdict.value, Rejection) else "approved"
+        if isinstance(self.verdict.value, Rejection):
+            return "rejected"
+        return "approved"
 
     @property
     def rejected_for(self) -> str:
-        """Why it is rejected, one of `REJECT_REASONS`; empty: it is not."""
-        value = self.verdict.value if self.verdict else None
-        return value.reason if isinstance(value, Rejection) else ""
+        """The reason for the rejection, one of `REJECT_REASONS`; empty: not rejected."""
+        if self.verdict is None or not isinstance(self.verdict.value, Rejection):
+            return ""
+        return str(self.verdict.value.reason)
 
 
 @dataclass(frozen=True)
 class _UnreadableJudgement(Judgement):
-    """What holds while a decision is damaged: the demonstration is kept out of training."""
+    """Stands for the judgement while a decision is damaged: nobody trains on the demonstration."""
 
     @property
     def status(self) -> Literal["approved", "rejected", "open"]:
@@ -330,51 +342,64 @@ UNREADABLE_JUDGEMENT = _UnreadableJudgement()
 
 
 def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
-    """What holds now. The order and repetition of `decisions` do not matter."""
-    known = sorted({one.id: one for one in decisions}.values(), key=lambda one: one.order)
-    gone: set[str] = set()  # taken back by an undo that is not itself taken back
-    for one in reversed(known):  # an undo is later than what it takes back
-        if isinstance(one.value, Undo) and one.id not in gone:
-            gone.add(one.value.decision)
-    said = [one for one in known if not isinstance(one.value, Undo)]
-    standing = [one for one in said if one.id not in gone]
-    applied = [one for one in standing if subject.is_same(one)]
+    """The judgement of a version. The order and repetition of `decisions` do not matter."""
+    by_id = {decision.id: decision for decision in decisions}
+    in_order = sorted(by_id.values(), key=lambda decision: decision.order)
+    undone_ids: set[str] = set()
+    for decision in reversed(in_order):  # an undo is later than the decision that it takes back
+        if isinstance(decision.value, Undo) and decision.id not in undone_ids:
+            undone_ids.add(decision.value.decision)
+    applied: list[Decision] = []
+    stale: list[Decision] = []
+    undone: list[Decision] = []
+    for decision in in_order:
+        if isinstance(decision.value, Undo):
+            continue
+        if decision.id in undone_ids:
+            undone.append(decision)
+        elif subject.is_same(decision):
+            applied.append(decision)
+        else:
+            stale.append(decision)
     verdict = None
-    told = dict[str, Any]()
-    decided_by = list[str]()
-    bad = set[int]()
+    for decision in applied:
+        if isinstance(decision.value, Approval | Rejection):
+            verdict = decision
+    return Judgement(verdict, _corrections(applied), tuple(applied), tuple(stale), tuple(undone))
+
+
+def _corrections(applied: Iterable[Decision]) -> Corrections:
+    """The corrections that decisions in time order make together."""
+    latest = dict[str, Any]()
+    decision_ids = []
+    bad_steps = set[int]()
     actions = dict[int, StepAction]()
-    for one in applied:
-        match one.value:
-            case Approval() | Rejection():
-                verdict = one
-                continue
+    for decision in applied:
+        match decision.value:
             case OutcomeValue(success=success):
-                told["success"] = success
+                latest["success"] = success
             case InstructionValue(text=text):
-                told["instruction"] = told_text(text) or text
+                latest["instruction"] = told_text(text) or text
             case Trim() as trim:
-                told["trim"] = trim
+                latest["trim"] = trim
             case BadStep(step=step):
-                bad.add(step)
+                bad_steps.add(step)
             case ActionValue(action=action):
                 actions[action.step_index] = action
             case _:
                 continue
-        decided_by.append(one.id)
-    told |= {"bad_steps": sorted(bad), "actions": [actions[step] for step in sorted(actions)]}
-    return Judgement(
-        verdict,
-        Corrections(**told, decisions=sorted(decided_by)),
-        tuple(applied),
-        tuple(one for one in standing if one not in applied),
-        tuple(one for one in said if one.id in gone),
+        decision_ids.append(decision.id)
+    return Corrections(
+        **latest,
+        bad_steps=sorted(bad_steps),
+        actions=[actions[step] for step in sorted(actions)],
+        decisions=sorted(decision_ids),
     )
 
 
 def next_time(seen: Iterable[Decision], now: datetime) -> str:
-    """The time of a new decision: now, but after all that were seen, whatever the clocks say."""
-    last = max((one.time for one in seen), default="")
+    """The time of a new decision: now, but later than every decision that its author saw."""
+    last = max((decision.time for decision in seen), default="")
     if _iso(now) > last:
         return _iso(now)
     return _iso(datetime.fromisoformat(last) + timedelta(milliseconds=1))
@@ -385,18 +410,18 @@ def _iso(time: datetime) -> str:
 
 
 def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Nodes) -> StepAction:
-    """The action of a correction, validated as a written step is.
+    """The whole action of a correction, with the checks of a written step.
 
-    It keeps the step and the type. A target named by its id alone gets its role and name from the
-    tree. The sentence is made anew unless the reviewer wrote another one.
+    Step and type stay. A target that is given by its id alone gets its role and name from the
+    tree. The sentence is written again unless the reviewer wrote one.
 
     Args:
-        value: an action.json with some members; the others are those of the recording.
+        value: some members of an action.json; the others come from the recording.
         recorded: the step's action.
         nodes: of the step's tree.
 
     Raises:
-        DecisionError: it cannot be one.
+        DecisionError: the correction is not a valid action.
     """
     members = {**recorded.model_dump(mode="json"), **value}
     target = members.get("target_element")
@@ -411,8 +436,8 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
         raise DecisionError("action: a correction keeps the step and the type of its action")
     if unknown_fields(action):
         raise DecisionError("action: has unknown keys")
-    if found := errors(check_action(action, nodes, "action.json")):
-        raise DecisionError(*(problem.message for problem in found))
+    if problems := errors(check_action(action, nodes, "action.json")):
+        raise DecisionError(*(problem.message for problem in problems))
     if action.reasoning == recorded.reasoning:
         kind = action.action_type
         parameters = action.parameters
@@ -449,7 +474,7 @@ class Corrected:
 def corrected(
     trajectory: Trajectory, corrections: Corrections, rows: Mapping[int, ProvenanceRow]
 ) -> Corrected:
-    """The trajectory that records are made of.
+    """The trajectory with its corrections applied; records are built from it.
 
     Raises:
         JsonFileError: the tree of a corrected target cannot be read.
@@ -465,29 +490,32 @@ def corrected(
     first = steps[0].index
     last = steps[-1].index
     following = [step.screenshot for step in trajectory.steps if step.index > last]
-    asked = dict[str, Any]()
-    told = dict[str, Any]()
+    task = dict[str, Any]()
+    result = dict[str, Any]()
     if corrections.instruction is not None:
-        asked["instruction"] = corrections.instruction
+        task["instruction"] = corrections.instruction
     if corrections.success not in {None, trajectory.result.success}:
-        message = None if corrections.success else "a reviewer found the task not done"
-        told = {"success": corrections.success, "error_message": message}
+        result["success"] = corrections.success
+        result["error_message"] = None
+        if not corrections.success:
+            result["error_message"] = "a reviewer found the task not done"
     if len(steps) < len(trajectory.steps):
-        asked["expected_steps"] = told["total_steps"] = len(steps)
-        told["completion_time_ms"] = max(0, rows[last]["end_ms"] - rows[first]["press_ms"])
+        task["expected_steps"] = result["total_steps"] = len(steps)
+        result["completion_time_ms"] = max(0, rows[last]["end_ms"] - rows[first]["press_ms"])
     changed = replace(
         trajectory,
-        task=trajectory.task.model_copy(update=asked),
-        result=trajectory.result.model_copy(update=told),
+        task=trajectory.task.model_copy(update=task),
+        result=trajectory.result.model_copy(update=result),
         steps=steps,
         final_screenshot=following[0] if following else trajectory.final_screenshot,
     )
-    shown = {step.index: _row(step, rows[step.index], actions) for step in steps}
-    return Corrected(changed, shown, frozenset(filter(corrections.keeps, corrections.bad_steps)))
+    corrected_rows = {step.index: _row(step, rows[step.index], actions) for step in steps}
+    bad_steps = frozenset(filter(corrections.keeps, corrections.bad_steps))
+    return Corrected(changed, corrected_rows, bad_steps)
 
 
 def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction]) -> ProvenanceRow:
-    """The provenance of a step, whose target may be another one."""
+    """The provenance of a step, with the box of its corrected target."""
     if step.index not in actions:
         return row
     nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")

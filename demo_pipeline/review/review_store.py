@@ -1,8 +1,8 @@
-"""Where decisions are kept: `reviews/<demonstration>/<id>.json` in the store.
+"""Decisions in the store, `reviews/<demonstration>/<id>.json`, and removing a demonstration.
 
-Belongs here: reading and writing them, what a decision is about, their exchange as JSON Lines and
-CSV, and removing a demonstration with all that is kept about it. A document is written once and
-never changed, so two people at once lose nothing, and what was read once need not be read again.
+Reads and writes decisions, exchanges them as JSON Lines and CSV, and finds everything that holds a
+demonstration. A document is written once and never changed: two reviewers at once lose nothing, and
+every document is read once.
 """
 
 import csv
@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -48,75 +49,83 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version, VersionName
 
 REVIEWS = "reviews"
-_DOCUMENTS = ("quarantine", REVIEWS, "annotations")  # folders with some of a demonstration
+_DOCUMENTS = ("quarantine", REVIEWS, "annotations")  # each has a folder for each demonstration
 _JSON_COLUMNS = ("judged", "value")
 _REMEDY = "correct the line, or leave it out"
 
 
 class Reviews:
-    """The decisions in a store, read once each; safe between threads.
+    """The decisions in a store; each document is read once. Threads may share it.
+
+    `refresh` reads new documents; the other methods answer from the documents read so far.
 
     Args:
-        store: has them, as documents.
+        store: holds the decisions as documents.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Demonstration → key → decision: what is asked of one must not look at all others.
+        # Demonstration → key → decision, or None for a damaged document.
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
-        """Read what was written since, of one demonstration or of all; forget what is gone."""
+        """Read new documents of a demonstration, or of all; forget the removed ones."""
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
         names = [demonstration] if demonstration else list(self._read)
-        known = {key for name in names for key in list(self._read[name])}
-        for key in known - keys:
+        read_keys = set[str]()
+        for name in names:
+            read_keys.update(list(self._read[name]))
+        for key in read_keys - keys:
             self._read[_demonstration_of(key)].pop(key, None)
-        fresh = sorted(keys - known)
-        for key, decision in zip(fresh, in_parallel(self._load, fresh), strict=True):
+        new_keys = sorted(keys - read_keys)
+        for key, decision in zip(new_keys, in_parallel(self._load, new_keys), strict=True):
             self._read[_demonstration_of(key)][key] = decision
 
     def of(self, demonstration: str) -> list[Decision]:
-        """The known decisions about a demonstration, in time order."""
-        known = filter(None, list(self._read[demonstration].values()))
-        return sorted(known, key=lambda one: one.order)
+        """The decisions about a demonstration, in time order."""
+        decisions = filter(None, list(self._read[demonstration].values()))
+        return sorted(decisions, key=attrgetter("order"))
 
     def by_demonstration(self) -> dict[str, list[Decision]]:
-        """Demonstration → the known decisions about it, in time order."""
-        found: defaultdict[str, list[Decision]] = defaultdict(list)
-        for one in self.all():
-            found[one.demonstration].append(one)
-        return dict(found)
+        """Demonstration → the decisions about it, in time order."""
+        decisions: defaultdict[str, list[Decision]] = defaultdict(list)
+        for decision in self.all():
+            decisions[decision.demonstration].append(decision)
+        return dict(decisions)
 
     def all(self) -> list[Decision]:
-        """Every known decision, in time order."""
-        known = (one for name in list(self._read) for one in self.of(name))
-        return sorted(known, key=lambda one: one.order)
+        """Every decision, in time order."""
+        decisions: list[Decision] = []
+        for name in list(self._read):
+            decisions += self.of(name)
+        return sorted(decisions, key=attrgetter("order"))
 
     def damaged(self) -> list[str]:
         """Keys of documents that are not decisions."""
-        known = (pair for of in list(self._read.values()) for pair in list(of.items()))
-        return sorted(key for key, one in known if one is None)
+        keys = []
+        for documents in list(self._read.values()):
+            keys += [key for key, decision in list(documents.items()) if decision is None]
+        return sorted(keys)
 
     def require_whole(self, demonstration: str) -> None:
-        """Let nobody use the decisions about a demonstration without one that is damaged.
+        """Raise `DamagedDocument` if a decision about a demonstration is damaged.
 
-        It may be a part of a picture that is private. Raises `DamagedDocument`.
+        The damaged decision may mark a private part of a screenshot, which must not be published.
         """
         for key, decision in sorted(self._read[demonstration].items()):
             if decision is None:
                 raise DamagedDocument(key)
 
     def add(self, decision: Decision) -> bool:
-        """Write a decision, unless its id is taken; returns whether it was written."""
+        """Write a decision unless its id is taken. Returns whether it was written."""
         key = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json"
         written = self._store.add_document(key, sealed(decision))
         self._read[decision.demonstration][key] = decision if written else self._load(key)
         return written
 
     def written(self, demonstration: str, decision_id: str) -> Decision | None:
-        """The decision that was made under an id before, for whichever version; None: none was."""
+        """The decision with an id, about any version; None: it does not exist."""
         self.refresh(demonstration)
         return self._read[demonstration].get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
 
@@ -129,21 +138,21 @@ class Reviews:
         value: Mapping[str, Any],
         decision_id: str = "",
     ) -> Decision:
-        """Check a decision against the trajectory and write it. Twice with one id is once.
+        """Check a decision against the trajectory and write it; a repeated id changes nothing.
 
         Args:
             subject: the version that was judged.
             trajectory: its folder.
             author: who decides.
             kind: one of `VALUES`.
-            value: as the kind needs it.
+            value: the members of the class that `VALUES` has for the kind.
             decision_id: 32 hex digits; empty: a new one.
 
         Raises:
-            DecisionError: it cannot be made; the faults say why.
+            DecisionError: the decision is not valid; its sentences say why.
         """
-        if known := self.written(subject.id, decision_id):
-            return known
+        if existing := self.written(subject.id, decision_id):
+            return existing
         seen = self.of(subject.id)
         document = {
             "id": decision_id or uuid4().hex,
@@ -160,48 +169,52 @@ class Reviews:
         except ValidationError as error:
             raise DecisionError(*faults(error)) from None
         decision = decision.model_copy(update={"judged": subject.judged(decision)})
-        written = decision if self.add(decision) else self.written(subject.id, decision.id)
-        if written is None:
+        if self.add(decision):
+            return decision
+        existing = self.written(subject.id, decision.id)
+        if existing is None:
             raise DecisionError("id: the document under it is damaged")
-        return written
+        return existing
 
     def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
-        """Demonstration → what holds, of those that somebody approved or rejected.
+        """Demonstration → its judgement, for each demonstration that was approved or rejected.
 
-        While a decision is damaged, its demonstration counts as rejected, which it may be. Only
-        decisions about other versions than these need the manifests.
+        While a decision is damaged, its demonstration counts as rejected, because the decision may
+        be a rejection. Manifests are read only for decisions about other versions than these.
 
         Args:
             versions: demonstration → the version of its trajectory.
         """
         self.refresh()
-        found = {}
+        judgements = {}
         for name, decisions in self.by_demonstration().items():
             if (version := versions.get(name)) is None:
                 continue
             subject = Subject(name, version.id, {})
-            others = any(one.trajectory != version.id for one in decisions)
-            if others and (current := self._store.current(version.output)):
+            about_others = any(decision.trajectory != version.id for decision in decisions)
+            if about_others and (current := self._store.current(version.output)):
                 subject = subject_of(current, name)
             if (judgement := judge(decisions, subject)).verdict:
-                found[name] = judgement
-        return found | {_demonstration_of(key): UNREADABLE_JUDGEMENT for key in self.damaged()}
+                judgements[name] = judgement
+        for key in self.damaged():
+            judgements[_demonstration_of(key)] = UNREADABLE_JUDGEMENT
+        return judgements
 
     def private_boxes(
         self, demonstration: str, version: Version
     ) -> dict[int, list[tuple[tuple[int, int, int, int], bool]]]:
-        """Step → each box that people judged in this version of the trajectory, and how."""
+        """Step → the boxes that people judged in this version, each with whether it is private."""
         self.refresh(demonstration)
         self.require_whole(demonstration)
         decisions = self.of(demonstration)
-        if not decisions:  # asked of thousands; the subject takes a while
+        if not decisions:  # the usual case; `subject_of` takes a while
             return {}
-        found: defaultdict[int, list[tuple[tuple[int, int, int, int], bool]]] = defaultdict(list)
-        for one in judge(decisions, subject_of(version, demonstration)).applied:
-            if isinstance(one.value, PrivateBox):
-                box = one.value
-                found[box.step].append(((box.x, box.y, box.width, box.height), box.private))
-        return dict(found)
+        boxes: defaultdict[int, list[tuple[tuple[int, int, int, int], bool]]] = defaultdict(list)
+        for decision in judge(decisions, subject_of(version, demonstration)).applied:
+            if isinstance(decision.value, PrivateBox):
+                box = decision.value
+                boxes[box.step].append(((box.x, box.y, box.width, box.height), box.private))
+        return dict(boxes)
 
     def _load(self, key: str) -> Decision | None:
         data = self._store.get_document(key)
@@ -209,8 +222,9 @@ class Reviews:
             decision = Decision.model_validate(unsealed(data or b"", key))
         except (DamagedDocument, ValidationError):
             return None
-        is_here = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json" == key
-        return decision if is_here else None
+        if f"{REVIEWS}/{decision.demonstration}/{decision.id}.json" != key:
+            return None
+        return decision
 
 
 def _demonstration_of(key: str) -> str:
@@ -220,17 +234,17 @@ def _demonstration_of(key: str) -> str:
 def checked_value(
     subject: Subject, folder: Path, kind: str, value: Mapping[str, Any], seen: Iterable[Decision]
 ) -> Value:
-    """The value of a decision as it is written.
+    """The value of a decision, checked against the trajectory.
 
     Args:
-        subject: what is judged.
+        subject: the version that is judged.
         folder: of the trajectory.
         kind: of the decision.
         value: as the reviewer gave it.
-        seen: the decisions about the demonstration.
+        seen: earlier decisions about the demonstration.
 
     Raises:
-        DecisionError: there is no such step, node or decision, or the action is not valid.
+        DecisionError: the step, node or decision does not exist, or the action is not valid.
     """
     no_step = DecisionError("step: the trajectory has no such step")
     if kind == "action":
@@ -238,22 +252,22 @@ def checked_value(
         number = action.get("step_index") if isinstance(action, dict) else None
         if not isinstance(action, dict) or type(number) is not int or number not in subject.steps:
             raise no_step
-        step = next(one for one in read_trajectory(folder).steps if one.index == number)
+        step = next(step for step in read_trajectory(folder).steps if step.index == number)
         nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
         return ActionValue(action=completed_action(action, step.action, nodes))
     try:
         checked = VALUES.get(kind, Value).model_validate(value)
     except ValidationError as error:
         raise DecisionError(*faults(error)) from None
-    if isinstance(checked, Undo) and checked.decision not in {one.id for one in seen}:
-        raise DecisionError("decision: there is none with this id")
+    if isinstance(checked, Undo) and checked.decision not in {decision.id for decision in seen}:
+        raise DecisionError("decision: no decision has this id")
     if not steps_of(checked) <= subject.steps.keys():
         raise no_step
     return checked
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
-    """What decisions about a committed trajectory are about; reads its manifest only."""
+    """How decisions refer to a committed trajectory; reads its manifest only."""
     files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     for file in version.manifest.files:
         if file.path.startswith("steps/"):
@@ -265,54 +279,71 @@ def subject_of(version: Version, demonstration: str) -> Subject:
 
 
 def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
-    """Decisions as JSON Lines; for the suffix `.csv` as a table, with JSON in two columns."""
+    """Decisions as JSON Lines, or for the suffix `.csv` as a table with JSON in two columns."""
     if suffix != ".csv":
-        return "".join(json_bytes(one, compact=True).decode() for one in decisions)
+        return "".join(json_bytes(decision, compact=True).decode() for decision in decisions)
     text = io.StringIO()
     columns = tuple(Decision.model_fields)
     table = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     table.writeheader()
-    for one in decisions:
-        row = one.model_dump(mode="json")
+    for decision in decisions:
+        row = decision.model_dump(mode="json")
         row |= {name: json.dumps(row[name], ensure_ascii=False) for name in _JSON_COLUMNS}
         table.writerow(row)
     return text.getvalue()
 
 
 def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
-    """The decisions of a JSON Lines or CSV file (`.csv`), and the lines that hold none.
+    """The decisions of a JSON Lines or CSV file (`.csv`), and a problem for each other line.
 
     Raises:
         JsonFileError: the file cannot be read.
     """
     text = read_bytes(path, path.name).decode("utf-8-sig", "replace")
-    lines: Iterable[tuple[int, Any]] = enumerate(text.split("\n"), 1)
-    if path.suffix.lower() == ".csv":
-        table = csv.DictReader(io.StringIO(text, newline=""), restval="")
-        named = "id" in (table.fieldnames or ())
-        lines = ((table.line_num, row) for row in table) if named else [(1, {"": ""})]
     decisions = []
     problems = []
-    for number, line in lines:
+    for number, line in _numbered_lines(text, path.suffix.lower()):
+        if not line:
+            continue
         try:
-            value = line
-            if isinstance(line, dict):  # a spreadsheet may have columns and cells of its own
-                value = {name: line.get(name, "") for name in Decision.model_fields}
-                value |= {name: parse_json(value[name], path.name) for name in _JSON_COLUMNS}
-            if line:
-                value = parse_json(line, path.name) if isinstance(line, str) else value
-                decisions.append(Decision.model_validate(value))
-        except (JsonFileError, ValidationError) as error:
-            why = faults(error) if isinstance(error, ValidationError) else [error.message]
-            message = "; ".join(why)
-            problems.append(Problem("decision", path.name, message, number, remedy=_REMEDY))
+            decisions.append(_decision_of(line, path.name))
+        except ValidationError as error:
+            message = "; ".join(faults(error))
+        except JsonFileError as error:
+            message = error.message
+        else:
+            continue
+        problems.append(Problem("decision", path.name, message, number, remedy=_REMEDY))
     return decisions, problems
+
+
+def _numbered_lines(text: str, suffix: str) -> Iterator[tuple[int, str | dict[str, str]]]:
+    """Yield line number and content: a string of JSON Lines, or the cells of a CSV row."""
+    if suffix != ".csv":
+        yield from enumerate(text.split("\n"), 1)
+        return
+    table = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    if "id" not in (table.fieldnames or ()):
+        yield 1, {"": ""}  # no decision, so that the file's first line is named
+        return
+    for row in table:
+        yield table.line_num, row
+
+
+def _decision_of(line: str | dict[str, str], file: str) -> Decision:
+    """The decision of a line; columns and cells that a spreadsheet added are ignored."""
+    if isinstance(line, str):
+        return Decision.model_validate(parse_json(line, file))
+    members: dict[str, Any] = {name: line.get(name, "") for name in Decision.model_fields}
+    for name in _JSON_COLUMNS:
+        members[name] = parse_json(members[name], file)
+    return Decision.model_validate(members)
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:
     """Yield each decision with `holds`, `replaced`, `stale`, `undone`, `undo` or `no trajectory`.
 
-    A later decision on the same replaces an earlier one; an undo holds for nothing by itself.
+    A decision is `replaced` by a later one on the same subject.
 
     Args:
         store: of the pipeline.
@@ -325,38 +356,51 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
             continue
         version = store.current(f"trajectories/{name}")
         if version is None:
-            yield from ((one, "no trajectory") for one in decisions)
+            for decision in decisions:
+                yield decision, "no trajectory"
             continue
         judgement = judge(decisions, subject_of(version, name))
-        states = dict.fromkeys((one.id for one in judgement.stale), "stale")
-        states |= dict.fromkeys((one.id for one in judgement.undone), "undone")
-        states |= {one.id: "undo" for one in decisions if isinstance(one.value, Undo)}
-        states |= dict.fromkeys((one.id for one in judgement.replaced), "replaced")
-        yield from ((one, states.get(one.id, "holds")) for one in decisions)
+        state_of = {decision.id: "stale" for decision in judgement.stale}
+        state_of |= {decision.id: "undone" for decision in judgement.undone}
+        state_of |= {decision.id: "replaced" for decision in judgement.replaced}
+        for decision in decisions:
+            state = "undo" if isinstance(decision.value, Undo) else "holds"
+            yield decision, state_of.get(decision.id, state)
 
 
 def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
-    """Add decisions of another store; returns how many were new, and those that cannot be made.
+    """Add decisions of another store.
 
-    What applies to a trajectory of this store is checked like one made here.
+    Decisions that apply to a trajectory of this store are checked like new ones.
+
+    Returns:
+        How many decisions were new, and a problem for each one that is not valid here.
     """
     reviews = Reviews(store)
     added = 0
-    refused = []
-    for one in sorted(decisions, key=lambda one: one.order):
+    problems = []
+    for decision in sorted(decisions, key=attrgetter("order")):
         try:
-            output = f"trajectories/{one.demonstration}"
-            version = None if isinstance(one.value, Undo) else store.current(output)
-            subject = subject_of(version, one.demonstration) if version else None
-            if subject and (one.trajectory == subject.version or subject.is_same(one)):
-                folder = store.open(output)[0]
-                value = one.value.model_dump(mode="json")
-                checked_value(subject, folder, one.kind, value, ())
-            added += reviews.add(one)
+            _check_imported(store, decision)
+            added += reviews.add(decision)
         except (DecisionError, StorageError) as error:
-            message = f"decision {one.id}: {error}"
-            refused.append(Problem("decision", one.demonstration, message, remedy=_REMEDY))
-    return added, refused
+            message = f"decision {decision.id}: {error}"
+            problems.append(Problem("decision", decision.demonstration, message, remedy=_REMEDY))
+    return added, problems
+
+
+def _check_imported(store: Store, decision: Decision) -> None:
+    """Raise `DecisionError` if a decision applies to a trajectory here and is not valid for it."""
+    output = f"trajectories/{decision.demonstration}"
+    if isinstance(decision.value, Undo):
+        return
+    version = store.current(output)
+    if version is None:
+        return
+    subject = subject_of(version, decision.demonstration)
+    if decision.trajectory == subject.version or subject.is_same(decision):
+        folder = store.open(output)[0]
+        checked_value(subject, folder, decision.kind, decision.value.model_dump(mode="json"), ())
 
 
 @dataclass(frozen=True)
@@ -365,7 +409,7 @@ class HeldOutputs:
 
     Attributes:
         own: outputs that hold no other demonstration.
-        datasets: outputs that were built from it, or from a dataset that was.
+        datasets: outputs that were built from it, or from such a dataset.
     """
 
     own: frozenset[str]
@@ -373,24 +417,34 @@ class HeldOutputs:
 
 
 def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> HeldOutputs:
-    """The outputs that forgetting a demonstration removes.
+    """The outputs that `forget_demonstration` removes.
 
     Args:
         store: of the pipeline.
         demonstration: its id.
-        stages: names of the stages of a demonstration, whose outputs hold no other one.
+        stages: names of the stages whose outputs hold a single demonstration.
     """
     versions = list(store.versions())
     names = {name for name, _ in versions} | set(store.outputs())
     own = {name for name in names if name.partition("/")[2] == demonstration}
-    others = [(name, version) for name, version in versions if name not in own]
-    datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]
+    datasets = []
+    for name, version in versions:
+        is_dataset = version is None or version.manifest.stage not in stages
+        if name not in own and is_dataset:
+            datasets.append((name, version))
     held: set[str] = set()
-    made_of: set[str] = {demonstration}
-    while fresh := {name for name, one in datasets if _holds(one, made_of, demonstration)} - held:
-        held |= fresh
-        made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
-    return HeldOutputs(frozenset(own), frozenset(held))
+    sources: set[str] = {demonstration}  # the demonstration, then stages of datasets that hold it
+    while True:
+        new_names = set[str]()
+        for name, version in datasets:
+            if name not in held and _holds(version, sources, demonstration):
+                new_names.add(name)
+        if not new_names:
+            return HeldOutputs(frozenset(own), frozenset(held))
+        held |= new_names
+        for name, version in datasets:
+            if version and name in new_names:
+                sources.add(version.manifest.stage)
 
 
 def documents_of(store: Store, demonstration: str) -> list[str]:
@@ -404,10 +458,11 @@ def documents_of(store: Store, demonstration: str) -> list[str]:
 def forget_demonstration(
     store: Store, demonstration: str, stages: Collection[str]
 ) -> tuple[list[str], list[str], int]:
-    """Remove a demonstration from a store, with all versions, and every dataset that holds it.
+    """Remove every version of a demonstration from a store, and every dataset that holds it.
 
-    It goes at once, without the grace period: who still reads it gets an error. After a kill it can
-    be repeated: what holds the demonstration goes before that by which it is found.
+    They are removed at once, without the grace period: readers of an old version get an error. The
+    call can be repeated after a crash, because datasets are removed before the outputs and
+    documents by which the demonstration is found.
 
     Args:
         store: of the pipeline.
@@ -415,15 +470,15 @@ def forget_demonstration(
         stages: see `outputs_of`.
 
     Raises:
-        StorageError: it is being built; what a build had read would come back. Or the document of
-            splits is damaged.
+        StorageError: the demonstration is being built, so that its outputs would come back, or the
+            document of splits is damaged.
 
     Returns:
-        Its outputs; the datasets that held it, or were made of one that did, which the next run
-        builds again; and how many quarantine records, decisions and annotations went.
+        Its outputs; the datasets that held it, which the next run builds again; and the number of
+        removed quarantine records, decisions and annotations.
     """
     outputs = outputs_of(store, demonstration, stages)
-    read_split_memory(store)  # a damaged one stops this before anything is removed
+    read_split_memory(store)  # raises before anything is removed if the document is damaged
     require_idle(store, demonstration)
     held = sorted(outputs.datasets)
     for name in (*held, *sorted(outputs.own | store.local.traces(demonstration))):
@@ -442,11 +497,10 @@ def require_idle(store: Store, demonstration: str) -> None:
         )
 
 
-def _holds(version: Version | None, made_of: Collection[str], demonstration: str) -> bool:
-    """Whether a dataset was built from one of these; one that cannot be read may have been."""
+def _holds(version: Version | None, sources: Collection[str], demonstration: str) -> bool:
+    """Whether a dataset was built from one of the sources; an unreadable one counts as built."""
     if version is None:
         return True
     manifest = version.manifest
-    linked = (link.output.partition("/")[2] for link in manifest.links.values())
-    links = demonstration in linked
-    return links or not manifest.inputs.keys().isdisjoint(made_of)
+    linked = {link.output.partition("/")[2] for link in manifest.links.values()}
+    return demonstration in linked or not manifest.inputs.keys().isdisjoint(sources)

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from demo_pipeline.settings import Settings, project_root
-from demo_pipeline_tests.doors.checkout import SERVER, Answer, fresh_checkout, plain_environment
+from demo_pipeline_tests.browser import opened_browser
+from demo_pipeline_tests.doors.checkout import (
+    REVIEW,
+    SERVER,
+    Answer,
+    fresh_checkout,
+    plain_environment,
+)
 from demo_pipeline_tests.doors.page_lines import PAGES, lines_of
 from demo_pipeline_tests.importers import source_forms
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
@@ -106,6 +114,26 @@ def test_every_line_of_a_page_succeeds(page, person):
     assert failures(person.type(page)) == []
     if SUITE[page][-1].text.startswith("export "):  # the settings hold
         assert failures([person.checkout.type(".venv/bin/demo-pipeline quarantine")]) == []
+
+
+@pytest.mark.browser
+def test_four_commands_show_the_steps_of_ones_own_recording(tmp_path):
+    """A newcomer's first hour: nothing is in the checkout, and no other page was read."""
+    lines = [line.text for line in lines_of("README.md")]
+    begin = lines.index("make setup")
+    *before, review = lines[begin : begin + 4]
+    assert review.startswith(REVIEW)
+    samples = small_samples(tmp_path, SAMPLES[:1])
+    checkout = fresh_checkout(tmp_path / "checkout", samples)
+    upload(samples / SAMPLES[0], checkout.root, MY_RECORDING)
+    assert failures([checkout.type(line) for line in before]) == []
+    with checkout.reviewing() as address, opened_browser() as browser:
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.locator("#facts")).to_contain_text(MY_RECORDING)
+        expect(page.locator("#steps li").first).to_have_text("0 click")
+        expect(page.locator("#sentence")).to_contain_text("Agree")
+        expect(page.locator(f'#canvas[data-shown="{MY_RECORDING}/0"]')).to_be_attached()
 
 
 def test_only_what_nobody_can_run_here_is_marked():

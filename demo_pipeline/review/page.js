@@ -16,17 +16,17 @@ const CANVAS = { width: 1920, height: 1080 };
 // --- small helpers
 
 function element(name, { text, ...properties } = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  if (text !== undefined) made.textContent = text;
-  made.append(...children);
-  return made;
+  const node = Object.assign(document.createElement(name), properties);
+  if (text !== undefined) node.textContent = text;
+  node.append(...children);
+  return node;
 }
 
 function fill(id, ...children) { $(id).replaceChildren(...children); }
 
 function facts(id, pairs) {
-  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  fill(id, ...known.flatMap(([name, value]) => [
+  const filled = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  fill(id, ...filled.flatMap(([name, value]) => [
     element("dt", { text: name }), element("dd", { text: String(value) })]));
 }
 
@@ -78,17 +78,17 @@ function decide(kind, value) {
   send();
 }
 
-// What the page shows holds at once: pending decisions are added to what the server has told.
+// Decisions take effect on the page at once: pending decisions are added to those that the server sent.
 function predict() {
-  const { demo } = state, known = new Map(demo.decisions.map((one) => [one.id, one]));
+  const { demo } = state, byId = new Map(demo.decisions.map((decision) => [decision.id, decision]));
   for (const { id, demo: name, kind, value, refused } of outbox()) {
-    if (name !== demo.id || refused || known.has(id)) continue;
-    const made = { id, kind, value, author: state.queue?.author, undone: false, stale: false, pending: true };
-    demo.decisions.push(made);
-    known.set(id, made);
-    const target = kind === "undo" && known.get(value.decision);
+    if (name !== demo.id || refused || byId.has(id)) continue;
+    const pending = { id, kind, value, author: state.queue?.author, undone: false, stale: false, pending: true };
+    demo.decisions.push(pending);
+    byId.set(id, pending);
+    const target = kind === "undo" && byId.get(value.decision);
     if (target && target.kind !== "undo") target.undone = true;
-    else if (target && known.has(target.value.decision)) known.get(target.value.decision).undone = false;
+    else if (target && byId.has(target.value.decision)) byId.get(target.value.decision).undone = false;
   }
   const holds = { status: "open", success: null, instruction: null, bad_steps: [], trim: null, actions: {} };
   for (const { kind, value, undone, stale } of demo.decisions) {
@@ -213,11 +213,11 @@ function queueItem(row) {
 }
 
 function markRow(id, got) {
-  const row = state.queue?.rows.find((one) => one.id === id);
+  const row = state.queue?.rows.find((other) => other.id === id);
   if (!row) return;
   const holds = got.judgement;
   row.review = holds.status;
-  row.stale = got.decisions.filter((one) => one.stale).length;
+  row.stale = got.decisions.filter((decision) => decision.stale).length;
   row.corrected = holds.success !== null || holds.instruction !== null || holds.trim !== null
     || holds.bad_steps.length > 0 || Object.keys(holds.actions).length > 0;
   showQueue();
@@ -299,43 +299,43 @@ function signalLine([name, count]) {
 }
 
 function button(text, key, act, on) {
-  const made = element("button", { type: "button", onclick: () => { act(); made.blur(); } },
+  const node = element("button", { type: "button", onclick: () => { act(); node.blur(); } },
     `${text} `, element("kbd", { text: key }));
-  if (on) made.classList.add("on", on);
-  return made;
+  if (on) node.classList.add("on", on);
+  return node;
 }
 
 function showDecisions() {
   const waiting = outbox().filter((item) => item.demo === state.demo.id && item.refused).map((item) =>
-    element("li", {}, element("span", { className: "stale", text: `${told(item)} — for an older version` }),
+    element("li", {}, element("span", { className: "stale", text: `${inWords(item)} — for an older version` }),
       element("button", { type: "button", text: "Send for this version", onclick: () => resend(item) }),
       element("button", { type: "button", text: "Drop", onclick: () => drop(item) })));
   const latest = new Set(); // of contradicting decisions the latest holds
-  const made = state.demo.decisions.filter((one) => one.kind !== "undo").reverse().map((one) => {
-    const about = { approve: "verdict", reject: "verdict", note: one.id, bad_step: one.id, thought: `thought ${one.value.step}`, step_verdict: `verdict ${one.value.step}`, action: `step ${one.value.action?.step_index}` }[one.kind] ?? one.kind;
+  const items = state.demo.decisions.filter((decision) => decision.kind !== "undo").reverse().map((decision) => {
+    const about = { approve: "verdict", reject: "verdict", note: decision.id, bad_step: decision.id, thought: `thought ${decision.value.step}`, step_verdict: `verdict ${decision.value.step}`, action: `step ${decision.value.action?.step_index}` }[decision.kind] ?? decision.kind;
     const replaced = latest.has(about);
-    if (!one.undone && !one.stale) latest.add(about);
-    const item = element("li", { className: one.undone ? "undone" : replaced ? "replaced" : "", title: `${one.author}, ${one.time ?? "not saved yet"}` },
-      element("span", { text: `${told(one)} · ${one.pending ? "not saved yet" : one.author}` }));
-    if (one.stale) item.append(element("b", { className: "stale", text: "stale", title: "made for another version, whose steps differ" }));
-    item.append(element("button", { type: "button", text: one.undone ? "Redo" : "Undo",
-      onclick: () => (one.undone ? redo(one) : decide("undo", { decision: one.id })) }));
+    if (!decision.undone && !decision.stale) latest.add(about);
+    const item = element("li", { className: decision.undone ? "undone" : replaced ? "replaced" : "", title: `${decision.author}, ${decision.time ?? "not saved yet"}` },
+      element("span", { text: `${inWords(decision)} · ${decision.pending ? "not saved yet" : decision.author}` }));
+    if (decision.stale) item.append(element("b", { className: "stale", text: "stale", title: "made for another version, whose steps differ" }));
+    item.append(element("button", { type: "button", text: decision.undone ? "Redo" : "Undo",
+      onclick: () => (decision.undone ? redo(decision) : decide("undo", { decision: decision.id })) }));
     return item;
   });
   showInForce();
-  fill("decisions", ...waiting, ...(made.length || waiting.length ? made
+  fill("decisions", ...waiting, ...(items.length || waiting.length ? items
     : [element("li", { className: "faint", text: "None yet." })]));
 }
 
 // What holds, and the last decision with its undo: always in sight.
 function showInForce() {
-  const { status } = state.demo.judgement, last = own().filter((one) => !one.undone).at(-1);
+  const { status } = state.demo.judgement, last = own().filter((decision) => !decision.undone).at(-1);
   fill("in-force", element("b", { className: status, text: status === "open" ? "not reviewed" : status }),
-    element("span", { className: "faint", text: last ? told(last) : "", title: last ? told(last) : "" }),
+    element("span", { className: "faint", text: last ? inWords(last) : "", title: last ? inWords(last) : "" }),
     ...(last ? [button("Undo", "u", undoLast)] : []));
 }
 
-function told({ kind, value }) {
+function inWords({ kind, value }) {
   switch (kind) {
     case "approve": return "approve";
     case "reject": return `reject: ${plain(value.reason)}${value.text ? ` (${value.text})` : ""}`;
@@ -357,23 +357,23 @@ function drop(item) { localStorage.removeItem(OUTBOX + item.id); showSaving(); }
 function resend(item) { drop(item); decide(item.kind, item.value); }
 
 function own() {
-  return state.demo.decisions.filter((one) => one.kind !== "undo" && one.author === state.queue.author);
+  return state.demo.decisions.filter((decision) => decision.kind !== "undo" && decision.author === state.queue.author);
 }
 
 function undoLast() {
-  const mine = own().filter((one) => !one.undone);
+  const mine = own().filter((decision) => !decision.undone);
   if (mine.length) decide("undo", { decision: mine.at(-1).id });
   else toast("There is nothing to undo.");
 }
 
-function redo(one) {
-  const undo = state.demo.decisions.filter((other) => other.kind === "undo" && other.value.decision === one.id);
+function redo(decision) {
+  const undo = state.demo.decisions.filter((other) => other.kind === "undo" && other.value.decision === decision.id);
   if (undo.length) decide("undo", { decision: undo.at(-1).id });
 }
 
 function redoLast() {
-  const gone = new Set(own().filter((one) => one.undone).map((one) => one.id));
-  const undos = state.demo.decisions.filter((one) => one.kind === "undo" && gone.has(one.value.decision));
+  const gone = new Set(own().filter((decision) => decision.undone).map((decision) => decision.id));
+  const undos = state.demo.decisions.filter((decision) => decision.kind === "undo" && gone.has(decision.value.decision));
   if (undos.length) decide("undo", { decision: undos.at(-1).id });
 }
 
@@ -438,17 +438,17 @@ function showStep() {
     button("Bad step", "b", markBad, holds.bad_steps.includes(step.index) && "rejected"),
     button("First", "[", () => trim("first"), holds.trim?.[0] === step.index && "on"),
     button("Last", "]", () => trim("last"), holds.trim?.[1] === step.index && "on"),
-    button("Correct", "y", () => sayCorrect(true), said("step_verdict")?.correct && "on"),
-    button("Incorrect", "w", () => sayCorrect(false), said("step_verdict")?.correct === false && "rejected"));
-  fill("annotations", ...state.demo.annotations.filter((one) => one.step_index === step.index).map((one) =>
-    element("li", { className: one.stale ? "undone" : one.effective ? "" : "replaced", title: `${one.author}, ${one.time}` },
-      element("span", { text: `${plain(one.kind)}: ${JSON.parse(one.value)} · ${one.source}` }),
-      ...(one.stale ? [element("b", { className: "stale", text: "stale" })] : []),
-      ...(one.disagrees ? [element("b", { className: "stale", text: "disagrees" })] : []))));
-  if (document.activeElement !== $("thought")) $("thought").value = said("thought")?.text ?? "";
-  fill("history", ...state.demo.steps.slice(0, state.step).filter((one) => !isCut(one)).map((one, place) =>
-    element("li", { text: `${one.index}. ${effective(one).reasoning}`, onclick: () => goTo(place),
-      className: holds.bad_steps.includes(one.index) ? "bad-step" : "" })));
+    button("Correct", "y", () => sayCorrect(true), latestValue("step_verdict")?.correct && "on"),
+    button("Incorrect", "w", () => sayCorrect(false), latestValue("step_verdict")?.correct === false && "rejected"));
+  fill("annotations", ...state.demo.annotations.filter((note) => note.step_index === step.index).map((note) =>
+    element("li", { className: note.stale ? "undone" : note.effective ? "" : "replaced", title: `${note.author}, ${note.time}` },
+      element("span", { text: `${plain(note.kind)}: ${JSON.parse(note.value)} · ${note.source}` }),
+      ...(note.stale ? [element("b", { className: "stale", text: "stale" })] : []),
+      ...(note.disagrees ? [element("b", { className: "stale", text: "disagrees" })] : []))));
+  if (document.activeElement !== $("thought")) $("thought").value = latestValue("thought")?.text ?? "";
+  fill("history", ...state.demo.steps.slice(0, state.step).filter((before) => !isCut(before)).map((before, place) =>
+    element("li", { text: `${before.index}. ${effective(before).reasoning}`, onclick: () => goTo(place),
+      className: holds.bad_steps.includes(before.index) ? "bad-step" : "" })));
   showTree(step);
   draw();
 }
@@ -474,7 +474,7 @@ function showParameters(step, action) {
   const fields = Object.entries(action.parameters).flatMap(([name, value]) => {
     const list = Array.isArray(value);
     const input = CHOICES[name]
-      ? element("select", {}, ...CHOICES[name].map((one) => element("option", { text: one, value: one })))
+      ? element("select", {}, ...CHOICES[name].map((choice) => element("option", { text: choice, value: choice })))
       : element("input", { type: typeof value === "number" ? "number" : "text", step: "any" });
     Object.assign(input, { id: `p-${name}`, name, value: list ? value.join(" ") : value });
     const kind = list ? "list" : typeof value;
@@ -504,16 +504,16 @@ function correct(change) {
 }
 
 // The latest decision of a kind about the step.
-function said(kind) {
-  return state.demo.decisions.filter((one) => one.kind === kind && !one.undone && !one.stale && one.value.step === current().index).at(-1)?.value;
+function latestValue(kind) {
+  return state.demo.decisions.filter((decision) => decision.kind === kind && !decision.undone && !decision.stale && decision.value.step === current().index).at(-1)?.value;
 }
 
 function sayCorrect(correct) { decide("step_verdict", { step: current().index, correct }); }
 
 function markBad() {
   const { index } = current();
-  const marks = state.demo.decisions.filter((one) => one.kind === "bad_step" && !one.undone && !one.stale && one.value.step === index);
-  if (marks.length) marks.forEach((one) => decide("undo", { decision: one.id }));
+  const marks = state.demo.decisions.filter((decision) => decision.kind === "bad_step" && !decision.undone && !decision.stale && decision.value.step === index);
+  if (marks.length) marks.forEach((decision) => decide("undo", { decision: decision.id }));
   else decide("bad_step", { step: index });
 }
 
@@ -586,7 +586,7 @@ async function showTree(step) {
 
 function boxOf(step) {
   const target = effective(step).target_element;
-  const node = target && state.nodes?.find((one) => one.id === target.id);
+  const node = target && state.nodes?.find((other) => other.id === target.id);
   return node?.bounds ?? null;
 }
 
@@ -615,11 +615,11 @@ function draw() {
 // Parts that detectors found in the picture and people marked, without those that they cleared.
 function privateParts(step) {
   const same = (a, b) => ["x", "y", "width", "height"].every((side) => a[side] === b[side]);
-  const said = state.demo.decisions.filter((one) => one.kind === "private_box" && !one.undone && !one.stale && one.value.step === step.index);
-  const marked = said.filter((one) => one.value.private).map((one) => ({ ...one.value, kind: "private" }));
-  const cleared = said.filter((one) => !one.value.private).map((one) => one.value);
-  const found = state.demo.private.filter((one) => one.step === step.index);
-  return [...found, ...marked].filter((one) => !cleared.some((other) => same(one, other)));
+  const decisions = state.demo.decisions.filter((decision) => decision.kind === "private_box" && !decision.undone && !decision.stale && decision.value.step === step.index);
+  const marked = decisions.filter((decision) => decision.value.private).map((decision) => ({ ...decision.value, kind: "private" }));
+  const cleared = decisions.filter((decision) => !decision.value.private).map((decision) => decision.value);
+  const detected = state.demo.private.filter((part) => part.step === step.index);
+  return [...detected, ...marked].filter((part) => !cleared.some((other) => same(part, other)));
 }
 
 function overlay(pen, step) {
@@ -661,8 +661,8 @@ function outline(pen, box, colour, label) {
 // --- the time line
 
 function span() {
-  const { video: known, timeline: line } = state.demo;
-  return known ? [known.first, Math.max(known.last, known.first + 0.001)] : line ? [0, 1] : null;
+  const { video: filmed, timeline: line } = state.demo;
+  return filmed ? [filmed.first, Math.max(filmed.last, filmed.first + 0.001)] : line ? [0, 1] : null;
 }
 
 function drawTimeline() {
@@ -909,9 +909,9 @@ function actionWords(step) {
 // The target's box, and the points of the action with the line of a drag, in canvas pixels.
 function actionMark(step) {
   const shape = (name, attributes) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return node;
   };
   const mark = shape("svg", { viewBox: `0 0 ${CANVAS.width} ${CANVAS.height}`, class: "action-mark" });
   if (step.box) {
@@ -1003,17 +1003,17 @@ function pickPlace() {
 
 function keepDraft(id, prefix, kind, recorded) {
   const area = $(id);
-  const known = () => state.demo && `${prefix}:${state.demo.id}`;
-  area.oninput = () => { if (known()) localStorage.setItem(known(), area.value); };
+  const draftKey = () => state.demo && `${prefix}:${state.demo.id}`;
+  area.oninput = () => { if (draftKey()) localStorage.setItem(draftKey(), area.value); };
   area.onkeydown = (event) => {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       const text = area.value.replace(/^\s*\n/, "").trimEnd();  // indentation stays
-      localStorage.removeItem(known());
+      localStorage.removeItem(draftKey());
       if (text && text !== recorded()) decide(...kind(text));
       area.blur();
     } else if (event.key === "Escape") {
-      localStorage.removeItem(known());
+      localStorage.removeItem(draftKey());
       area.value = recorded();
       area.blur();
       event.stopPropagation();
@@ -1023,7 +1023,7 @@ function keepDraft(id, prefix, kind, recorded) {
 
 keepDraft("words", "draft", (text) => ["instruction", { text }], () => state.demo.judgement.instruction ?? state.demo.task.instruction);
 keepDraft("remark", "remark", (text) => { $("remark").value = ""; return ["note", { text, step: current().index }]; }, () => "");
-keepDraft("thought", "thought", (text) => ["thought", { text, step: current().index }], () => said("thought")?.text ?? "");
+keepDraft("thought", "thought", (text) => ["thought", { text, step: current().index }], () => latestValue("thought")?.text ?? "");
 
 function askReason() {
   $("reject-text").value = "";
@@ -1058,7 +1058,7 @@ const KEYS = [
   [["a"], "a", "approve", () => decide("approve", {})],
   [["r"], "r", "reject, with a reason", askReason],
   [["o"], "o", "task done or not done", () => decide("outcome", { success: !(state.demo.judgement.success ?? state.demo.result.success) })],
-  [["b"], "b", "step is bad, or not", markBad],
+  [["b"], "b", "step is bad, or no longer bad", markBad],
   [["y"], "y", "step is correct", () => sayCorrect(true)],
   [["w"], "w", "step is incorrect", () => sayCorrect(false)],
   [["h"], "h", "thought before this step; Enter saves", () => $("thought").focus()],
@@ -1066,15 +1066,15 @@ const KEYS = [
   [["]"], "]", "trim: this is the last step", () => trim("last")],
   [["i"], "i", "correct the instruction; Enter saves", () => $("words").focus()],
   [["e"], "e", "correct parameters; Enter saves", () => $("parameters").querySelector("input, select")?.focus()],
-  [["t"], "t", "pick another target in picture or tree", () => pick("target")],
+  [["t"], "t", "pick another target in the screenshot or the tree", () => pick("target")],
   [["T"], "T", "the action has no target", () => correct({ target_element: null })],
-  [["m"], "m", "mark a private part by two corners; a marked one: it is not private", () => pick("private part")],
-  [["x"], "x", "pick another place in the picture", pickPlace],
+  [["m"], "m", "mark a private part by two corners, or click a marked part to clear it", () => pick("private part")],
+  [["x"], "x", "pick another place in the screenshot", pickPlace],
   [["c"], "c", "note on this step; Enter saves", () => $("remark").focus()],
   [["u"], "u", "undo the last decision", undoLast],
-  [["U"], "U", "redo it", redoLast],
-  [["z"], "z", "picture at 100 % around the pointer, drag moves it; again: whole", toggleZoom],
-  [["l"], "l", "list of demonstrations, or not", toggleList],
+  [["U"], "U", "redo the undone decision", redoLast],
+  [["z"], "z", "screenshot at 100 % around the pointer; drag moves it", toggleZoom],
+  [["l"], "l", "show or hide the list of demonstrations", toggleList],
   [["g"], "g", "all steps in a grid, with filters", toggleGrid],
   [["f"], "f", "video at this step, or screenshot", toggleVideo],
   [[" "], "Space", "play or pause the video", play],
@@ -1094,10 +1094,10 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const known = KEYS.find(([keys]) => keys.includes(event.key));
-  if (!known || (!state.demo && event.key !== "?") || (!$("grid").hidden && !"g?".includes(event.key))) return;
+  const match = KEYS.find(([keys]) => keys.includes(event.key));
+  if (!match || (!state.demo && event.key !== "?") || (!$("grid").hidden && !"g?".includes(event.key))) return;
   event.preventDefault();
-  known[3]();
+  match[3]();
 });
 
 // --- start
@@ -1132,7 +1132,7 @@ async function start() {
   const chosen = id || state.rows[0]?.id;
   if (!chosen) return;
   await open(chosen);
-  const place = state.demo?.steps.findIndex((one) => one.index === Number(step)) ?? -1;
+  const place = state.demo?.steps.findIndex((other) => other.index === Number(step)) ?? -1;
   if (step && place > 0) goTo(place);
 }
 

@@ -70,7 +70,7 @@ def test_a_document_is_never_replaced(either):
         ("bad_step", {"step": True}, "step"),
         ("trim", {"first": 0, "last": 9}, "no such step"),
         ("trim", {"first": None, "last": 1}, "first"),
-        ("undo", {"decision": "b" * 32}, "there is none"),
+        ("undo", {"decision": "b" * 32}, "no decision has this id"),
         ("action", {"action": {"step_index": 9}}, "no such step"),
         ("action", {"action": {"step_index": 0, "target_element": {"id": "node_7"}}}, "role"),
     ],

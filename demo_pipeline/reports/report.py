@@ -22,7 +22,7 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.reports.shown_steps import STEP_FACTS, step_picture
-from demo_pipeline.review.review_data import ReviewData
+from demo_pipeline.review.review_data import Json, ReviewData
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
 from demo_pipeline.runs.damage import storage_message
@@ -43,7 +43,6 @@ _QUALITY = 70  # of its JPEG: 40 kB on average
 _MOST_BARS = 12  # of a plot; the rest is one bar
 
 _UNTRIAGED: Mapping[str, Any] = {"doubt": 0, "flagged": False, "signals": []}
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

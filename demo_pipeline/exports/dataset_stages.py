@@ -1,8 +1,7 @@
-"""The datasets as stages: a training export of its form, quests and the index.
+"""The stages of the datasets: a training export from its form, the quests and the index.
 
-Belongs here: the stage that follows from a form, and the declarations of the others.
-`datasets.exports` names the exports that are built. What a form's rows and files hold is decided in
-its module; how a dataset is put together, in assemble.py.
+`datasets.exports` names the exports that are built. The module of a form decides the content of
+rows and files; `assemble` puts a dataset together, and `dataset_comparison` checks it.
 """
 
 from collections.abc import Sequence
@@ -46,11 +45,14 @@ from demo_pipeline.store.versions import linked_version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _RESULT = "result.json"
-_COMPARED = "Its records are those of the demonstrations; ids are unique, splits share no task."
+_COMPARED = (
+    "Every file holds the records of the demonstrations and is valid in its form; ids are unique, "
+    "splits share no task."
+)
 
 
 def export_of(form: Form) -> TrainingExport[DatasetInputs]:
-    """The stage of a form's dataset, and how it is validated, shared and queried."""
+    """The training export of a form: its stage, and how it is validated, shared and queried."""
 
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed = inputs.committed
@@ -123,7 +125,7 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> None:
-    """The trajectory's files with a reviewer's verdict in result.json; all others are the same."""
+    """Link the files of a trajectory, but write result.json with a reviewer's verdict."""
     for path in source.path.rglob("*"):
         copy = out / path.relative_to(source.path)
         if path.is_file() and copy != out / _RESULT:
@@ -135,9 +137,9 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 
 
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """How the files differ from the trajectories and exports, and the links that lead elsewhere.
+    """The differences between the index and its inputs, and links that lead to other versions.
 
-    Folders are not compared: two folders of one version hold the same files.
+    Versions are compared and not folders: two folders of one version hold the same files.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets

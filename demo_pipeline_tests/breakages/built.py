@@ -1,6 +1,6 @@
-"""Every asset built once with every export on, and each output as its checks saw it.
+"""Builds every asset once, with every export on, and keeps each output as its checks saw it.
 
-Belongs here: the recordings, the builds, and copies of an output that may be broken.
+Tests damage copies of these outputs, and ask the checks again.
 """
 
 import json
@@ -34,42 +34,49 @@ _TASKS = RECORDINGS.parent / "osworld"
 
 @dataclass(frozen=True)
 class Output:
-    """What the checks of a stage were given when it was built."""
+    """An output of a stage.
+
+    Attributes:
+        stage: the stage that built it.
+        inputs: its inputs, which the checks get besides the folder.
+        folder: its files.
+    """
 
     stage: Stage[Any]
-    context: Any
+    inputs: Any
     folder: Path
 
     def problems(self, folder: Path) -> list[str]:
         """The names of the checks that fail for a folder, with their first error."""
-        return [
-            f"{check.name}: {found[0]}"
-            for check in self.stage.checks
-            if (found := _errors(check, self.context, folder))
-        ]
+        failures = []
+        for check in self.stage.checks:
+            problems = _errors(check, self.inputs, folder)
+            if problems:
+                failures.append(f"{check.name}: {problems[0]}")
+        return failures
 
     def copy(self, folder: Path) -> Path:
-        """A folder of hard links to the files; every change has to put a file in their place."""
+        """A folder of hard links to the files; a damage must replace a file, not change it."""
         return _linked(self.folder, folder)
 
 
-def _errors(check: Check[Any], context: Any, folder: Path) -> Sequence[Any]:
+def _errors(check: Check[Any], inputs: Any, folder: Path) -> Sequence[Any]:
     try:
-        return errors(check.run(context, folder))
+        return errors(check.run(inputs, folder))
     except DemonstrationError as error:
         return error.problems
-    except Exception:  # noqa: BLE001 - a crash is not a finding: another check has to say what is wrong
+    except Exception:  # noqa: BLE001 - a crash is not a problem: another check must name it
         return ()
 
 
-def build_outputs(root: Path, known: Path) -> Mapping[str, Output]:
-    """Stage → its output; of the stages of a demonstration, that of `BROKEN`.
+def build_outputs(root: Path, processed: Path) -> Mapping[str, Output]:
+    """Stage → its output; of a stage of demonstrations, the output of `BROKEN`.
 
     Args:
         root: where to build.
-        known: other uploads, and the store with their trajectories.
+        processed: a root with other uploads, and a store with their trajectories.
     """
-    shutil.copytree(known, root, symlinks=True)
+    shutil.copytree(processed, root, symlinks=True)
     _write_recordings(root / "uploads")
     workspace = open_workspace(root, datasets={"exports": BUILT_IN_EXPORTS})
     workspace = replace(workspace, tasks=_TASKS)
@@ -79,39 +86,42 @@ def build_outputs(root: Path, known: Path) -> Mapping[str, Output]:
         for stage in STAGES:
             if (stage, upload.name) == (ANNOTATIONS_STAGE, BROKEN):
                 _annotate(workspace)
-            noted = _noting(stage, outputs, root / "seen") if upload.name == BROKEN else stage
+            kept = stage
+            if upload.name == BROKEN:
+                kept = _keeping(stage, outputs, root / "kept")
             try:
-                result = build_stage(workspace, noted, upload.name)
+                result = build_stage(workspace, kept, upload.name)
                 assert result.status in {"made", "unchanged"}, result.checks
             except DemonstrationError:
                 assert upload.name == "torn"
                 break
     for dataset in dataset_stages():
-        made = run_dataset_stage(workspace, _noting(dataset, outputs, root / "seen"), force=True)
-        assert made.status == "made", made.checks
+        kept_dataset = _keeping(dataset, outputs, root / "kept")
+        result = run_dataset_stage(workspace, kept_dataset, force=True)
+        assert result.status == "made", result.checks
     assert len(outputs) == len(STAGES) + len(dataset_stages())
     return outputs
 
 
 def _write_recordings(uploads: Path) -> None:
-    """Five tasks: all kinds of actions, a failed one, hidden actions, a bad line, no film."""
+    """Five tasks: all kinds of actions, a failure, hidden actions, a bad line, a torn video."""
     write_demos(uploads)
-    told = script(*ACTS, think(5.0), click("Agree"))
-    told = replace(told, title="Fill in the form", objectives=("Open the form", "Fill it in"))
-    add_hidden_actions(uploads / BROKEN, write_recording(uploads / BROKEN, told, SMALL))
+    form = script(*ACTS, think(5.0), click("Agree"))
+    form = replace(form, title="Fill in the form", objectives=("Open the form", "Fill it in"))
+    add_hidden_actions(uploads / BROKEN, write_recording(uploads / BROKEN, form, SMALL))
     with (uploads / BROKEN / "input_log.jsonl").open("a", encoding="utf-8") as log:
         log.write('{"event": "mousemove", "data": {"x": 1\n')
     failed = replace(script(*ACTS[:5]), title="Fail", content="Please fail.", reason="gave up")
     write_recording(uploads / "failed", failed, SMALL)
     shutil.copytree(uploads / "first", uploads / "torn")
-    film = uploads / "torn" / "recording.mp4"
-    film.write_bytes(film.read_bytes()[:2000])
+    video = uploads / "torn" / "recording.mp4"
+    video.write_bytes(video.read_bytes()[:2000])
 
 
 def _annotate(workspace: Workspace) -> None:
-    """Annotations of all sources: one is stale, one disagrees."""
-    said = {"demonstration": BROKEN, "source": "model", "author": "m-1"}
-    said["time"] = "2026-01-05T09:00:00Z"
+    """Store annotations of all sources: one is stale, one disagrees."""
+    defaults = {"demonstration": BROKEN, "source": "model", "author": "m-1"}
+    defaults["time"] = "2026-01-05T09:00:00Z"
     lines = [
         {"step": 0, "kind": "step_redundant", "value": False},
         {"step": 0, "kind": "step_redundant", "value": True, "source": "rule", "author": "r/1"},
@@ -120,22 +130,22 @@ def _annotate(workspace: Workspace) -> None:
         {"kind": "difficulty", "value": 3, "source": "human", "author": "ann"},
     ]
     path = Path(workspace.settings.store).with_name("annotations.jsonl")
-    path.write_text("".join(json.dumps(said | line) + "\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(json.dumps(defaults | line) + "\n" for line in lines), encoding="utf-8")
     annotate_all(workspace.store, [BROKEN], [import_lines(path)])
 
 
-def _noting(stage: Any, outputs: dict[str, Output], seen: Path) -> Any:
-    """The stage with one check more, which keeps what the checks are given."""
+def _keeping(stage: Any, outputs: dict[str, Output], kept: Path) -> Any:
+    """The stage with a last check that keeps the inputs and the files of the other checks."""
 
-    def note(context: Any, out: Path) -> Sequence[Any]:
-        outputs[stage.name] = Output(stage, context, _linked(out, seen / stage.name))
+    def keep(inputs: Any, out: Path) -> Sequence[Any]:
+        outputs[stage.name] = Output(stage, inputs, _linked(out, kept / stage.name))
         return ()
 
-    return replace(stage, checks=(*stage.checks, Check("noted", "", note)))
+    return replace(stage, checks=(*stage.checks, Check("kept", "", keep)))
 
 
 def _linked(source: Path, destination: Path) -> Path:
-    """A copy whose files are hard links, and whose links to folders lead where they led."""
+    """A copy whose files are hard links, and whose links to folders have the same targets."""
     shutil.rmtree(destination, ignore_errors=True)
     for path in [source, *_entries(source)]:
         copy = destination / path.relative_to(source)

@@ -1,7 +1,6 @@
-"""Small damages to whatever files an output has: values, rows, members, pictures, whole files.
+"""Small damages to the files of any output: values, rows, members, pictures, whole files.
 
-Belongs here: what finds the damages of a folder. A damage changes a copy of the folder, whose files
-are hard links: each puts a new file in the place of an old one.
+A damage changes a copy of the output whose files are hard links, so it replaces files.
 """
 
 import json
@@ -22,21 +21,21 @@ _PICTURES = {".png", ".jpg"}
 
 
 def damages_of(folder: Path) -> Mapping[str, Damage]:
-    """Name → damage: each kind of each value of the first file of each name, and of the folder."""
-    found: dict[str, Damage] = {"notes.txt: too many": _write_damage("notes.txt", b"left over")}
+    """Name → damage: of each value of the first file of each name, and a file too many."""
+    damages: dict[str, Damage] = {"notes.txt: too many": _write_damage("notes.txt", b"left over")}
     for file in _first_of_each_name(folder):
         for what, damage in _of_file(folder, file):
-            found[f"{file}: {what}"] = damage
-    return found
+            damages[f"{file}: {what}"] = damage
+    return damages
 
 
 def _first_of_each_name(folder: Path) -> list[str]:
-    """One file for all that differ only by digits, hashes and the folders they lie in."""
-    seen: dict[str, str] = {}
+    """The first of the files that differ only by digits, hashes and folders."""
+    files: dict[str, str] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        file = str(path.relative_to(folder))
-        seen.setdefault(re.sub(r"[0-9a-f]{64}|\d+", "0", path.name), file)
-    return list(seen.values())
+        pattern = re.sub(r"[0-9a-f]{64}|\d+", "0", path.name)
+        files.setdefault(pattern, str(path.relative_to(folder)))
+    return list(files.values())
 
 
 def _of_file(folder: Path, file: str) -> Iterator[tuple[str, Damage]]:
@@ -48,9 +47,10 @@ def _of_file(folder: Path, file: str) -> Iterator[tuple[str, Damage]]:
         yield "black", _write_damage(file, _repainted(data, path.suffix, np.zeros_like))
         half = _repainted(data, path.suffix, lambda pixels: pixels[::2, ::2])
         yield "half the size", _write_damage(file, half)
-        other = next((one for one in _beside(path) if one.read_bytes() != data), None)
-        if other is not None:
-            yield "another picture", _write_damage(file, other.read_bytes())
+        for other in sorted(path.parent.rglob(f"*{path.suffix}")):
+            if other.is_file() and other.read_bytes() != data:
+                yield "another picture", _write_damage(file, other.read_bytes())
+                break
     elif path.suffix == ".parquet":
         yield from _of_table(file, pq.read_table(path))
     elif path.suffix == ".jsonl":
@@ -59,7 +59,7 @@ def _of_file(folder: Path, file: str) -> Iterator[tuple[str, Damage]]:
     elif path.suffix == ".json":
         document = json.loads(data)
         for keys in _leaves(document):
-            yield f"another {_said(keys)}", _write_damage(file, _as_json(_with(document, keys)))
+            yield f"another {_dotted(keys)}", _write_damage(file, _as_json(_with(document, keys)))
 
 
 def _of_table(file: str, table: pa.Table) -> Iterator[tuple[str, Damage]]:
@@ -83,7 +83,7 @@ def _of_table(file: str, table: pa.Table) -> Iterator[tuple[str, Damage]]:
 def _of_rows(
     rows: Sequence[Any], damage: Callable[[Sequence[Any]], Damage]
 ) -> Iterator[tuple[str, Damage]]:
-    """Rows or lines that are gone, twice, exchanged, or have another value somewhere."""
+    """Rows or lines that are missing, doubled, exchanged, or have another value somewhere."""
     if not rows:
         return
     yield "one less", damage(rows[1:])
@@ -93,14 +93,15 @@ def _of_rows(
     done: set[str] = set()
     for number, row in enumerate(rows):
         for keys in _leaves(row):
-            if _said(keys) not in done:
-                done.add(_said(keys))
+            name = _dotted(keys)
+            if name not in done:
+                done.add(name)
                 changed = [*rows[:number], _with(row, keys), *rows[number + 1 :]]
-                yield f"another {_said(keys)}", damage(changed)
+                yield f"another {name}", damage(changed)
 
 
 def _leaves(value: Any, above: Keys = ()) -> Iterator[Keys]:
-    """The places of the values of nested JSON, of lists the first; null is none."""
+    """The places of the values of nested JSON, of lists the first; null is no value."""
     if isinstance(value, dict):
         for key, inside in value.items():
             yield from _leaves(inside, (*above, key))
@@ -110,12 +111,12 @@ def _leaves(value: Any, above: Keys = ()) -> Iterator[Keys]:
         yield above
 
 
-def _said(keys: Keys) -> str:
+def _dotted(keys: Keys) -> str:
     return ".".join(key for key in keys if isinstance(key, str))
 
 
 def _with(value: Any, keys: Keys) -> Any:
-    """The value with another one at the place."""
+    """The value with another value at a place."""
     if not keys:
         return _other(value)
     copy: Any = {**value} if isinstance(value, dict) else [*value]
@@ -139,10 +140,6 @@ def _other(value: Any) -> Any:
             return value[1:]
         case _:
             raise TypeError(type(value))
-
-
-def _beside(path: Path) -> list[Path]:
-    return sorted(one for one in path.parent.rglob(f"*{path.suffix}") if one.is_file())
 
 
 def _repainted(data: bytes, suffix: str, paint: Callable[[Any], Any]) -> bytes:

@@ -1,7 +1,8 @@
-"""Every asset's checks notice small damages to its output, but those that `unseen.json` lists.
+"""The checks of every asset notice small damages to its output, but those in `unseen.json`.
 
-The suite takes some of each asset's; `python -m pytest -m minutes demo_pipeline_tests/breakages`
-takes all of them. `unseen.json` has asset → why no check can see it → the damages.
+The suite takes some damages of each asset; `python -m pytest -m minutes
+demo_pipeline_tests/breakages` takes all. `unseen.json` has asset → why no check can see it → the
+damages.
 """
 
 import json
@@ -27,14 +28,14 @@ def names_of(output: Output) -> list[str]:
 def missed(output: Output, names: Iterable[str], folder: Path) -> list[str]:
     """The damages that no check of the asset notices."""
     damages = damages_of(output.folder)
-    as_it_is = output.problems(output.copy(folder / "whole"))
-    found = []
+    problems_before = output.problems(output.copy(folder / "whole"))
+    missed_names = []
     for name in names:
         broken = output.copy(folder / "broken")
         damages[name](broken)
-        if output.problems(broken) == as_it_is:
-            found.append(name)
-    return found
+        if output.problems(broken) == problems_before:
+            missed_names.append(name)
+    return missed_names
 
 
 def unseen(asset: str) -> set[str]:

@@ -169,3 +169,39 @@ def test_contact_sheets_without_a_tile_for_every_step_fail_their_check(wrong, tm
     assert check_contact_sheets(made.path, out) == []
     WRONG_SHEETS[wrong](out)
     assert check_contact_sheets(made.path, out) != []
+
+
+def cut_first_line(path: Path) -> None:
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+
+
+def double_first_line(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data.partition(b"\n")[0] + b"\n" + data)
+
+
+def exchange_screenshots(out: Path) -> None:
+    one, other, *_ = sorted(out.rglob("screenshot.png"))
+    data = other.read_bytes()
+    assert one.read_bytes() != data
+    one.unlink()
+    one.write_bytes(data)
+
+
+WRONG_EXPORTS = {
+    "a row less": drop_first_row("samples.parquet"),
+    "a line less": lambda out: cut_first_line(out / "samples.jsonl"),
+    "a line twice": lambda out: double_first_line(out / "samples.jsonl"),
+    "another screenshot": exchange_screenshots,
+    "no screenshot": lambda out: next(out.rglob("screenshot.png")).unlink(),
+    "a file more": lambda out: (out / "notes.txt").touch(),
+    "no card": lambda out: (out / "README.md").unlink(),
+    "no chart": lambda out: next((out / "plots").iterdir()).unlink(),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_EXPORTS)
+def test_a_wrong_training_export_is_not_published(workspace, wrong):
+    with pytest.raises(RefusedError):
+        run_dataset_stage(workspace, spoiled(SFT_STAGE, WRONG_EXPORTS[wrong]))
+    assert workspace.store.current(SFT_STAGE.folder) is None

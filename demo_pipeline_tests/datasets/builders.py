@@ -131,12 +131,12 @@ def make_trajectory(
     (path / "final_screenshot.png").write_bytes(picture(shade + len(actions), *size))
     provenance = root / "provenance" / f"{name}.parquet"
     provenance.parent.mkdir(parents=True, exist_ok=True)
-    known = {"trajectory_id": name, "split_group": task["task_id"], "recorded_at": recorded_at}
+    columns = {"trajectory_id": name, "split_group": task["task_id"], "recorded_at": recorded_at}
     if hidden is not None:
-        known |= {"complete": not hidden}
+        columns |= {"complete": not hidden}
         write_hidden_actions(path, name, [hide(*values) for values in hidden])
     table = [
-        {**ROW, **known, "step_index": index, "action_type": kind, **(rows or {}).get(index, {})}
+        {**ROW, **columns, "step_index": index, "action_type": kind, **(rows or {}).get(index, {})}
         for index, (kind, _) in enumerate(actions)
     ]
     write_provenance(provenance, table)

@@ -66,7 +66,7 @@ def make_seen(
 ) -> DatasetTrajectory:
     """A trajectory with the same elements at every step; `changes`: of `make_trajectory`."""
     changes = {"rows": timed(len(actions)), **changes}
-    made = make_trajectory(root, name, actions, **changes)
-    for step in sorted((made.path / "steps").iterdir()):
+    trajectory = make_trajectory(root, name, actions, **changes)
+    for step in sorted((trajectory.path / "steps").iterdir()):
         write_tree(step, *nodes)
-    return made
+    return trajectory

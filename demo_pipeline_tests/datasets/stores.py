@@ -14,32 +14,32 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.building import build_stage
 
 
-def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:
+def commit_trajectory(workspace: Workspace, trajectory: DatasetTrajectory) -> Version:
     """Commit what `make_trajectory` made as the demonstration's trajectory, with its records."""
-    with workspace.store.stage(TRAJECTORIES_STAGE.output(made.id)) as staging:
-        shutil.copytree(made.path, staging.path, dirs_exist_ok=True)
-        shutil.copyfile(made.provenance, staging.path / "provenance.parquet")
+    with workspace.store.stage(TRAJECTORIES_STAGE.output(trajectory.id)) as staging:
+        shutil.copytree(trajectory.path, staging.path, dirs_exist_ok=True)
+        shutil.copyfile(trajectory.provenance, staging.path / "provenance.parquet")
         recipe = Recipe(TRAJECTORIES_STAGE.name, "made", "made", {})
         version = workspace.store.commit(staging, recipe, {})
     for stage in (REDACTIONS_STAGE, ANNOTATIONS_STAGE):
-        build_stage(workspace, stage, made.id)
-    result = build_stage(workspace, RECORDS_STAGE, made.id)
+        build_stage(workspace, stage, trajectory.id)
+    result = build_stage(workspace, RECORDS_STAGE, trajectory.id)
     assert result.version is not None, result.checks
     return version
 
 
-def commit_trajectories(workspace: Workspace, made: Iterable[DatasetTrajectory]) -> None:
+def commit_trajectories(workspace: Workspace, trajectories: Iterable[DatasetTrajectory]) -> None:
     """The same for several."""
-    for trajectory in made:
+    for trajectory in trajectories:
         commit_trajectory(workspace, trajectory)
 
 
 def every_file(folder: Path) -> dict[str, bytes]:
     """Path → bytes of every file below a folder, links followed."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            found |= {f"{path.name}/{name}": data for name, data in every_file(path).items()}
+            contents |= {f"{path.name}/{name}": data for name, data in every_file(path).items()}
         else:
-            found[path.name] = path.read_bytes()
-    return found
+            contents[path.name] = path.read_bytes()
+    return contents

@@ -101,9 +101,11 @@ def test_a_crash_leaves_no_partial_table(demos, tmp_path, monkeypatch):
 
 def test_a_trajectory_has_the_objectives_and_reward_of_its_quest(tmp_path):
     quest = {"objectives": ["Open Chrome"], "max_reward": 7.0, "reward_time_ms": 1741119480000}
-    made = make_trajectory(tmp_path, "quest", rows={0: quest})
-    build_index([made, make_trajectory(tmp_path, "plain")], tmp_path / "out", DatasetSettings(), BY)
-    plain, found = pq.read_table(tmp_path / "out" / "trajectories.parquet").to_pylist()
-    assert {name: found[name] for name in quest} == quest
+    trajectory = make_trajectory(tmp_path, "quest", rows={0: quest})
+    build_index(
+        [trajectory, make_trajectory(tmp_path, "plain")], tmp_path / "out", DatasetSettings(), BY
+    )
+    plain, with_quest = pq.read_table(tmp_path / "out" / "trajectories.parquet").to_pylist()
+    assert {name: with_quest[name] for name in quest} == quest
     assert {plain[name] for name in quest} == {None}
     assert "reward" not in (tmp_path / "out" / "index.json").read_text("utf-8")

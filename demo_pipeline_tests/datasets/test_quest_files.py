@@ -13,7 +13,7 @@ from demo_pipeline_tests.datasets.builders import make_trajectory
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> list[DatasetTrajectory]:
+def trajectories(tmp_path: Path) -> list[DatasetTrajectory]:
     free = {0: {"instruction_source": "title"}}
     return [
         make_trajectory(tmp_path, "two", instruction="Open two", application="微信"),
@@ -23,10 +23,10 @@ def made(tmp_path: Path) -> list[DatasetTrajectory]:
     ]
 
 
-def test_each_quest_is_a_task_file_without_an_evaluator(made, tmp_path):
+def test_each_quest_is_a_task_file_without_an_evaluator(trajectories, tmp_path):
     out = tmp_path / "out"
-    summary = build_quests(made, out)
-    assert check_quests(out, made) == validate_task_folder(out) == []
+    summary = build_quests(trajectories, out)
+    assert check_quests(out, trajectories) == validate_task_folder(out) == []
     assert (summary["tasks"], summary["without_quest"], summary["unreadable"]) == (3, 1, 0)
     assert json.loads((out / "examples" / "chrome" / "one.json").read_bytes()) == {
         "id": "one",
@@ -43,8 +43,8 @@ def test_each_quest_is_a_task_file_without_an_evaluator(made, tmp_path):
     assert (nowhere.snapshot, nowhere.related_apps) == (None, [])
 
 
-def test_the_list_names_every_file_by_an_ascii_folder(made, tmp_path):
-    summary = build_quests(made, tmp_path / "out")
+def test_the_list_names_every_file_by_an_ascii_folder(trajectories, tmp_path):
+    summary = build_quests(trajectories, tmp_path / "out")
     listed = json.loads((tmp_path / "out" / "test_all.json").read_bytes())
     assert list(listed) == sorted(listed)
     assert {domain: len(ids) for domain, ids in listed.items()} == summary["domains"]
@@ -55,10 +55,10 @@ def test_the_list_names_every_file_by_an_ascii_folder(made, tmp_path):
     assert task.related_apps == ["微信"]
 
 
-def test_an_unreadable_trajectory_is_counted_and_skipped(made, tmp_path):
-    (made[0].path / "task.json").write_text("{")
-    made[1].provenance.unlink()
-    summary = build_quests(made, tmp_path / "out")
+def test_an_unreadable_trajectory_is_counted_and_skipped(trajectories, tmp_path):
+    (trajectories[0].path / "task.json").write_text("{")
+    trajectories[1].provenance.unlink()
+    summary = build_quests(trajectories, tmp_path / "out")
     assert (summary["tasks"], summary["unreadable"], len(summary["problems"])) == (1, 2, 2)
     assert {problem.demonstration for problem in summary["problems"]} == {"one", "two"}
 
@@ -69,12 +69,12 @@ def test_without_quests_the_list_is_empty(tmp_path):
     assert json.loads((tmp_path / "out" / "test_all.json").read_bytes()) == {}
 
 
-def test_an_evaluator_is_a_problem(made, tmp_path):
+def test_an_evaluator_is_a_problem(trajectories, tmp_path):
     out = tmp_path / "out"
-    build_quests(made, out)
+    build_quests(trajectories, out)
     path = out / "examples" / "chrome" / "one.json"
     task = json.loads(path.read_bytes())
     path.write_text(json.dumps(task | {"evaluator": {"func": "infeasible"}}))
     (out / "examples" / "unknown" / "three.json").unlink()
-    codes = {problem.code for problem in check_quests(out, made)}
+    codes = {problem.code for problem in check_quests(out, trajectories)}
     assert codes == {"quest_evaluator", "missing_task", "quest"}

@@ -26,7 +26,7 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 
 
 @pytest.fixture
-def made(made_root: Path, tmp_path: Path) -> Workspace:
+def processed(made_root: Path, tmp_path: Path) -> Workspace:
     """Every stage of a demonstration, with the hard links between its outputs."""
     shutil.copytree(made_root / "uploads" / "first", tmp_path / "uploads" / "first")
     workspace = open_workspace(tmp_path)
@@ -52,11 +52,11 @@ IN_FOLDER = pytest.mark.parametrize("workspace", ["folder"], indirect=True)
 
 
 def add(workspace: Workspace, root: Path, *names: str) -> None:
-    made = [
+    trajectories = [
         make_trajectory(root / "made", name, [CLICK, CLICK], instruction=f"Task {name}")
         for name in names
     ]
-    commit_trajectories(workspace, made)
+    commit_trajectories(workspace, trajectories)
 
 
 def flip(path: Path) -> None:
@@ -76,56 +76,56 @@ def paths(workspace: Workspace) -> Iterator[tuple[str, Path]]:
             yield from ((name, Path(folder, file)) for file in files)
 
 
-def test_one_flipped_bit_in_any_file_is_named_in_every_output_that_holds_it(made):
-    found = [(name, path, path.stat().st_ino) for name, path in paths(made)]
+def test_one_flipped_bit_in_any_file_is_named_in_every_output_that_holds_it(processed):
+    files = [(name, path, path.stat().st_ino) for name, path in paths(processed)]
     several = 0
-    for inode in {inode for *_, inode in found if inode}:
-        held = {name: path for name, path, other in found if other == inode}
+    for inode in {inode for *_, inode in files if inode}:
+        held = {name: path for name, path, other in files if other == inode}
         path = next(iter(held.values()))
         if not path.stat().st_size:
             continue
         flip(path)
-        damages = verify_outputs(made).damages
+        damages = verify_outputs(processed).damages
         flip(path)
         assert {damage.output for damage in damages} == held.keys(), path
         assert all("run --verify" in str(damage_problem(damage)) for damage in damages)
         several += len(held) > 1
     assert several > 10
-    assert verify_outputs(made).damages == ()
+    assert verify_outputs(processed).damages == ()
 
 
-def test_the_command_that_the_sentence_names_builds_it_again(made):
-    before = {name: made.store.current(name) for name in made.store.outputs()}
+def test_the_command_that_the_sentence_names_builds_it_again(processed):
+    before = {name: processed.store.current(name) for name in processed.store.outputs()}
     for name in ("screenshots/first", "actions/first", "records/first"):
-        flip(next(path for output, path in paths(made) if output == name))
-    found = verify_outputs(made)
-    assert found.demonstrations == {"first"}
+        flip(next(path for output, path in paths(processed) if output == name))
+    verification = verify_outputs(processed)
+    assert verification.demonstrations == {"first"}
     for stage in STAGES:  # what `run --verify` does
-        build_stage(made, stage, "first", force=True)
-    assert verify_outputs(made).damages == ()
-    assert {name: made.store.current(name) for name in made.store.outputs()} == before
+        build_stage(processed, stage, "first", force=True)
+    assert verify_outputs(processed).damages == ()
+    assert {name: processed.store.current(name) for name in processed.store.outputs()} == before
 
 
 @pytest.mark.parametrize(
     ("stage", "damaged"), [("actions", "events/first"), ("trajectories", "ui_trees/first")]
 )
-def test_no_demonstration_is_quarantined_for_a_damaged_file(made, stage, damaged):
-    for output, path in list(paths(made)):
+def test_no_demonstration_is_quarantined_for_a_damaged_file(processed, stage, damaged):
+    for output, path in list(paths(processed)):
         if output == damaged:
             path.write_bytes(b"\0" * path.stat().st_size)
-    [built] = [one for one in STAGES if one.name == stage]
+    [built] = [candidate for candidate in STAGES if candidate.name == stage]
     with pytest.raises(Exception, match=f"{damaged}/.* was changed after its commit"):
-        build_stage(made, built, "first", force=True)
-    assert list_quarantine(made.store) == []
+        build_stage(processed, built, "first", force=True)
+    assert list_quarantine(processed.store) == []
 
 
-def test_a_file_of_another_size_is_noticed_and_built_again_by_the_next_run(made):
-    path = next(path for output, path in paths(made) if output == "events/first")
+def test_a_file_of_another_size_is_noticed_and_built_again_by_the_next_run(processed):
+    path = next(path for output, path in paths(processed) if output == "events/first")
     path.write_bytes(b"short")
-    assert made.store.current("events/first") is None
-    statuses = run_all_stages(made, "first")
+    assert processed.store.current("events/first") is None
+    statuses = run_all_stages(processed, "first")
     assert statuses["events"] == "made"
-    assert verify_outputs(made).damages == ()
+    assert verify_outputs(processed).damages == ()
 
 
 def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_again(
@@ -142,11 +142,11 @@ def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_agai
         workspace.store.objects.put(key, data[:-1] + bytes([data[-1] ^ 1]))
     else:
         flip(workspace.store.open("trajectories/one")[0] / file)
-    found = verify_outputs(workspace)
-    named = {damage.file for damage in found.damages}
+    verification = verify_outputs(workspace)
+    named = {damage.file for damage in verification.damages}
     assert {f"trajectories/one/{file}", f"dataset/trajectories/one/{file}"} <= named
-    assert found.demonstrations == {"one"}
-    assert found.datasets
+    assert verification.demonstrations == {"one"}
+    assert verification.datasets
     add(workspace, tmp_path, "one")
     for stage in (SFT_STAGE, INDEX_STAGE):
         run_dataset_stage(workspace, stage, force=True)
@@ -191,15 +191,19 @@ def test_a_dataset_of_a_trajectory_that_is_committed_again_links_the_new_copy(wo
     assert result.status == "made", result.checks
 
 
-def test_the_doctor_names_a_file_of_another_size(made):
-    def found() -> tuple[HealthLevel, str]:
-        [finding] = [one for one in examine_workspace(made) if one.check == "outputs"]
+def test_the_doctor_names_a_file_of_another_size(processed):
+    def outputs_finding() -> tuple[HealthLevel, str]:
+        [finding] = [
+            finding_of_check
+            for finding_of_check in examine_workspace(processed)
+            if finding_of_check.check == "outputs"
+        ]
         return finding.level, finding.message
 
-    assert found()[0] is HealthLevel.OK
-    path = made.store.open("trajectories/first")[0] / "task.json"
+    assert outputs_finding()[0] is HealthLevel.OK
+    path = processed.store.open("trajectories/first")[0] / "task.json"
     path.write_bytes(path.read_bytes() + b" ")
-    level, message = found()
+    level, message = outputs_finding()
     assert level is HealthLevel.ERROR
     assert "`demo-pipeline run --verify`" in message
 

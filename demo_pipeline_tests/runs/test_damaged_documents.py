@@ -60,8 +60,8 @@ def decided(workspace: Workspace, kind: str, **value: object) -> str:
     """The key of a decision about the first demonstration."""
     folder, version = workspace.store.open("trajectories/first")
     reviews = Reviews(workspace.store)
-    made = reviews.make(subject_of(version, "first"), folder, "ann", kind, value)
-    return f"reviews/first/{made.id}.json"
+    decision = reviews.make(subject_of(version, "first"), folder, "ann", kind, value)
+    return f"reviews/first/{decision.id}.json"
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -122,10 +122,13 @@ def test_what_may_be_rejected_is_left_out_until_it_is_known(workspace):
 def rejected(workspace: Workspace) -> list[str]:
     """The demonstrations that a new process takes for rejected."""
     outputs = workspace.store.outputs("trajectories")
-    found = [version for name in outputs if (version := workspace.store.current(name))]
-    versions = {version.output.partition("/")[2]: version.name for version in found}
-    judged = Reviews(workspace.store).verdicts(versions)
-    return [name for name, one in judged.items() if one.status == "rejected"]
+    versions = {}
+    for name in outputs:
+        version = workspace.store.current(name)
+        if version is not None:
+            versions[name.partition("/")[2]] = version.name
+    verdicts = Reviews(workspace.store).verdicts(versions)
+    return [name for name, verdict in verdicts.items() if verdict.status == "rejected"]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -137,7 +140,7 @@ def test_a_damaged_quarantine_record_still_quarantines(workspace, how):
     record = read_quarantine(workspace.store, "first")
     assert record is not None
     assert record.problems[0]["code"] == "unreadable_record"
-    assert [one.output for one in damaged_documents(workspace.store)] == [key]
+    assert [document.output for document in damaged_documents(workspace.store)] == [key]
 
 
 @pytest.mark.parametrize("how", DAMAGES)

@@ -35,10 +35,10 @@ def indexed(workspace: Workspace) -> list[str]:
 
 
 def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root):
-    told = "Write exactly:\n\ndef f(x):\n    return  x"
+    instruction = "Write exactly:\n\ndef f(x):\n    return  x"
     path = root / "uploads" / "first" / "meta.json"
     meta = json.loads(path.read_bytes())
-    meta["quest"]["content"] = f"\n{told}\n".replace("exactly", "<app>exactly</app>")
+    meta["quest"]["content"] = f"\n{instruction}\n".replace("exactly", "<app>exactly</app>")
     path.write_text(json.dumps(meta))
     workspace = open_workspace(root)
     run_all_stages(workspace, "first")
@@ -47,7 +47,7 @@ def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root):
     for output in ("sft", "messages", *workspace.store.outputs("datasets"), "osworld/quests"):
         folder = workspace.store.open(output)[0]
         texts = [path.read_text() for path in folder.rglob("*.json*")]
-        assert any(json.dumps(told)[1:-1] in text for text in texts), output
+        assert any(json.dumps(instruction)[1:-1] in text for text in texts), output
 
 
 def test_a_new_leak_limit_rebuilds_only_the_index(root):
@@ -64,13 +64,13 @@ def test_a_leaky_dataset_is_built_with_a_warning(root):
     blocking, leaks = index.checks
     assert (blocking.blocking, leaks.name, leaks.blocking) == (True, "leak_rate", False)
     leaky = replace(index, checks=(blocking, replace(leaks, run=lambda *_: [seen])))
-    made = run_dataset_stage(open_workspace(root), leaky)
-    assert made.status == "made"
-    outcome = made.checks[1]
+    result = run_dataset_stage(open_workspace(root), leaky)
+    assert result.status == "made"
+    outcome = result.checks[1]
     assert (outcome.name, outcome.passed, outcome.blocking) == ("leak_rate", False, False)
     assert outcome.problems == (seen,)
-    assert made.summary["pointer_actions"] == 5
-    assert made.summary["leak_rate"] == 0.0
+    assert result.summary["pointer_actions"] == 5
+    assert result.summary["leak_rate"] == 0.0
 
 
 def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root):
@@ -79,8 +79,8 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root):
     (folder / "task.json").unlink()
     assert set(run_all(workspace).values()) == {"made"}
     assert indexed(workspace) == ["second"]
-    made = run_dataset_stage(workspace, dataset_stages_by_name()["trajectory_index"])
-    assert made.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
+    result = run_dataset_stage(workspace, dataset_stages_by_name()["trajectory_index"])
+    assert result.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
 
 
 def test_building_without_any_trajectory_does_not_crash(tmp_path):

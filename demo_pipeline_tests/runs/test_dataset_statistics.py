@@ -183,10 +183,10 @@ def stats(workspace: Workspace, *arguments: str) -> Result:
 
 
 def test_stats_prints_tables_json_views_and_answers(counted):
-    shown = stats(counted).stdout
-    assert shown.startswith("2 trajectories, ")
-    assert len(shown.splitlines()) < 20
-    assert not [word for word in ("disabled", " 0,", "\n0 ") if word in shown.partition("\n")[2]]
+    output = stats(counted).stdout
+    assert output.startswith("2 trajectories, ")
+    assert len(output.splitlines()) < 20
+    assert not [word for word in ("disabled", " 0,", "\n0 ") if word in output.partition("\n")[2]]
     assert "overview" in stats(counted, "--all").stdout
     assert json.loads(stats(counted, "--json").stdout)["overview"][0]["trajectories"] == 2
     answer = stats(counted, "SELECT count(*) AS n FROM steps", "--json").stdout
@@ -201,18 +201,20 @@ def test_wide_records_stand_one_below_the_other(counted):
     [row, _] = run_query(counted, query)
     assert lines[0] == "answer 1 of 2"
     assert lines.count("answer 2 of 2") == 1
-    shown = dict(line.split(maxsplit=1) for line in lines[1 : len(row) + 1] if " " in line.strip())
-    assert shown["action_type"] == row["action_type"]
-    assert (shown["x"], shown["target_name"]) == (str(row["x"]), "Agree")
+    values = dict(line.split(maxsplit=1) for line in lines[1 : len(row) + 1] if " " in line.strip())
+    assert values["action_type"] == row["action_type"]
+    assert (values["x"], values["target_name"]) == (str(row["x"]), "Agree")
     assert "┃" in stats(counted, "SELECT x, y FROM steps").stdout
 
 
 def test_stats_prints_csv_that_reads_back(counted):
     query = "SELECT trajectory_id, x, text, keys FROM steps ORDER BY trajectory_id, step_index"
     answer = list(csv.DictReader(io.StringIO(stats(counted, query, "--csv").stdout)))
-    known = run_query(counted, query)
-    assert [row["trajectory_id"] for row in answer] == [row["trajectory_id"] for row in known]
-    assert [row["text"] or None for row in answer] == [row["text"] for row in known]
+    rows_of_query = run_query(counted, query)
+    assert [row["trajectory_id"] for row in answer] == [
+        row["trajectory_id"] for row in rows_of_query
+    ]
+    assert [row["text"] or None for row in answer] == [row["text"] for row in rows_of_query]
     assert [json.loads(row["keys"]) for row in answer if row["keys"]] == [["ctrl", "a"]]
     assert stats(counted, "--csv").exit_code == 2
 

@@ -87,15 +87,15 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path
         if output == STEP_LABELS_STAGE.folder:  # the one export that failed ones take part in
             continue
         folder = workspace.store.open(output)[0]
-        found = every_file(folder)
+        files = every_file(folder)
         # AgentNetBench's files are of the split test alone, which few tasks leave empty.
-        assert output == AGENTNETBENCH_STAGE.folder or names(found, tmp_path / "scratch")
-        assert_free(found, hashes, tmp_path / "scratch")
+        assert output == AGENTNETBENCH_STAGE.folder or names(files, tmp_path / "scratch")
+        assert_free(files, hashes, tmp_path / "scratch")
         assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
     folder = workspace.store.open(STEP_LABELS_STAGE.folder)[0]
-    found = every_file(folder)
-    assert names(found, tmp_path / "scratch")
-    assert_free(found, set(), tmp_path / "scratch", ("zzbenchmark", "zzaborted"))
+    files = every_file(folder)
+    assert names(files, tmp_path / "scratch")
+    assert_free(files, set(), tmp_path / "scratch", ("zzbenchmark", "zzaborted"))
     assert_indexed(workspace, excluded)
 
 
@@ -123,8 +123,8 @@ def assert_indexed(workspace: Workspace, excluded: list[DatasetTrajectory]) -> N
     index = json.loads((folder / "index.json").read_bytes())
     exports = json.loads((folder / "exports.json").read_bytes())
     assert {entry["id"] for entry in index["trajectories"]} >= {demo.id for demo in excluded}
-    found = {key: value["left_out"] for key, value in exports["trajectories"].items()}
-    assert {key: reason for key, reason in found.items() if reason} == {
+    reasons = {key: value["left_out"] for key, value in exports["trajectories"].items()}
+    assert {key: reason for key, reason in reasons.items() if reason} == {
         "zzbenchmark": "contaminated",
         "zzfailed": "failed",
         "zzaborted": "aborted",

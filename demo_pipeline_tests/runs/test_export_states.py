@@ -31,15 +31,15 @@ PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
 def root(tmp_path: Path) -> Path:
     """A store with four trajectories; one is failed, one hides most of its actions."""
     (tmp_path / "uploads").mkdir()
-    made = tmp_path / "made"
+    built_from = tmp_path / "made"
     hidden = [(0, "click", "off_screen")] * 3
     commit_trajectories(
         open_workspace(tmp_path),
         [
-            make_trajectory(made, "one", [CLICK, CLICK], group="shared"),
-            make_trajectory(made, "two", [CLICK], group="shared", shade=10),
-            make_trajectory(made, "gone", success=False, group="other", shade=20),
-            make_trajectory(made, "sparse", [CLICK], group="rare", shade=30, hidden=hidden),
+            make_trajectory(built_from, "one", [CLICK, CLICK], group="shared"),
+            make_trajectory(built_from, "two", [CLICK], group="shared", shade=10),
+            make_trajectory(built_from, "gone", success=False, group="other", shade=20),
+            make_trajectory(built_from, "sparse", [CLICK], group="rare", shade=30, hidden=hidden),
         ],
     )
     return tmp_path
@@ -55,8 +55,8 @@ def build(workspace: Workspace) -> None:
 
 def states(workspace: Workspace) -> dict[str, dict[str, Any]]:
     """The states of the exports that are built without being asked for."""
-    found = document(workspace)["exports"]
-    return {name: found[name] for name in DEFAULTS}
+    exports = document(workspace)["exports"]
+    return {name: exports[name] for name in DEFAULTS}
 
 
 def document(workspace: Workspace) -> Any:
@@ -70,8 +70,8 @@ def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root
     folder, sft = workspace.store.open(SFT_STAGE.folder)
     samples = len(read_lines(folder / "samples.jsonl"))
     split = next(name for name in ("train", "val", "test") if read_lines(folder / f"{name}.jsonl"))
-    found = document(workspace)
-    assert found["exports"]["sft"] == {
+    index = document(workspace)
+    assert index["exports"]["sft"] == {
         "asset": "sft_samples",
         "status": "built",
         "reason": None,
@@ -81,41 +81,41 @@ def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root
         "trajectories": 2,
         "records": samples,
     }
-    statuses = {name: state["status"] for name, state in found["exports"].items()}
+    statuses = {name: state["status"] for name, state in index["exports"].items()}
     assert {name for name, status in statuses.items() if status == "built"} == set(DEFAULTS)
     assert {statuses[name] for name in statuses.keys() - set(DEFAULTS)} == {"disabled"}
-    assert found["exports"]["cudag"]["output"].startswith("datasets/demonstrations--")
-    one = found["trajectories"]["one"]
-    assert one == {
+    assert index["exports"]["cudag"]["output"].startswith("datasets/demonstrations--")
+    member = index["trajectories"]["one"]
+    assert member == {
         "split": split,
         "split_group": "shared",
         "left_out": None,
         "records": {"sft": 2, "messages": 3, "cudag": 3},  # with a record for the end
     }
-    assert found["trajectories"]["two"]["split"] == split
+    assert index["trajectories"]["two"]["split"] == split
     none = {"sft": 0, "messages": 0, "cudag": 0}
-    assert found["trajectories"]["gone"] == {
+    assert index["trajectories"]["gone"] == {
         "split": None,
         "split_group": "other",
         "left_out": "failed",
         "records": none,
     }
-    sparse = found["trajectories"]["sparse"]
+    sparse = index["trajectories"]["sparse"]
     assert (sparse["left_out"], sparse["records"]) == ("incomplete", none)
 
 
 def test_the_table_says_the_same(root):
     workspace = open_workspace(root)
     build(workspace)
-    found = document(workspace)
+    index = document(workspace)
     folder = workspace.store.open(INDEX_STAGE.folder)[0]
     table = pq.read_table(folder / "exports.parquet")
     assert table.schema.equals(EXPORTS_SCHEMA)
     rows = table.to_pylist()
-    assert len(rows) == 4 * len(found["exports"])
+    assert len(rows) == 4 * len(index["exports"])
     for row in rows:
-        trajectory = found["trajectories"][row["trajectory_id"]]
-        state = found["exports"][row["export"]]
+        trajectory = index["trajectories"][row["trajectory_id"]]
+        state = index["exports"][row["export"]]
         assert row["records"] == trajectory["records"].get(row["export"], 0)
         assert (row["version"], row["bytes"] or 0) == (state["version"], state["bytes"])
         assert {key: row[key] for key in ("split", "split_group", "left_out")} == {
@@ -128,12 +128,12 @@ def test_the_statistics_show_the_exports(root):
     build(workspace)
     assert run_dataset_stage(workspace, STATISTICS_STAGE).status == "made"
     sizes = {name: state["bytes"] for name, state in states(workspace).items()}
-    shown = [
+    columns = [
         (row["export"], row["status"], row["bytes"], row["records"])
         for row in committed_statistics(workspace)["exports"]
         if row["export"] in DEFAULTS
     ]
-    assert shown == [
+    assert columns == [
         ("cudag", "built", sizes["cudag"], 5),
         ("messages", "disabled", None, 0),
         ("sft", "built", sizes["sft"], 3),
@@ -211,8 +211,8 @@ def test_exports_without_a_record_are_built_and_empty(tmp_path):
     workspace = open_workspace(tmp_path)
     commit_trajectories(workspace, [make_trajectory(tmp_path / "made", "gone", success=False)])
     build(workspace)
-    found = {state["status"]: state["records"] for state in states(workspace).values()}
-    assert found == {"built": 0}
+    records_of_status = {state["status"]: state["records"] for state in states(workspace).values()}
+    assert records_of_status == {"built": 0}
 
 
 def test_the_index_is_built_again_only_when_an_export_changed(root):

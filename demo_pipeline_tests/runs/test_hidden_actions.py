@@ -62,8 +62,8 @@ def add_hidden_actions(folder: Path, truth: GroundTruth) -> None:
     ]
     log = folder / "input_log.jsonl"
     events = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    ordered = sorted([*events, *more], key=lambda one: one["time"])
-    log.write_text("".join(json.dumps(one) + "\n" for one in ordered), encoding="utf-8")
+    ordered = sorted([*events, *more], key=lambda event: event["time"])
+    log.write_text("".join(json.dumps(event) + "\n" for event in ordered), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Made:
     root = tmp_path_factory.mktemp("hidden")
     options = replace(SMALL, ffmpeg_start_line=True, scan_every_s=None)
     truth = write_recording(root / "uploads" / "demo", script(*ACTS), options)
@@ -95,55 +95,55 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(pipeline, results, (store / "trajectories" / "demo").resolve(), store)
 
 
-def actions(made: Made) -> list[dict[str, Any]]:
+def actions(demonstration: Made) -> list[dict[str, Any]]:
     return [
         json.loads(path.read_bytes())
-        for path in sorted(made.trajectory.glob("steps/*/action.json"))
+        for path in sorted(demonstration.trajectory.glob("steps/*/action.json"))
     ]
 
 
-def test_the_outcome_is_that_of_the_recording_and_the_trajectory_is_valid(made):
-    result = json.loads((made.trajectory / "result.json").read_bytes())
+def test_the_outcome_is_that_of_the_recording_and_the_trajectory_is_valid(demonstration):
+    result = json.loads((demonstration.trajectory / "result.json").read_bytes())
     assert (result["success"], result["error_message"]) == (True, None)
-    assert result["total_steps"] == VISIBLE == len(actions(made))
-    problems = validate_trajectory(made.trajectory, "demo")
+    assert result["total_steps"] == VISIBLE == len(actions(demonstration))
+    problems = validate_trajectory(demonstration.trajectory, "demo")
     assert problems == []
 
 
-def test_hidden_actions_are_rows_with_their_place_between_the_steps(made):
-    rows = pq.read_table(made.trajectory / HIDDEN_ACTIONS_FILE).to_pylist()
+def test_hidden_actions_are_rows_with_their_place_between_the_steps(demonstration):
+    rows = pq.read_table(demonstration.trajectory / HIDDEN_ACTIONS_FILE).to_pylist()
     assert [(row["before_step"], row["action_type"], row["reason"]) for row in rows] == [
         (0, "click", "before_video"),
         (6, "click", "off_screen"),
         (6, "type", "off_screen"),
         (VISIBLE, "click", "after_video"),
     ]
-    kinds = [action["action_type"] for action in actions(made)]
+    kinds = [action["action_type"] for action in actions(demonstration)]
     assert kinds[4:7] == ["click", "type", "click"]
 
 
-def test_a_warning_says_so_and_nothing_blocks(made):
-    checks = made.checks(TRAJECTORIES_STAGE.name)
+def test_a_warning_says_so_and_nothing_blocks(demonstration):
+    checks = demonstration.checks(TRAJECTORIES_STAGE.name)
     assert [name for name, passed in checks.items() if not passed] == ["nothing_missing"]
 
 
-def test_every_step_is_a_sample_with_all_actions_before_it_as_its_history(made):
-    lines = read_lines(made.store / "sft" / "samples.jsonl")
-    assert [line["output"]["action"] for line in lines] == actions(made)
+def test_every_step_is_a_sample_with_all_actions_before_it_as_its_history(demonstration):
+    lines = read_lines(demonstration.store / "sft" / "samples.jsonl")
+    assert [line["output"]["action"] for line in lines] == actions(demonstration)
     histories = [line["input"]["history"] for line in lines]
-    assert [[one for one in history if one["action_type"] != "gap"] for history in histories] == [
-        actions(made)[:number] for number in range(VISIBLE)
-    ]
-    gaps = [sum(one["action_type"] == "gap" for one in history) for history in histories]
+    assert [
+        [action for action in history if action["action_type"] != "gap"] for history in histories
+    ] == [actions(demonstration)[:number] for number in range(VISIBLE)]
+    gaps = [sum(action["action_type"] == "gap" for action in history) for history in histories]
     assert gaps == [1] * 6 + [3] * 4
-    rows = pq.read_table(made.trajectory / "provenance.parquet").to_pylist()
+    rows = pq.read_table(demonstration.trajectory / "provenance.parquet").to_pylist()
     leaky = [row["action_type"] for row in rows if row["leak"]]
     assert "scroll" in leaky
     assert all(row["unavoidable"] for row in rows if row["leak"])
 
 
-def test_prompts_name_hidden_actions_and_there_is_no_end(made):
-    (file,) = made.store.glob("datasets/*/train.jsonl")
+def test_prompts_name_hidden_actions_and_there_is_no_end(demonstration):
+    (file,) = demonstration.store.glob("datasets/*/train.jsonl")
     records = read_lines(file)
     assert [record["metadata"]["step_index"] for record in records] == list(range(VISIBLE))
     history = records[-1]["conversations"][0]["value"].split("Previous actions:\n")[1].splitlines()
@@ -158,8 +158,8 @@ def test_prompts_name_hidden_actions_and_there_is_no_end(made):
     assert report["excluded"]["actions"] == {"after_video": 1, "before_video": 1, "off_screen": 2}
 
 
-def test_statistics_count_them_and_agree_with_the_index(made):
-    tables = read_statistics(made.store / "statistics")
+def test_statistics_count_them_and_agree_with_the_index(demonstration):
+    tables = read_statistics(demonstration.store / "statistics")
     assert tables["hidden_actions"] == [
         {"reason": "off_screen", "actions": 2, "trajectories": 1},
         {"reason": "after_video", "actions": 1, "trajectories": 1},
@@ -167,4 +167,4 @@ def test_statistics_count_them_and_agree_with_the_index(made):
     ]
     (overview,) = tables["overview"]
     assert (overview["complete"], overview["hidden_actions"]) == (0, 4)
-    assert made.checks(STATISTICS_STAGE.name) == {"datasets_agree": True}
+    assert demonstration.checks(STATISTICS_STAGE.name) == {"datasets_agree": True}

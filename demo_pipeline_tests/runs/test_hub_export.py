@@ -49,7 +49,7 @@ def fill(root: Path, workspace: Workspace, count: int = 8) -> None:
     window = element(
         "window", "Form", (0, 0, 1000, 800), element("button", "Save", (10, 10, 90, 30))
     )
-    made = [
+    trajectories = [
         make_seen(
             root / "made",
             f"demo_{number}",
@@ -61,7 +61,7 @@ def fill(root: Path, workspace: Workspace, count: int = 8) -> None:
         )
         for number in range(count)
     ]
-    commit_trajectories(workspace, made)
+    commit_trajectories(workspace, trajectories)
     for stage in (export.stage for export in training_exports().values()):
         if is_built(stage, workspace.settings):
             assert run_dataset_stage(workspace, stage).status == "made"
@@ -74,9 +74,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workspace(root: Path) -> Workspace:
-    made = open_made(root, str(root / "store"))
-    fill(root, made)
-    return made
+    workspace = open_made(root, str(root / "store"))
+    fill(root, workspace)
+    return workspace
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +87,8 @@ def exported(root: Path, workspace: Workspace) -> Path:
 
 def front_matter(folder: Path) -> dict[str, Any]:
     text = (folder / "README.md").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
-    return found
+    front_matter: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    return front_matter
 
 
 @pytest.mark.parametrize("config", SOURCES)
@@ -109,13 +109,13 @@ def test_every_configuration_streams_and_has_the_rows_of_its_export(
                 check_picture(row[name], source[name], folder)
 
 
-def check_picture(shown: Any, path: Any, folder: Path) -> None:
+def check_picture(picture: Any, path: Any, folder: Path) -> None:
     """A picture as `datasets` decodes it has the pixels of the file."""
     if isinstance(path, list):
-        (shown,), (path,) = shown, path
+        (picture,), (path,) = picture, path
     pixels = cv2.imread(str(folder / path))
     assert pixels is not None
-    assert np.array_equal(np.asarray(shown.convert("RGB")), pixels[:, :, ::-1])
+    assert np.array_equal(np.asarray(picture.convert("RGB")), pixels[:, :, ::-1])
 
 
 def test_the_features_on_the_card_are_those_of_the_files(exported, hub):
@@ -143,7 +143,7 @@ def test_the_card_says_what_the_hub_asks_for(exported):
     assert matter["language"] == ["en", "de"]
     assert matter["size_categories"] == ["n<1K"]
     assert "image-text-to-text" in matter["task_categories"]
-    assert [one["config_name"] for one in matter["configs"]] == list(SOURCES)
+    assert [config["config_name"] for config in matter["configs"]] == list(SOURCES)
     text = (exported / "README.md").read_text(encoding="utf-8")
     for line in ("| `transitions` | train |", "a split is by task"):
         assert line in text
@@ -155,7 +155,7 @@ def test_no_task_is_in_two_splits_over_all_configurations(exported):
         for row in read_rows(path, columns=["trajectory_id"]):
             splits.setdefault(row["trajectory_id"], set()).add(path.name.partition("-")[0])
     assert len(splits) == 8
-    assert all(len(found) == 1 for found in splits.values())
+    assert all(len(files_of_split) == 1 for files_of_split in splits.values())
 
 
 def test_there_is_nothing_but_the_card_and_full_shards(exported):

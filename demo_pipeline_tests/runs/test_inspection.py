@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
 
 def timeline_of(folder: Path, *lines: Part, tail: bytes = b"", **settings: Any) -> list[str]:
     """The timeline of a log whose times are counted from `START`."""
-    flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
-    log = text_of(one | {"time": START + one["time"]} for one in flat) + tail
+    flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
+    log = text_of(line | {"time": START + line["time"]} for line in flat) + tail
     (folder / "input_log.jsonl").write_bytes(log)
     build_events(folder / "input_log.jsonl", folder)
     build_actions(folder, folder, "linux", ActionSettings(**settings))
@@ -71,7 +71,7 @@ def test_no_typed_character_is_shown(folder):
 
 
 def test_repairs_are_counted(folder):
-    twice = [one for n in range(4) for one in tap(200 * n, "KeyA") for _ in range(2)]
+    twice = [event for n in range(4) for event in tap(200 * n, "KeyA") for _ in range(2)]
     text = timeline_of(
         folder, move(0, 9, 9), twice, press(2000), lift(2050), lift(2500), wheel(2600, 0),
         press(3000),
@@ -104,12 +104,12 @@ def test_the_accounting_adds_up_by_bucket_and_reason(folder):
     lines = [move(0, 9, 9), *click(100), *tap(300, "CapsLock"), wheel(600, 0)]
     text = timeline_of(folder, lines, tail=b"\n{broken\n\n")
     start = text.index("Event accounting: 9 lines") + 1
-    found = {line.split()[0]: line.split(maxsplit=1)[1] for line in text[start:][:6]}
-    assert found["action"] == "2"
-    assert found["pointer_travel"] == "1"
-    assert found["repaired"] == "1  zero_delta 1"
-    assert found["rejected"] == "3  blank_line 2, invalid_json 1"
-    assert found["other"] == "2  keyboard_state 2"
+    values = {line.split()[0]: line.split(maxsplit=1)[1] for line in text[start:][:6]}
+    assert values["action"] == "2"
+    assert values["pointer_travel"] == "1"
+    assert values["repaired"] == "1  zero_delta 1"
+    assert values["rejected"] == "3  blank_line 2, invalid_json 1"
+    assert values["other"] == "2  keyboard_state 2"
 
 
 def test_rejected_lines_are_listed_up_to_a_limit(folder):

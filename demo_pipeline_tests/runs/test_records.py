@@ -29,10 +29,10 @@ def opened(root: Path, **settings: Any) -> Workspace:
 
 def commit(workspace: Workspace, root: Path, *numbers: int) -> None:
     for n in numbers:
-        made = make_trajectory(
+        trajectory = make_trajectory(
             root / "made", f"demo{n}", TABLE, instruction=f"Do {n % 2}", group=f"g{n}", shade=20 * n
         )
-        commit_trajectory(workspace, made)
+        commit_trajectory(workspace, trajectory)
 
 
 def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, bytes]]:

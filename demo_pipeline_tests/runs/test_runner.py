@@ -67,8 +67,8 @@ def test_a_forced_build_gives_the_same_bytes(root):
     workspace = open_workspace(root)
     before = contents(workspace, "first")
     for stage in STAGES:
-        made = build_stage(workspace, stage, "first", force=True)
-        assert made.status == "made"
+        result = build_stage(workspace, stage, "first", force=True)
+        assert result.status == "made"
     assert contents(workspace, "first") == before
 
 
@@ -280,7 +280,9 @@ def test_bytes_that_always_differ_from_the_listing_quarantine_the_demonstration(
         build_stage(workspace, STAGES[0], "first")
     record = read_quarantine(workspace.store, "first")
     assert record is not None
-    assert [(one["code"], one["file"]) for one in record.problems] == [("unreadable_file", VIDEO)]
+    assert [(problem["code"], problem["file"]) for problem in record.problems] == [
+        ("unreadable_file", VIDEO)
+    ]
     assert workspace.store.outputs() == []
 
 

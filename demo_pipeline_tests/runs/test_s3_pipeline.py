@@ -23,10 +23,10 @@ DEMO = "first"
 
 def build(workspace: Workspace) -> dict[str, str]:
     """Run every stage and every dataset stage that is built; name → status."""
-    found = run_all_stages(workspace, DEMO)
+    statuses = run_all_stages(workspace, DEMO)
     wanted = [stage for stage in dataset_stages() if is_built(stage, workspace.settings)]
     datasets = [stage for stage in wanted if stage is not TASKS_STAGE]
-    return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
+    return statuses | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
 
 
 def test_a_bucket_gets_the_same_versions_as_a_local_store(made_root, moto_url, tmp_path):

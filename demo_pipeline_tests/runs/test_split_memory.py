@@ -44,11 +44,11 @@ def built(workspace: Workspace) -> dict[str, str]:
     """Demonstration → its split in the samples, after they were built."""
     result = run_dataset_stage(workspace, SFT)
     assert result.version is not None, result.checks
-    found: dict[str, str] = {}
+    splits: dict[str, str] = {}
     for split in ("train", "val", "test"):
         lines = (workspace.store.open("sft")[0] / f"{split}.jsonl").read_text().splitlines()
-        found |= {json.loads(line)["input"]["screenshot"].split("/")[1]: split for line in lines}
-    return found
+        splits |= {json.loads(line)["input"]["screenshot"].split("/")[1]: split for line in lines}
+    return splits
 
 
 def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_path):
@@ -56,16 +56,16 @@ def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_
     same = ["Öffne die Datei.", "ÖFFNE  DIE DATEI", "O\u0308ffne die Datei", "öffne\ndie datei!"]
     demos = [made(tmp_path, f"same{n}", text, f"Title {n}") for n, text in enumerate(same)]
     demos += [made(tmp_path, f"other{n}", f"Other {n}", f"Other {n}") for n in range(12)]
-    for one in demos:
-        commit_trajectory(workspace, one)
+    for demo in demos:
+        commit_trajectory(workspace, demo)
     splits = built(workspace)
     assert len({splits[f"same{n}"] for n in range(4)}) == 1
     assert len(set(splits.values())) == 3
 
 
-@pytest.mark.parametrize(("one", "other"), [("Éditer", "E\u0301diter"), ("ÜBEN", "üben")])
-def test_a_title_in_another_form_or_case_is_the_same_task(one, other):
-    assert slug(one) == slug(other)
+@pytest.mark.parametrize(("title", "other"), [("Éditer", "E\u0301diter"), ("ÜBEN", "üben")])
+def test_a_title_in_another_form_or_case_is_the_same_task(title, other):
+    assert slug(title) == slug(other)
 
 
 def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
@@ -88,8 +88,8 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
     moved = built(workspace)
     wanted = after | {joined[1]: after[joined[0]], "bridge": after[joined[0]]}
     assert moved == wanted
-    [told] = committed_trajectories(workspace).told
-    assert told.startswith(f"{joined[1]} moved from {after[joined[1]]} to {after[joined[0]]}")
+    [sentence] = committed_trajectories(workspace).told
+    assert sentence.startswith(f"{joined[1]} moved from {after[joined[1]]} to {after[joined[0]]}")
     assert run_dataset_stage(workspace, SFT).status == "unchanged"
     forget_demonstration(workspace.store, "bridge", ["trajectories", "records", "annotated"])
     assert "bridge" not in json.dumps(list(read_split_memory(workspace.store).demonstrations))
@@ -113,9 +113,9 @@ def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path
     write_manifest(workspace, "a_copy", "another film", "l")  # its id sorts first; its log is known
     commit_trajectory(workspace, made(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
-    told = "a_copy has the same film or log as b_first"
-    assert committed_trajectories(workspace).told[0].startswith(told)
-    assert any(one.message.startswith(told) for one in examine_workspace(workspace))
+    sentence = "a_copy has the same film or log as b_first"
+    assert committed_trajectories(workspace).told[0].startswith(sentence)
+    assert any(finding.message.startswith(sentence) for finding in examine_workspace(workspace))
     both = built(opened(tmp_path, include_duplicates=True))
     assert sorted(both) == ["a_copy", "b_first", "c_other"]
 
@@ -145,7 +145,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> _Made:
 def test_any_union_of_titles_and_words_is_in_one_split(demos, pairs):
     sources = [demos.get(f"d{n:02}", f"Say {w}", f"T {t}") for n, (w, t) in enumerate(pairs)]
     _, plan = plan_splits(sources, DatasetSettings())
-    for one, (words, title) in zip(sources, pairs, strict=True):
+    for source, (words, title) in zip(sources, pairs, strict=True):
         for other, (others, another) in zip(sources, pairs, strict=True):
             if words == others or title == another:
-                assert plan.splits[one.id] is plan.splits[other.id]
+                assert plan.splits[source.id] is plan.splits[other.id]

@@ -117,8 +117,8 @@ def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(root, 
     assert sft["excluded_trajectories"]["contaminated"] == 1
     index: Any = run_dataset_stage(workspace, dataset_stages_by_name()["trajectory_index"]).summary
     assert (index["trajectories"], index["counts"]["contaminated"]) == (2, 1)
-    told = open_workspace(root, datasets=DatasetSettings(include_contaminated=True))
-    sft = run_dataset_stage(told, dataset_stages_by_name()["sft_samples"]).summary
+    workspace_with_tasks = open_workspace(root, datasets=DatasetSettings(include_contaminated=True))
+    sft = run_dataset_stage(workspace_with_tasks, dataset_stages_by_name()["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 0
 
 
@@ -126,29 +126,35 @@ def test_invalid_task_files_are_reported_and_the_others_kept(root, workspace):
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_text(root / "tasks", "examples/os/bad.json", "{")
     put_text(root / "tasks", "test_all.json", '{"os": ["t-1", "bad"]}')
-    made = run_catalog(workspace)
-    assert made.status == "made"
-    [check] = [one for one in made.checks if one.name == "task_files"]
+    result = run_catalog(workspace)
+    assert result.status == "made"
+    [check] = [
+        check_of_stage for check_of_stage in result.checks if check_of_stage.name == "task_files"
+    ]
     assert (check.passed, check.blocking) == (False, False)
-    found = [(problem.code, file_and_line(problem)) for problem in check.problems]
-    assert found == [("invalid_json", "examples/os/bad.json:1")]
+    problems = [(problem.code, file_and_line(problem)) for problem in check.problems]
+    assert problems == [("invalid_json", "examples/os/bad.json:1")]
     folder = workspace.store.open(CATALOG_OUTPUT)[0]
     assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]
-    assert str(root) not in str(made)
+    assert str(root) not in str(result)
 
 
 def test_without_a_catalog_the_trajectory_is_built_with_a_warning(workspace):
     before = contents(workspace, "first")
     workspace.store.remove(CATALOG_OUTPUT)
-    made = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
-    [check] = [one for one in made.checks if one.name == "nothing_missing"]
-    assert (made.status, check.passed) == ("made", False)
+    result = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    [check] = [
+        check_of_stage
+        for check_of_stage in result.checks
+        if check_of_stage.name == "nothing_missing"
+    ]
+    assert (result.status, check.passed) == ("made", False)
     assert "build the catalog of OSWorld tasks" in check.problems[0].remedy
     assert list_quarantine(workspace.store) == []
     run_catalog(workspace)
     assert not is_up_to_date(workspace, "first")
-    made = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
-    assert all(one.passed for one in made.checks)
+    result = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    assert all(check_of_stage.passed for check_of_stage in result.checks)
     # The records link to the trajectory: they follow it to its new place.
     assert redone(workspace) == {"first": ["records"], "second": []}
     assert contents(workspace, "first") == before

@@ -52,25 +52,25 @@ def write_both(uploads: Path) -> None:
     """The same acts by each of two recorders, each of its own task."""
     for variant, options in VARIANTS.items():
         acts = script(*TYPING, *POINTING, *DRAGGING)
-        made = replace(acts, title=variant, content=f"Please do {variant}.")
-        write_recording(uploads / variant, made, options)
+        variant_of_acts = replace(acts, title=variant, content=f"Please do {variant}.")
+        write_recording(uploads / variant, variant_of_acts, options)
 
 
 def built(workspace: Workspace, ids: Sequence[str]) -> dict[str, bytes]:
     """Every file of the trajectories and of the datasets."""
-    for one in ids:
-        assert set(run_all_stages(workspace, one).values()) == {"made"}
-    outputs = [STAGE_BY_NAME["trajectories"].output(one) for one in ids]
+    for demonstration in ids:
+        assert set(run_all_stages(workspace, demonstration).values()) == {"made"}
+    outputs = [STAGE_BY_NAME["trajectories"].output(demonstration) for demonstration in ids]
     for stage in DATASETS:
         result = run_dataset_stage(workspace, stage)
         assert result.status == "made"
         outputs.append(result.output)
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for output in outputs:
         folder = (Path(workspace.settings.store) / output).resolve()
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        found |= {f"{output}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
-    return found
+        files |= {f"{output}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
+    return files
 
 
 def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path):
@@ -79,8 +79,8 @@ def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path):
     write_both(old / "uploads")
     copy_of(old / "uploads", new / "uploads")
     ids = sorted(path.name for path in (old / "uploads").iterdir())
-    for one in ids:
-        rewrite(new / "uploads" / one, ffmpeg_lines=True)
+    for demonstration in ids:
+        rewrite(new / "uploads" / demonstration, ffmpeg_lines=True)
     before, after = (built(open_workspace(root), ids) for root in (old, new))
     assert sum(name.endswith("action.json") for name in before) >= 18
     assert [name for name in before if before[name] != after.get(name)] == []
@@ -155,11 +155,11 @@ def test_what_was_done_on_another_display_is_hidden(raw, tmp_path):
     folder = tmp_path / "uploads" / "demo"
     visits = write_visits(folder, ELSEWHERE)
     rewrite(folder, raw=raw, ffmpeg_lines=True)
-    made = trajectory(tmp_path)
-    hidden = read_hidden_actions(made).by_reason()
+    recorded = trajectory(tmp_path)
+    hidden = read_hidden_actions(recorded).by_reason()
     assert sum(hidden.values()) == visits
     assert hidden.keys() <= ({"off_screen"} if raw else {"off_screen", "no_position"})
-    kinds = [json.loads(path.read_bytes()) for path in sorted(made.glob("steps/*/action.json"))]
+    kinds = [json.loads(path.read_bytes()) for path in sorted(recorded.glob("steps/*/action.json"))]
     assert [kind["action_type"] for kind in kinds] == ["click"] * 3
 
 
@@ -168,9 +168,9 @@ def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path):
     folder = tmp_path / "uploads" / "demo"
     write_visits(folder, [(639, 0), (0, 100), (400, 359)])
     rewrite(folder, raw=False, ffmpeg_lines=True)
-    made = trajectory(tmp_path)
-    assert len(read_hidden_actions(made)) == 0
-    kinds = [json.loads(path.read_bytes()) for path in sorted(made.glob("steps/*/action.json"))]
+    recorded = trajectory(tmp_path)
+    assert len(read_hidden_actions(recorded)) == 0
+    kinds = [json.loads(path.read_bytes()) for path in sorted(recorded.glob("steps/*/action.json"))]
     places = [
         (kind["parameters"]["x"], kind["parameters"]["y"])
         for kind in kinds
@@ -193,5 +193,5 @@ def test_a_log_that_begins_with_a_press_is_processed(tmp_path):
         line for line in lines if json.loads(line)["event"] != "axtree"
     ]
     log.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
-    made = trajectory(tmp_path)
-    assert len(list(made.glob("steps/*"))) == 5
+    recorded = trajectory(tmp_path)
+    assert len(list(recorded.glob("steps/*"))) == 5

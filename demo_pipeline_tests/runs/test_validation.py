@@ -207,9 +207,9 @@ def test_any_input_is_answered_with_problems(tmp_path, kind, what):
         path.mkdir()
     elif what != "nothing":
         path.write_bytes(b"" if what == "empty file" else b"\xff\xfe\x00{")
-    found = validate(path, kind, Settings())
-    assert found  # an empty file of samples is only a warning
-    assert all(problem.message for problem in found)
+    problems = validate(path, kind, Settings())
+    assert problems  # an empty file of samples is only a warning
+    assert all(problem.message for problem in problems)
 
 
 class TestRecordings:
@@ -218,16 +218,16 @@ class TestRecordings:
         lines = log.read_bytes().splitlines()
         lines[4:4] = [b"not json", b"[]"]
         log.write_bytes(b"\n".join(lines) + b"\n")
-        found = errors(validate_recording(good, Settings()))
-        assert [problem.line for problem in found] == [5, 6]
+        problems = errors(validate_recording(good, Settings()))
+        assert [problem.line for problem in problems] == [5, 6]
 
     @pytest.mark.parametrize("what", sorted(SPOILED))
     def test_what_the_pipeline_finds_is_found_with_its_code(self, good, what):
         spoil, code, severity = SPOILED[what]
         spoil(good)
-        found = validate_recording(good, Settings())
-        assert {(one.code, one.severity) for one in found} == {(code, severity)}
-        assert all(one.demonstration == "" for one in found)
+        problems = validate_recording(good, Settings())
+        assert {(problem.code, problem.severity) for problem in problems} == {(code, severity)}
+        assert all(problem.demonstration == "" for problem in problems)
 
     @pytest.mark.parametrize("key", DATA_KEYS)
     def test_a_key_that_scans_lack_is_named_with_the_first_line(self, good, key):
@@ -247,11 +247,11 @@ class TestRecordings:
         """The recorder found a button where the tree has only what is around it and a label."""
 
         def contradict(data):
-            found = element(box(300, 100, 40, 20), "Button", "Not in the tree")
+            unlisted = element(box(300, 100, 40, 20), "Button", "Not in the tree")
             window = element(box(0, 0, 640, 360), "Window", "Shop")
             label = element(box(310, 105, 100, 12), "Text", "Price")
             data["tree"] = [window | {"children": [label]}]
-            data["queries"]["random1"] = {"element": found, "position": {"x": 320, "y": 110}}
+            data["queries"]["random1"] = {"element": unlisted, "position": {"x": 320, "y": 110}}
 
         scans(contradict)(good)
         [problem] = validate_recording(good, Settings())
@@ -265,11 +265,11 @@ class TestRecordings:
         last = max(json.loads(line)["time"] for line in lines)
         press = {"event": "keydown", "data": {"key": "Hyper"}, "time": last + 1}
         log.write_text("\n".join([*lines, json.dumps(press)]) + "\n", encoding="utf-8")
-        found = validate_recording(good, Settings())
+        problems = validate_recording(good, Settings())
         codes = ["unknown_key", "keyboard_layout"]  # the typing before it may lack something
-        assert [one.code for one in found] == codes
-        assert {one.severity for one in found} == {Severity.WARNING}
-        assert "Hyper" not in str(found[0])
+        assert [problem.code for problem in problems] == codes
+        assert {problem.severity for problem in problems} == {Severity.WARNING}
+        assert "Hyper" not in str(problems[0])
 
     def test_the_code_is_that_of_the_quarantined_demonstration(self, tmp_path):
         write_demos(tmp_path / "uploads")
@@ -278,7 +278,7 @@ class TestRecordings:
         with pytest.raises(DemonstrationError) as caught:
             run_all_stages(open_workspace(tmp_path), "first")
         [problem] = errors(validate_recording(folder, Settings()))
-        assert [one.code for one in caught.value.problems] == [problem.code]
+        assert [problem.code for problem in caught.value.problems] == [problem.code]
 
     def test_a_log_with_too_many_lines_is_refused(self, good, monkeypatch):
         monkeypatch.setattr(events, "_MAX_LINES", 5)

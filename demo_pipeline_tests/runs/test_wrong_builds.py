@@ -33,13 +33,13 @@ def workspace(tmp_path: Path) -> Workspace:
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     hidden = [(0, "click", "off_screen")]
-    made = tmp_path / "made"
+    folder = tmp_path / "made"
     commit_trajectories(
         workspace,
         [
-            make_trajectory(made, "one", [CLICK, CLICK], group="first"),
-            make_trajectory(made, "two", [CLICK], group="second", shade=10, hidden=hidden),
-            make_trajectory(made, "three", success=False, group="third", shade=20),
+            make_trajectory(folder, "one", [CLICK, CLICK], group="first"),
+            make_trajectory(folder, "two", [CLICK], group="second", shade=10, hidden=hidden),
+            make_trajectory(folder, "three", success=False, group="third", shade=20),
         ],
     )
     return workspace
@@ -161,14 +161,14 @@ WRONG_SHEETS = {
 
 @pytest.mark.parametrize("wrong", WRONG_SHEETS)
 def test_contact_sheets_without_a_tile_for_every_step_fail_their_check(wrong, tmp_path):
-    made = make_trajectory(tmp_path / "made", "long", [CLICK] * 25)
-    (made.path / "provenance.parquet").write_bytes(made.provenance.read_bytes())
+    trajectory = make_trajectory(tmp_path / "made", "long", [CLICK] * 25)
+    (trajectory.path / "provenance.parquet").write_bytes(trajectory.provenance.read_bytes())
     out = tmp_path / "out"
     out.mkdir()
-    build_contact_sheets("long", made.path, None, out)
-    assert check_contact_sheets(made.path, out) == []
+    build_contact_sheets("long", trajectory.path, None, out)
+    assert check_contact_sheets(trajectory.path, out) == []
     WRONG_SHEETS[wrong](out)
-    assert check_contact_sheets(made.path, out) != []
+    assert check_contact_sheets(trajectory.path, out) != []
 
 
 def cut_first_line(path: Path) -> None:
@@ -181,11 +181,11 @@ def double_first_line(path: Path) -> None:
 
 
 def exchange_screenshots(out: Path) -> None:
-    one, other, *_ = sorted(out.rglob("screenshot.png"))
+    first, other, *_ = sorted(out.rglob("screenshot.png"))
     data = other.read_bytes()
-    assert one.read_bytes() != data
-    one.unlink()
-    one.write_bytes(data)
+    assert first.read_bytes() != data
+    first.unlink()
+    first.write_bytes(data)
 
 
 WRONG_EXPORTS = {

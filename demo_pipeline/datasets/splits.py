@@ -7,7 +7,7 @@ no task is in two splits, and a new demonstration moves an old one only if it jo
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -131,9 +131,14 @@ def assign_splits(
     hashed: dict[str, Split] = {}
     for group, value in position.items():
         hashed[group] = placed.get(group) or split_at(value, intervals)
-    counted = {group for key, group in groups.items() if key not in besides}
-    assigned = {group: split for group, split in hashed.items() if group in counted}
-    new_positions = {group: value for group, value in position.items() if group not in placed}
+    counted_groups = {group for key, group in groups.items() if key not in besides}
+    assigned: dict[str, Split] = {}
+    new_positions: dict[str, float] = {}
+    for group, split in hashed.items():
+        if group in counted_groups:
+            assigned[group] = split
+        if group not in placed:
+            new_positions[group] = position[group]
     filled = _fill(assigned, new_positions, intervals)
     present = set(assigned.values())
     assigned = hashed | assigned | dict.fromkeys(held_out, Split.HELD_OUT)
@@ -171,8 +176,10 @@ def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float
 
 def split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
     """The split whose interval holds the position; the last split also takes rounding errors."""
-    splits = (split for split, (_, high) in intervals.items() if position < high)
-    return next(splits, list(intervals)[-1])
+    for split, (_, high) in intervals.items():
+        if position < high:
+            return split
+    return list(intervals)[-1]
 
 
 def _fill(
@@ -180,7 +187,7 @@ def _fill(
     position: Mapping[str, float],
     intervals: Mapping[Split, tuple[float, float]],
 ) -> tuple[tuple[str, Split], ...]:
-    """Move a group into each empty split, if another split can spare one; changes `assigned`.
+    """Move a group into each empty split, if its own split has another; changes `assigned`.
 
     `position`: of the groups that may be moved.
     """
@@ -188,21 +195,17 @@ def _fill(
     for split, (low, high) in intervals.items():
         if split in assigned.values():
             continue
-        spare = [group for group in _can_spare(assigned) if group in position]
-        if not spare:
-            continue
-        nearest = min(
-            spare, key=lambda group: (max(low - position[group], position[group] - high), group)
-        )
-        assigned[nearest] = split
-        moves.append((nearest, split))
+        groups_of_split = Counter(assigned.values())
+        distances: list[tuple[float, str]] = []
+        for group, current in assigned.items():
+            if groups_of_split[current] > 1 and group in position:
+                distance = max(low - position[group], position[group] - high)
+                distances.append((distance, group))
+        if distances:
+            _, nearest = min(distances)
+            assigned[nearest] = split
+            moves.append((nearest, split))
     return tuple(moves)
-
-
-def _can_spare(assigned: Mapping[str, Split]) -> Collection[str]:
-    """Groups whose split has at least one other group."""
-    groups = Counter(assigned.values())
-    return [group for group, split in assigned.items() if groups[split] > 1]
 
 
 @dataclass(frozen=True, slots=True)

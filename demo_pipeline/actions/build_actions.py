@@ -10,7 +10,8 @@ confirm that later, in observation/.
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -322,31 +323,33 @@ def check_action_tables(folder: Path) -> list[Problem]:
     return problems
 
 
-def check_lines_of_actions(folder: Path, events_folder: Path) -> list[Problem]:
-    """Check that actions name the lines that they were built from, and have their positions."""
-    events = read_events(events_folder)
+def check_lines_of_actions(
+    actions: Sequence[Action], events: pa.Table, scans: AbstractSet[int]
+) -> Iterator[Problem]:
+    """Yield actions that do not name the lines that they were built from, or lack a position.
+
+    Args:
+        actions: all actions.
+        events: the table of events.
+        scans: the lines of the scans.
+    """
     lines = events["event_index"].to_pylist()
-    positioned = {
-        line for line, x in zip(lines, events["x"].to_pylist(), strict=True) if x is not None
-    }
-    scans = {scan["event_index"] for scan in read_scans(events_folder)}
-    problems = []
-    for action in read_actions(folder):
+    x_of_line = dict(zip(lines, events["x"].to_pylist(), strict=True))
+    for action in actions:
         number = action.action_index
+        ends = (action.first_event, action.last_event)
         message = None
-        if action.events:
-            if (action.first_event, action.last_event) != (action.events[0], action.events[-1]):
-                message = f"action {number} has other first and last lines than its events"
-        elif not {action.first_event, action.last_event} <= set(lines):
+        if action.events and ends != (action.events[0], action.events[-1]):
+            message = f"action {number} has other first and last lines than its events"
+        elif not action.events and not x_of_line.keys() >= set(ends):
             message = f"pause {number} begins or ends at a line that is not in the log"
-        is_placed = action.action_type not in POINTER_TYPES or action.x is not None
-        if not is_placed and positioned.intersection(action.events):
-            message = f"action {number} has no position, although its events have one"
-        if action.text_scan_event is not None and action.text_scan_event not in scans:
+        elif action.action_type in POINTER_TYPES and action.x is None:
+            if any(x_of_line.get(line) is not None for line in action.events):
+                message = f"action {number} has no position, although its events have one"
+        elif action.text_scan_event is not None and action.text_scan_event not in scans:
             message = f"action {number} names a scan that is not in the log"
         if message:
-            problems.append(Problem("wrong_action", ACTIONS_FILE, message, remedy=DEFECT_REMEDY))
-    return problems
+            yield Problem("wrong_action", ACTIONS_FILE, message, remedy=DEFECT_REMEDY)
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
@@ -355,17 +358,19 @@ def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     indexes, buckets, owners = (
         accounting[name].to_pylist() for name in ("event_index", "bucket", "action_index")
     )
-    lines = read_events(events_folder)["event_index"].to_pylist()
+    events = read_events(events_folder)
+    actions = read_actions(folder)
+    scans = {scan["event_index"] for scan in read_scans(events_folder)}
+    problems = list(check_lines_of_actions(actions, events, scans))
     rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
-    lines += rejected["line"].to_pylist()
-    problems = check_lines_of_actions(folder, events_folder)
+    lines = [*events["event_index"].to_pylist(), *rejected["line"].to_pylist()]
     if sorted(lines) != indexes:
         message = (
             f"{len(lines)} lines, but {len(indexes)} rows of accounting, or other line numbers"
         )
         problems.append(Problem("ledger_sum", LOG_FILE, message, remedy=DEFECT_REMEDY))
     events_of_actions: list[tuple[int, int]] = []
-    for action in read_actions(folder):
+    for action in actions:
         events_of_actions += [(event, action.action_index) for event in action.events]
     accounted = [
         (index, owner)

@@ -324,8 +324,8 @@ def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
     steps = [f"{row['step_index']:03d}" for row in steps_of_triage]
     if steps != sorted(path.name for path in (inputs.folders["trajectories"] / "steps").iterdir()):
         problems.append(_problem(TRIAGE_STEPS_FILE, "does not have one row for each step"))
-    recorded = read_provenance(inputs.folders["trajectories"] / "provenance.parquet")
-    kinds = [row["action_type"] for row in recorded]
+    provenance = inputs.folders["trajectories"] / "provenance.parquet"
+    kinds = [row["action_type"] for row in read_provenance(provenance, ["action_type"])]
     if [row["action_type"] for row in steps_of_triage] != kinds:
         problems.append(_problem(TRIAGE_STEPS_FILE, "has other actions than the trajectory"))
     rows = read_rows(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)

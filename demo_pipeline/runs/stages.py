@@ -149,3 +149,8 @@ def store_views() -> tuple[View, ...]:
     """Every view over a store: those over datasets, then those over demonstrations."""
     of_exports = (view for export in training_exports().values() for view in export.views)
     return (*of_exports, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
+
+
+# An export of another package that cannot be used ends every command with its sentence.
+for _own_export in own_exports():
+    training_export(_own_export)

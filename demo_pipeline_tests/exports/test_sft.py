@@ -66,6 +66,27 @@ def test_a_tree_that_differs_is_no_input_and_the_action_points_at_nothing_in_it(
     assert all(line["input"]["ui_tree"] for line in read_lines(tmp_path / "all/samples.jsonl"))
 
 
+def test_a_hidden_action_is_a_gap_in_the_history(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, hidden=[(1, "click", "off_screen")])
+    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1.0)
+    build_sft([demo], tmp_path / "sft", settings)
+    histories = [line["input"]["history"] for line in read_lines(tmp_path / "sft/samples.jsonl")]
+    gap = {
+        "step_index": None,
+        "action_type": "gap",
+        "parameters": {},
+        "target_element": None,
+        "reasoning": "Not shown: clicked outside the recorded screen.",
+    }
+    assert [[entry["step_index"] for entry in history] for history in histories] == [
+        [],
+        [0, None],
+        [0, None, 1],
+    ]
+    assert histories[2][1] == gap
+    assert validate_sft_folder(tmp_path / "sft") == []
+
+
 BEYOND_THE_TABLE = (
     ("click", {"x": 5, "y": 6, "button": "left", "clicks": 3}),
     ("click", {"x": 5, "y": 6, "button": "left", "modifiers": ["ctrl"]}),

@@ -1,6 +1,7 @@
 """SFT samples, as OSWorld-Desktopd defines them."""
 
 import json
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -71,7 +72,7 @@ def test_a_hidden_action_is_a_gap_in_the_history(tmp_path):
     settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1.0)
     build_sft([demo], tmp_path / "sft", settings)
     histories = [line["input"]["history"] for line in read_lines(tmp_path / "sft/samples.jsonl")]
-    gap = {
+    gap: dict[str, Any] = {
         "step_index": None,
         "action_type": "gap",
         "parameters": {},

@@ -276,7 +276,8 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 
 def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
     start_ms = step.action.pre_move_ms
-    x, y = step.action.x, step.action.y
+    x = step.action.x
+    y = step.action.y
     if start_ms is None or x is None or y is None:
         return
     first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)  # where it had rested

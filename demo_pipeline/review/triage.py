@@ -156,15 +156,15 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     """
     manifest = inputs.recording
     trajectory, facts = read_facts(inputs)
-    found_in_steps = step_signals(facts)
+    results = step_signals(facts)
     whole = demonstration_signals(facts)
     rows = [
-        _step_row(manifest.id, step, found)
-        for step, found in zip(facts.steps, found_in_steps, strict=True)
+        _step_row(manifest.id, step, result)
+        for step, result in zip(facts.steps, results, strict=True)
     ]
     counts = Counter[str]()
-    for found in found_in_steps:
-        counts.update(found.signals)
+    for result in results:
+        counts.update(result.signals)
     row = {
         "trajectory_id": manifest.id,
         "task_group": facts.steps[0].row["split_group"],
@@ -187,15 +187,15 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     return {"steps": len(rows), "doubt": row["doubt"], "signals": signals}
 
 
-def _step_row(demonstration: str, step: StepFacts, found: SignalsFound) -> dict[str, Any]:
+def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict[str, Any]:
     row = {
         "trajectory_id": demonstration,
         "step_index": step.written.step_index,
         "action_type": str(step.kind),
-        "doubt": round(doubt(dict.fromkeys(found.signals, 1), ()), 6),
-        **{signal.name: signal.name in found.signals for signal in STEP_SIGNALS},
+        "doubt": round(doubt(dict.fromkeys(result.signals, 1), ()), 6),
+        **{signal.name: signal.name in result.signals for signal in STEP_SIGNALS},
     }
-    for name, value in found.values.items():
+    for name, value in result.values.items():
         row[name] = round(value, 6) if isinstance(value, float) else value
     return {**row, "picture_hash": f"{step.screenshot.hash:016x}"}
 

@@ -61,8 +61,8 @@ class Checkout:
         if line.startswith(REVIEW):
             with self.reviewing() as address:
                 return Answer(line, 0, address)
-        shown = self.root / ".environment"
-        script = f"{line}\ncode=$?\nenv -0 > {shown}\nexit $code"
+        environment_file = self.root / ".environment"
+        script = f"{line}\ncode=$?\nenv -0 > {environment_file}\nexit $code"
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self.root,
@@ -72,7 +72,7 @@ class Checkout:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        pairs = (pair.partition("=") for pair in shown.read_text().split("\0") if pair)
+        pairs = (pair.partition("=") for pair in environment_file.read_text().split("\0") if pair)
         self.variables = {name: value for name, _, value in pairs}
         return Answer(line, done.returncode, done.stdout)
 
@@ -164,9 +164,9 @@ def _lend_environment(folder: Path, root: Path) -> None:
         if script.is_file() and not script.is_symlink() and _WHOLE.match(script.name):
             first, _, rest = script.read_bytes().partition(b"\n")
             if first.startswith(b"#!") and b"python" in first:
-                made = folder / "bin" / script.name
-                made.write_bytes(b"#!" + bytes(python) + b"\n" + rest)
-                made.chmod(0o755)
+                copy = folder / "bin" / script.name
+                copy.write_bytes(b"#!" + bytes(python) + b"\n" + rest)
+                copy.chmod(0o755)
     for done in (".installed", ".installed-dev"):
         (folder / done).touch()
 

@@ -81,8 +81,8 @@ def when(address: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]
 
 def outcome(seen: dict[str, Any], demonstration: str) -> str:
     """How the run that the sensor launched for a demonstration stands; empty without one."""
-    found = [status for key, _, status in requested(seen) if key == demonstration]
-    return found[-1] if found else ""
+    statuses = [status for key, _, status in requested(seen) if key == demonstration]
+    return statuses[-1] if statuses else ""
 
 
 def requested(seen: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -97,7 +97,7 @@ def requested(seen: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def all_ended(seen: dict[str, Any]) -> bool:
-    return {one["status"] for one in seen["partitionBackfills"]} <= ENDED
+    return {backfill["status"] for backfill in seen["partitionBackfills"]} <= ENDED
 
 
 def launch_backfill(page: Page, *, without_last: bool = False) -> None:
@@ -192,7 +192,10 @@ def test_a_changed_upload_makes_one_run_more_and_no_secret_is_kept(watched):
     assert runs == [*good, (TORN, "new", "FAILURE")]
     folders = [watched.checkout.root / name for name in INSTANCE]
     files = [
-        path for one in folders for path in one.rglob("*") if path.suffix in {".db", ".out", ".err"}
+        path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix in {".db", ".out", ".err"}
     ]
     assert any(path.suffix == ".db" for path in files)
     assert [path for path in files if SECRET_KEY.encode() in path.read_bytes()] == []
@@ -215,7 +218,9 @@ def test_backfills_of_everything_and_of_several_partitions(tmp_path, page):
         launch_backfill(page, without_last=True)
         when(address, lambda seen: len(seen["partitionBackfills"]) == 2)
         seen = when(address, all_ended)
-        ended = {one["numPartitions"]: one["status"] for one in seen["partitionBackfills"]}
+        ended = {
+            backfill["numPartitions"]: backfill["status"] for backfill in seen["partitionBackfills"]
+        }
         assert ended == {4: "COMPLETED_SUCCESS", 3: "COMPLETED_SUCCESS"}
         page.goto(f"{address}/assets/trajectories?view=partitions")
         expect(page.get_by_text("Materialized (4)")).to_be_visible(timeout=PATIENCE)

@@ -63,4 +63,4 @@ def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_el
     assert {path.name for path in project.root.iterdir()} - OURS == expected
     assert {path.name for path in shell.root.iterdir()} - OURS == {"mine"}
     telemetry = [path for path in project.root.rglob("*") if path.name == ".telemetry"]
-    assert [path for one in telemetry for path in one.iterdir()] == []
+    assert [path for folder in telemetry for path in folder.iterdir()] == []

@@ -44,10 +44,10 @@ SAMPLES = ("20260105_090000", "20260106_140000", "20261121_212358", "20261121_21
 
 def small_samples(folder: Path, names: Sequence[str] = SAMPLES) -> Path:
     """Recordings of some seconds under ids of the samples."""
-    made = folder / "made"
-    write_demos(made)
+    demos = folder / "made"
+    write_demos(demos)
     for number, name in enumerate(names):
-        upload(made / list(DEMOS)[number % len(DEMOS)], folder / "samples", name)
+        upload(demos / list(DEMOS)[number % len(DEMOS)], folder / "samples", name)
     return folder / "samples"
 
 

@@ -17,36 +17,36 @@ WORDS = ["Ab, c!", "Please do the first task."]
 
 
 def written(root: Path, dest: Path, **settings: Any) -> tuple[Written, str, dict[str, Any]]:
-    told = write_report(open_workspace(root, **settings), dest)
+    report = write_report(open_workspace(root, **settings), dest)
     text = (dest / "data.js").read_text()
-    return told, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
+    return report, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
 
 
 def test_it_holds_every_step_with_a_picture_and_says_its_size(made_root, tmp_path):
-    told, _, data = written(made_root, tmp_path / "report")
+    report, _, data = written(made_root, tmp_path / "report")
     files = [path for path in (tmp_path / "report").rglob("*") if path.is_file()]
-    assert told.size == sum(path.stat().st_size for path in files)
-    assert {one["id"] for one in data["demonstrations"]} == set(DEMOS)
-    assert told.steps == told.pictures == len(data["steps"]) > 0
+    assert report.size == sum(path.stat().st_size for path in files)
+    assert {row["id"] for row in data["demonstrations"]} == set(DEMOS)
+    assert report.steps == report.pictures == len(data["steps"]) > 0
     assert all((tmp_path / "report" / step["picture"]).is_file() for step in data["steps"])
 
 
 def test_it_says_what_raises_doubts_and_how_large_it_is(made_root, tmp_path):
-    told, _, data = written(made_root, tmp_path / "report")
+    report, _, data = written(made_root, tmp_path / "report")
     queue = {
         name: read_demonstration(made_root / "store" / "triage" / name)
         for name in ("first", "second")
     }
-    doubts = [one["doubt"] for one in data["demonstrations"]]
+    doubts = [shown_row["doubt"] for shown_row in data["demonstrations"]]
     assert doubts == sorted((row["doubt"] for row in queue.values()), reverse=True)
-    for one in data["demonstrations"]:
-        for name, count in one["signals"]:
-            own = [step for step in data["steps"] if step["demonstration"] == one["id"]]
+    for shown_row in data["demonstrations"]:
+        for name, count in shown_row["signals"]:
+            own = [step for step in data["steps"] if step["demonstration"] == shown_row["id"]]
             assert sum(name in step["signals"] for step in own) in {count, 0}
     assert any(step["signals"] for step in data["steps"])
     assert {step["review"] for step in data["steps"]} == {"open"}
     page = (tmp_path / "report" / "index.html").read_text()
-    assert f"{told.size / 1e6:.1f} MB" in page
+    assert f"{report.size / 1e6:.1f} MB" in page
     assert "only the pointer changed from this screenshot to the next" in page
 
 
@@ -58,7 +58,7 @@ def test_words_of_a_recording_are_no_markup(made_root, tmp_path):
     task.write_text(words)
     _, text, data = written(root, tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "</script><b>bold</b>12345" in {one["instruction"] for one in data["demonstrations"]}
+    assert "</script><b>bold</b>12345" in {row["instruction"] for row in data["demonstrations"]}
     assert "<b>bold" not in text + page
 
 
@@ -74,10 +74,10 @@ def test_typed_text_is_only_in_pictures(made_root, tmp_path):
 
 def test_without_screens_it_holds_counts_alone(made_root, tmp_path):
     private = {"execution": {"screens_in_reports": False}}
-    told, text, _ = written(made_root, tmp_path / "report", **private)
+    report, text, _ = written(made_root, tmp_path / "report", **private)
     page = (tmp_path / "report" / "index.html").read_text()
-    assert told.pictures == 0
-    assert told.steps > 0
+    assert report.pictures == 0
+    assert report.steps > 0
     assert not (tmp_path / "report" / "pictures").exists()
     assert not any(words in text + page for words in (*WORDS, "Agree"))
 
@@ -87,8 +87,8 @@ def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(made_root,
     action = root / "store" / "trajectories" / "first" / "steps" / "000" / "action.json"
     action.unlink()
     action.write_text("{")
-    told, _, _ = written(root, tmp_path / "report")
-    assert told.demonstrations == 1
+    report, _, _ = written(root, tmp_path / "report")
+    assert report.demonstrations == 1
     assert "first" in (tmp_path / "report" / "index.html").read_text()
 
 

@@ -116,9 +116,9 @@ def clean(number: int, seed: int = 0) -> MadeDemonstration:
     meta = film / 1000 + rng.uniform(-0.5, 2.5)
     task = f"Task {rng.randint(0, 60)} in {application}"
     name = f"demo_{number:04d}"
-    made = MadeDemonstration(name, application, task, steps, film, looks[-1], meta)
-    _as_people_are(made, rng)
-    return made
+    demonstration = MadeDemonstration(name, application, task, steps, film, looks[-1], meta)
+    _as_people_are(demonstration, rng)
+    return demonstration
 
 
 def _as_people_are(demo: MadeDemonstration, rng: random.Random) -> None:
@@ -243,8 +243,8 @@ def on_recorder(demo: MadeDemonstration) -> None:
 
 
 FAULTS: Mapping[str, Callable[[MadeDemonstration], None]] = {
-    one.__name__: one
-    for one in (
+    change.__name__: change
+    for change in (
         *(no_effect, undone, hesitating, mistyping, off_task),
         *(jumping, unclocked, cut_film, bad_picture, on_recorder),
     )
@@ -412,7 +412,7 @@ def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, i
     assert step.point is not None
     (x0, y0), (x1, y1) = at, step.point
     bow = (max(0.0, step.detour**2 - 1) ** 0.5) * 0.5 + (step.detour > 2) * 1.0
-    found = []
+    moves = []
     for n in range(1, 21):
         share = n / 20
         aside = bow * (1 - abs(2 * share - 1))
@@ -420,8 +420,8 @@ def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, i
         y = y0 + (y1 - y0) * share
         x = x - (y1 - y0) * aside
         y = y + (x1 - x0) * aside
-        found.append((x, y, step.press - 400 + 19 * n))
-    return found
+        moves.append((x, y, step.press - 400 + 19 * n))
+    return moves
 
 
 def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Action]) -> None:
@@ -443,7 +443,7 @@ def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Actio
         dump_json(place / "ui_tree.json", tree(step.window or f"{demo.application} window"))
         dump_json(place / "action.json", _written(index, step))
         box = BOXES[step.node] if step.node else (None,) * 4
-        shown = step.press - (420 if step.point else 30)
+        frame_ms = step.press - (420 if step.point else 30)
         rows.append(
             {
                 **ROW,
@@ -453,8 +453,8 @@ def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Actio
                 "action_type": step.kind,
                 "press_ms": START_MS + step.press,
                 "end_ms": START_MS + step.end,
-                "pts": shown / 1000,
-                "lead_ms": float(step.press - shown),
+                "pts": frame_ms / 1000,
+                "lead_ms": float(step.press - frame_ms),
                 "clock_method": demo.clock,
                 "clock_uncertainty_ms": demo.uncertainty,
                 "split_group": task["task_id"],
@@ -481,9 +481,9 @@ def _written(index: int, step: MadeStep) -> dict[str, Any]:
     target = None
     if step.node:
         target = {"id": step.node, "role": ROLES[step.node], "name": NAMES[step.node]}
-    told: dict[str, Any] = {"step_index": index, "action_type": step.kind}
-    told |= {"parameters": parameters | more[step.kind]}
-    return {**told, "target_element": target, "reasoning": f"Do step {index}."}
+    members: dict[str, Any] = {"step_index": index, "action_type": step.kind}
+    members |= {"parameters": parameters | more[step.kind]}
+    return {**members, "target_element": target, "reasoning": f"Do step {index}."}
 
 
 def tree(window: str) -> dict[str, Any]:
@@ -491,8 +491,8 @@ def tree(window: str) -> dict[str, Any]:
 
     def node(name: str, role: str, text: str, box: tuple[int, ...], *children: Any) -> Any:
         bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))
-        one = {"id": name, "role": role, "name": text, "bounds": bounds}
-        return one | ({"children": list(children)} if children else {})
+        node = {"id": name, "role": role, "name": text, "bounds": bounds}
+        return node | ({"children": list(children)} if children else {})
 
     inside = [node(name, ROLES[name], NAMES[name], box) for name, box in BOXES.items()]
     root = node(

@@ -66,9 +66,11 @@ class Served:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection.request(method, target, data, chosen)
         answer = connection.getresponse()
-        found = Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        received = Answer(
+            answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        )
         connection.close()
-        return found
+        return received
 
     def decide(
         self, demonstration: str, kind: str, value: Any, decision: str, version: str = ""

@@ -42,20 +42,20 @@ CORRECTIONS: list[tuple[str, Any]] = [
 def workspace(tmp_path: Path) -> Workspace:
     """Three committed demonstrations of five steps, with records in every form."""
     workspace = open_workspace(tmp_path, datasets=DatasetSettings(exports=EXPORTS))
-    made = [
+    trajectories = [
         make_trajectory(tmp_path / "made", name, ACTIONS, shade=20 * place)
         for place, name in enumerate(("one", "two", "three"))
     ]
-    commit_trajectories(workspace, made)
+    commit_trajectories(workspace, trajectories)
     return workspace
 
 
 def decide(workspace: Workspace, kind: str, value: Any = None, name: str = "one") -> str:
     folder, version = workspace.store.open(f"trajectories/{name}")
-    made = Reviews(workspace.store).make(
+    decision = Reviews(workspace.store).make(
         subject_of(version, name), folder, "ann", kind, value or {}
     )
-    return made.id
+    return decision.id
 
 
 def rebuilt(workspace: Workspace) -> dict[str, str]:
@@ -76,13 +76,13 @@ def built(workspace: Workspace) -> dict[str, bytes]:
     for stage in dataset_stages():
         result = run_dataset_stage(workspace, stage)
         assert result.version is not None, (stage.name, result.problems)
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for stage in dataset_stages():
         for output in workspace.store.outputs(stage.folder):
             folder = workspace.store.open(output)[0]
             files = every_file(folder)
-            found |= {f"{output}/{name}": data for name, data in files.items()}
-    return found
+            contents |= {f"{output}/{name}": data for name, data in files.items()}
+    return contents
 
 
 def test_what_changes_no_record_builds_none(workspace):
@@ -150,9 +150,9 @@ def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace):
         head, rest = records(workspace, form)
         assert len(rest) == counts[form] - 1, form
         assert head["excluded"]["bad_step"] == 1, form
-    samples = [json.loads(one["parts"]["line"]) for one in records(workspace, "sft")[1]]
-    assert [one["output"]["action"]["step_index"] for one in samples] == [0, 2, 3, 4]
-    assert [one["step_index"] for one in samples[-1]["input"]["history"]] == [0, 1, 2, 3]
+    samples = [json.loads(record["parts"]["line"]) for record in records(workspace, "sft")[1]]
+    assert [record["output"]["action"]["step_index"] for record in samples] == [0, 2, 3, 4]
+    assert [record["step_index"] for record in samples[-1]["input"]["history"]] == [0, 1, 2, 3]
     document = json.loads(records(workspace, "atif")[1][0]["parts"]["document"])
     assert [step["message"] for step in document["steps"] if step["source"] == "system"]
     line = json.loads(records(workspace, "agentnet")[1][0]["parts"]["line"])
@@ -162,10 +162,10 @@ def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace):
 def test_what_is_trimmed_off_is_in_nothing_that_is_learnt(workspace, tmp_path):
     decide(workspace, "trim", {"first": 1, "last": 3})
     rebuilt(workspace)
-    samples = [json.loads(one["parts"]["line"]) for one in records(workspace, "sft")[1]]
-    assert [one["output"]["action"]["step_index"] for one in samples] == [1, 2, 3]
-    assert [one["step_index"] for one in samples[-1]["input"]["history"]] == [1, 2]
-    chats = [json.loads(one["parts"]["line"]) for one in records(workspace, "messages")[1]]
+    samples = [json.loads(record["parts"]["line"]) for record in records(workspace, "sft")[1]]
+    assert [record["output"]["action"]["step_index"] for record in samples] == [1, 2, 3]
+    assert [record["step_index"] for record in samples[-1]["input"]["history"]] == [1, 2]
+    chats = [json.loads(record["parts"]["line"]) for record in records(workspace, "messages")[1]]
     assert chats[-1]["task_type"] == "terminate"
     (picture,) = records(workspace, "messages")[1][-1]["files"].values()
     assert picture == "steps/004/screenshot.png"  # what the last kept step led to
@@ -180,7 +180,7 @@ def test_what_is_trimmed_off_is_in_nothing_that_is_learnt(workspace, tmp_path):
 
 def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace):
     before = built(workspace)
-    said = decide(workspace, "outcome", {"success": False})
+    decision_id = decide(workspace, "outcome", {"success": False})
     rebuilt(workspace)
     after = built(workspace)
     root = Path(workspace.settings.store)
@@ -188,7 +188,7 @@ def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace):
     assert (result["success"], bool(result["error_message"])) == (False, True)
     assert json.loads((root / "trajectories/one/result.json").read_bytes())["success"]
     index = json.loads(after["dataset/index.json"])
-    assert {one["id"]: one["success"] for one in index["trajectories"]}["one"] is False
+    assert {entry["id"]: entry["success"] for entry in index["trajectories"]}["one"] is False
     assert index["failed"] == json.loads(before["dataset/index.json"])["failed"] + 1
     assert json.loads(after["dataset/metadata.json"])["counts"]["failed"] == index["failed"]
     assert errors(validate_dataset(root / "dataset")) == []
@@ -196,7 +196,7 @@ def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace):
     steps = [root / kind / "one/steps" for kind in ("dataset/trajectories", "trajectories")]
     ours, theirs = (folder / "000/screenshot.png" for folder in steps)
     assert ours.samefile(theirs)
-    decide(workspace, "undo", {"decision": said})
+    decide(workspace, "undo", {"decision": decision_id})
     rebuilt(workspace)
     assert built(workspace) == before
 

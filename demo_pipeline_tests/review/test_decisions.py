@@ -41,7 +41,7 @@ def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
     """The decision with this number, which came after those with lower ones."""
     value = value or {}
     subject = more.pop("subject", SUBJECT)
-    made = {
+    members = {
         "id": f"{number:032x}",
         "demonstration": "demo",
         "author": "ann",
@@ -51,7 +51,7 @@ def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
         "kind": kind,
         "value": value,
     }
-    decision = Decision.model_validate(made | more)
+    decision = Decision.model_validate(members | more)
     return decision.model_copy(update={"judged": subject.judged(decision)})
 
 
@@ -60,43 +60,43 @@ def undo(number: int, of: int) -> Decision:
 
 
 def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_read():
-    made = [
+    decisions = [
         decided(1, "approve"),
         decided(2, "reject", {"reason": "unfinished"}),
         decided(3, "instruction", {"text": "one"}),
         decided(4, "instruction", {"text": "\n<app>two</app>:\n\n  words "}),
         decided(5, "bad_step", {"step": 2}),
     ]
-    found = {repr(judge(order, SUBJECT)) for order in permutations(made)}
-    assert len(found) == 1
-    held = judge([*made, *made], SUBJECT)
+    judgements = {repr(judge(order, SUBJECT)) for order in permutations(decisions)}
+    assert len(judgements) == 1
+    held = judge([*decisions, *decisions], SUBJECT)
     assert (held.status, held.corrections.instruction) == ("rejected", "two:\n\n  words")
     assert held.corrections.bad_steps == [2]
 
 
 def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not():
-    made = [decided(1, "approve"), decided(2, "reject", {"reason": "other"}), undo(3, 2)]
-    assert judge(made, SUBJECT).status == "approved"
-    again = judge([*made, undo(4, 3)], SUBJECT)
+    decisions = [decided(1, "approve"), decided(2, "reject", {"reason": "other"}), undo(3, 2)]
+    assert judge(decisions, SUBJECT).status == "approved"
+    again = judge([*decisions, undo(4, 3)], SUBJECT)
     assert again.status == "rejected"
     assert not again.undone
-    assert judge([*made, undo(4, 3), undo(5, 4)], SUBJECT).status == "approved"
+    assert judge([*decisions, undo(4, 3), undo(5, 4)], SUBJECT).status == "approved"
 
 
 def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_same():
     other = replace(SUBJECT, version="v2", steps={**SUBJECT.steps, 3: "f" * 64})
-    made = [
+    decisions = [
         decided(1, "approve"),
         decided(2, "bad_step", {"step": 1}),
         decided(3, "bad_step", {"step": 3}),
         decided(4, "note", {"text": "look", "step": 1}),
     ]
-    held = judge(made, other)
+    held = judge(decisions, other)
     assert held.status == "open"
     assert held.corrections.bad_steps == [1]
-    assert [one.kind for one in held.stale] == ["approve", "bad_step"]
-    assert judge(made, replace(other, steps=SUBJECT.steps)).status == "approved"
-    assert judge([*made, undo(5, 1)], other).stale == (made[2],)
+    assert [decision.kind for decision in held.stale] == ["approve", "bad_step"]
+    assert judge(decisions, replace(other, steps=SUBJECT.steps)).status == "approved"
+    assert judge([*decisions, undo(5, 1)], other).stale == (decisions[2],)
 
 
 def test_a_decision_about_steps_that_are_not_there_is_stale():
@@ -168,9 +168,9 @@ class TestCorrectedActions:
 
 
 def test_records_get_corrected_words_steps_and_outcome(tmp_path):
-    made = make_trajectory(tmp_path, actions=(CLICK,) * 4, success=False)
-    trajectory = read_trajectory(made.path)
-    action = json.loads((made.path / "steps/002/action.json").read_text())
+    recorded = make_trajectory(tmp_path, actions=(CLICK,) * 4, success=False)
+    trajectory = read_trajectory(recorded.path)
+    action = json.loads((recorded.path / "steps/002/action.json").read_text())
     action["parameters"]["x"] = 11
     held = judge(
         [
@@ -184,7 +184,7 @@ def test_records_get_corrected_words_steps_and_outcome(tmp_path):
         ],
         SUBJECT,
     )
-    rows = load_provenance(made)
+    rows = load_provenance(recorded)
     result = corrected(trajectory, held.corrections, dict(enumerate(rows)))
     changed = result.trajectory
     assert [step.index for step in changed.steps] == [1, 2]

@@ -40,8 +40,10 @@ NAMES = [stage.name for stage in STAGES]
 
 def record(uploads: Path, name: str, words: str, typed: str, seed: int) -> None:
     acts = (click("Agree"), click("Name"), type_text(typed), click("Rows/b"))
-    made = replace(script(*acts), title=f"{words} title", content=f"{words} please", seed=seed)
-    write_recording(uploads / name, made, SMALL)
+    demonstration = replace(
+        script(*acts), title=f"{words} title", content=f"{words} please", seed=seed
+    )
+    write_recording(uploads / name, demonstration, SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -76,17 +78,17 @@ def texts(path: Path) -> Iterator[bytes]:
 
 def traces(root: Path, pictures: set[str]) -> list[str]:
     """Files below a folder that hold a canary, one of these pictures, or the id in their path."""
-    found = []
+    names = []
     for path in sorted(root.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
         for data in texts(path):
             words = any(word.encode() in data for word in CANARIES)
             if words or hashlib.sha256(data).hexdigest() in pictures:
-                found.append(path.relative_to(root).as_posix())
+                names.append(path.relative_to(root).as_posix())
                 break
     links = [path for path in root.rglob("*") if GONE in path.name]
-    return found + [path.relative_to(root).as_posix() for path in links]
+    return names + [path.relative_to(root).as_posix() for path in links]
 
 
 def pictures_of(workspace: Workspace, name: str) -> set[str]:

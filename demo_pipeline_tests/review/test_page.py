@@ -154,7 +154,7 @@ def test_parameters_notes_and_rejection_with_a_reason(root, page):
     assert judgement.corrections.actions[0].parameters.x == 400  # type: ignore[attr-defined]
     assert judgement.verdict is not None
     assert judgement.verdict.value.reason == "unfinished"  # type: ignore[attr-defined]
-    notes = [one.value for one in judgement.applied if one.kind == "note"]
+    notes = [decision.value for decision in judgement.applied if decision.kind == "note"]
     assert [note.text for note in notes] == ["look here"]  # type: ignore[attr-defined]
 
 
@@ -311,7 +311,7 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root, page):
     kill(again)
     reviews = Reviews(open_workspace(root).store)
     reviews.refresh()
-    assert [one.kind for one in reviews.all()] == ["bad_step", "bad_step", "approve"]
+    assert [decision.kind for decision in reviews.all()] == ["bad_step", "bad_step", "approve"]
     judgement = held(open_workspace(root))
     assert judgement.corrections.bad_steps == [0, 1]
     assert judgement.status == "approved"
@@ -319,23 +319,23 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root, page):
 
 def test_two_browsers_and_a_rebuild_at_once_lose_nothing(tmp_path, browser, page):
     workspace = open_workspace(tmp_path)
-    made = make_trajectory(tmp_path, actions=(CLICK,) * 3)
-    commit_trajectory(workspace, made)
+    recorded = make_trajectory(tmp_path, actions=(CLICK,) * 3)
+    commit_trajectory(workspace, recorded)
     with served(workspace) as running:
         other = browser.new_page()
-        for one in (page, other):
-            show(one, running, "demo/0")
+        for tab in (page, other):
+            show(tab, running, "demo/0")
         press(page, "a")
         press(other, "b")
-        for one in (page, other):
-            saved(one)
-        task = json.loads((made.path / "task.json").read_text())
-        (made.path / "task.json").write_text(json.dumps({**task, "difficulty": "hard"}))
-        commit_trajectory(workspace, made)  # another version with the same steps
+        for tab in (page, other):
+            saved(tab)
+        task = json.loads((recorded.path / "task.json").read_text())
+        (recorded.path / "task.json").write_text(json.dumps({**task, "difficulty": "hard"}))
+        commit_trajectory(workspace, recorded)  # another version with the same steps
         press(page, "j", "b")
         press(other, "End", "b")
-        for one in (page, other):
-            saved(one)
+        for tab in (page, other):
+            saved(tab)
         other.close()
         page.reload()
         expect(page.locator("#decisions li")).to_have_count(4, timeout=PATIENCE)
@@ -365,14 +365,18 @@ def test_hostile_text_stays_text(tmp_path, page):
     workspace = open_workspace(tmp_path)
     typed = ("type", {"text": script})
     target = {"id": "node_1", "role": "button", "name": script}
-    told: dict[str, Any] = {"instruction": script, "application": script, "targets": {1: target}}
-    made = make_trajectory(tmp_path, name := "hostile", (typed, CLICK), **told)
-    tree = made.path / "steps/001/ui_tree.json"
+    properties: dict[str, Any] = {
+        "instruction": script,
+        "application": script,
+        "targets": {1: target},
+    }
+    recorded = make_trajectory(tmp_path, name := "hostile", (typed, CLICK), **properties)
+    tree = recorded.path / "steps/001/ui_tree.json"
     document = json.loads(tree.read_text())
     bounds = {"x": 300, "y": 300, "width": 200, "height": 60}
     document["root"]["children"] = [{**target, "bounds": bounds}]
     tree.write_text(json.dumps(document))
-    commit_trajectory(workspace, made)
+    commit_trajectory(workspace, recorded)
     dialogs: list[Any] = []
 
     def dismiss(dialog: Any) -> None:

@@ -20,18 +20,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     live_in(tmp_path, monkeypatch)
     workspace = open_workspace(tmp_path)
     actions = (("type", {"text": "x"}), CLICK, CLICK)
-    made = make_trajectory(tmp_path, actions=actions)
-    version = commit_trajectory(workspace, made)
+    recorded = make_trajectory(tmp_path, actions=actions)
+    version = commit_trajectory(workspace, recorded)
     reviews = Reviews(workspace.store)
     subject = subject_of(version, "demo")
     typed = {"action": {"step_index": 0, "parameters": {"text": SECRET}}}
-    reviews.make(subject, made.path, "ann", "action", typed)
-    reviews.make(subject, made.path, "ann", "bad_step", {"step": 2})
-    verdict = reviews.make(subject, made.path, "bob", "approve", {})
-    reviews.make(subject, made.path, "bob", "undo", {"decision": verdict.id})
-    screenshot = made.path / "steps/002/screenshot.png"
-    screenshot.write_bytes((made.path / "steps/001/screenshot.png").read_bytes())
-    commit_trajectory(workspace, made)
+    reviews.make(subject, recorded.path, "ann", "action", typed)
+    reviews.make(subject, recorded.path, "ann", "bad_step", {"step": 2})
+    verdict = reviews.make(subject, recorded.path, "bob", "approve", {})
+    reviews.make(subject, recorded.path, "bob", "undo", {"decision": verdict.id})
+    screenshot = recorded.path / "steps/002/screenshot.png"
+    screenshot.write_bytes((recorded.path / "steps/001/screenshot.png").read_bytes())
+    commit_trajectory(workspace, recorded)
     return tmp_path
 
 
@@ -42,12 +42,12 @@ def run(*arguments: str, code: int = 0) -> str:
 
 
 def test_the_list_says_what_holds_without_what_was_typed(root):
-    told = run("list")
-    assert SECRET not in told
-    assert "ann: action step 0 [holds]" in told
-    assert "ann: bad_step step 2 [stale]" in told
-    assert "bob: approve [undone]" in told
-    assert "1 holds, 1 stale, 1 undone, 1 undo\n" in told
+    output = run("list")
+    assert SECRET not in output
+    assert "ann: action step 0 [holds]" in output
+    assert "ann: bad_step step 2 [stale]" in output
+    assert "bob: approve [undone]" in output
+    assert "1 holds, 1 stale, 1 undone, 1 undo\n" in output
     assert "0 holds" in run("list", "another")
     assert root.is_dir()
 

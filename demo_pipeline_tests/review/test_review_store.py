@@ -42,11 +42,11 @@ def test_many_reviewers_at_once_lose_and_double_nothing(judged):
         return [reviews.make(judged[2], judged[1], f"r{who}", "note", n).id for n in notes]
 
     with ThreadPoolExecutor(4) as pool:
-        written = [one for some in pool.map(work, range(4)) for one in some]
+        written = [decision for some in pool.map(work, range(4)) for decision in some]
     reviews = Reviews(store)
     reviews.refresh("demo")
-    assert sorted(one.id for one in reviews.all()) == sorted(written)
-    assert len({one.value.text for one in reviews.all()}) == 40  # type: ignore[attr-defined]
+    assert sorted(decision.id for decision in reviews.all()) == sorted(written)
+    assert len({decision.value.text for decision in reviews.all()}) == 40  # type: ignore[attr-defined]
 
 
 def test_the_same_id_twice_is_one_decision(judged):
@@ -83,33 +83,33 @@ def test_what_the_trajectory_does_not_have_cannot_be_decided(judged, kind, value
 
 def test_a_damaged_document_counts_for_nothing_and_is_named(judged):
     store = judged[0]
-    made = make(store, judged, "approve")
+    decision = make(store, judged, "approve")
     store.put_document("reviews/demo/torn.json", b'{"id": ')
-    store.put_document(f"reviews/other/{made.id}.json", b"{}")
+    store.put_document(f"reviews/other/{decision.id}.json", b"{}")
     reviews = Reviews(store)
     reviews.refresh()
-    assert reviews.all() == [made]
+    assert reviews.all() == [decision]
     assert len(reviews.damaged()) == 2
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_an_export_is_imported_without_loss_and_twice_changes_nothing(judged, tmp_path, suffix):
     store = judged[0]
-    made = [
+    decisions = [
         make(store, judged, "instruction", {"text": 'Say "hi", twice;\nthen = stop'}),
         make(store, judged, "reject", {"reason": "other", "text": "ü,\u2028 x"}, "bob"),
     ]
-    made.append(make(store, judged, "undo", {"decision": made[1].id}))
+    decisions.append(make(store, judged, "undo", {"decision": decisions[1].id}))
     file = tmp_path / f"decisions{suffix}"
-    file.write_bytes(exchanged(made, suffix).encode())
+    file.write_bytes(exchanged(decisions, suffix).encode())
     other = Store(tmp_path / "other")
     read, problems = read_exchange(file)
-    assert (read, problems) == (made, [])
+    assert (read, problems) == (decisions, [])
     assert import_decisions(other, read) == (3, [])
     assert import_decisions(other, read) == (0, [])
     reviews = Reviews(other)
     reviews.refresh()
-    assert reviews.all() == made
+    assert reviews.all() == decisions
 
 
 def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(judged, tmp_path):

@@ -31,9 +31,15 @@ def corrected(made: DatasetTrajectory, root: Path, **values: Any) -> DatasetTraj
 
 
 def three(tmp_path: Path) -> list[DatasetTrajectory]:
-    made = [make_trajectory(tmp_path, name, shade=n) for n, name in enumerate(("a", "b", "c"))]
-    approved = replace(made[0], review="approved")
-    return [approved, replace(made[1], review="rejected", rejected_for="unfinished"), made[2]]
+    trajectories = [
+        make_trajectory(tmp_path, name, shade=n) for n, name in enumerate(("a", "b", "c"))
+    ]
+    approved = replace(trajectories[0], review="approved")
+    return [
+        approved,
+        replace(trajectories[1], review="rejected", rejected_for="unfinished"),
+        trajectories[2],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -46,9 +52,9 @@ def three(tmp_path: Path) -> list[DatasetTrajectory]:
     ],
 )
 def test_review_and_exclusion_decide_and_are_counted(tmp_path, settings, chosen, left_out):
-    found = select(three(tmp_path), DatasetSettings(**settings))
-    assert [one.source.id for one in found.chosen] == list(chosen)
-    assert {reason: n for reason, n in found.excluded.items() if n} == left_out
+    selection = select(three(tmp_path), DatasetSettings(**settings))
+    assert [trajectory.source.id for trajectory in selection.chosen] == list(chosen)
+    assert {reason: n for reason, n in selection.excluded.items() if n} == left_out
 
 
 def labels(
@@ -91,14 +97,14 @@ def test_bad_steps_are_false_labels(tmp_path):
 def test_a_rejected_demonstration_gives_what_its_review_says_and_nothing_else(
     tmp_path, reason, steps, whole
 ):
-    made = make_trajectory(tmp_path, "demo", [CLICK] * 3)
-    rejected = replace(made, review="rejected", rejected_for=reason)
-    marked = replace(corrected(made, tmp_path, bad_steps=[1]), review="rejected")
-    found = labels(tmp_path, [replace(marked, rejected_for=reason)])
-    assert (found[0].get("demo"), found[1].get("demo")) == (steps, whole)
-    found = labels(tmp_path, [rejected])
-    assert (found[0].get("demo"), found[1].get("demo")) == (None, whole)
-    assert found[2] == ({} if whole else {"rejected": 1})
+    recorded = make_trajectory(tmp_path, "demo", [CLICK] * 3)
+    rejected = replace(recorded, review="rejected", rejected_for=reason)
+    marked = replace(corrected(recorded, tmp_path, bad_steps=[1]), review="rejected")
+    written = labels(tmp_path, [replace(marked, rejected_for=reason)])
+    assert (written[0].get("demo"), written[1].get("demo")) == (steps, whole)
+    written = labels(tmp_path, [rejected])
+    assert (written[0].get("demo"), written[1].get("demo")) == (None, whole)
+    assert written[2] == ({} if whole else {"rejected": 1})
     assert labels(tmp_path, [rejected], require_review="none")[0] == {"demo": [True] * 3}
     assert plan_export([rejected], DatasetSettings()).selection.chosen == ()
 
@@ -112,25 +118,27 @@ def test_with_approval_required_only_reviewed_ones_give_labels(tmp_path):
 def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path):
     done = corrected(make_trajectory(tmp_path, "done"), tmp_path, success=False)
     failed = corrected(make_trajectory(tmp_path, "failed", success=False), tmp_path, success=True)
-    found = select([done, failed], DatasetSettings())
-    assert [one.source.id for one in found.chosen] == ["failed"]
-    assert found.excluded["failed"] == 1
+    selection = select([done, failed], DatasetSettings())
+    assert [trajectory.source.id for trajectory in selection.chosen] == ["failed"]
+    assert selection.excluded["failed"] == 1
 
 
 def test_who_is_given_the_words_of_another_task_is_in_its_split(tmp_path):
     """And no other task moves, whatever is corrected."""
-    made = [make_trajectory(tmp_path, f"d{n}", instruction=f"Task {n}") for n in range(30)]
-    before = plan_splits(made, DatasetSettings())[1].splits
-    source = next(one for one in made if before[one.id] != "train")
-    taught = next(one for one in made if before[one.id] == "train")
-    number = made.index(source)
-    made[number] = corrected(source, tmp_path, instruction=f"Task {made.index(taught)}")
-    after = plan_splits(made, DatasetSettings())[1].splits
+    trajectories = [make_trajectory(tmp_path, f"d{n}", instruction=f"Task {n}") for n in range(30)]
+    before = plan_splits(trajectories, DatasetSettings())[1].splits
+    source = next(trajectory for trajectory in trajectories if before[trajectory.id] != "train")
+    taught = next(trajectory for trajectory in trajectories if before[trajectory.id] == "train")
+    number = trajectories.index(source)
+    trajectories[number] = corrected(
+        source, tmp_path, instruction=f"Task {trajectories.index(taught)}"
+    )
+    after = plan_splits(trajectories, DatasetSettings())[1].splits
     assert after[source.id] == after[taught.id]
     joined = {source.id, taught.id}
     assert {key: after[key] for key in before.keys() - joined} == {
         key: before[key] for key in before.keys() - joined
     }
     alone = corrected(source, tmp_path, instruction="Words that nobody else has")
-    made[number] = alone
-    assert plan_splits(made, DatasetSettings())[1].splits == before
+    trajectories[number] = alone
+    assert plan_splits(trajectories, DatasetSettings())[1].splits == before

@@ -38,12 +38,12 @@ def test_the_queue_and_a_demonstration_are_sent_whole(server):
         (row["doubt"] for row in queue["rows"]), reverse=True
     )
     assert queue["author"] == "ann"
-    shown = server.ask("api/demonstrations/first").json
-    assert shown["task"]["instruction"] == "Please do the first task."
-    assert shown["video"]["last"] > shown["video"]["first"]
-    assert shown["clock"]["uncertainty_ms"] >= 0
-    assert {one["step"] for one in shown["timeline"]["actions"]} >= {0, 1, 2}
-    step = f"files/first/{shown['version']}/0"
+    first = server.ask("api/demonstrations/first").json
+    assert first["task"]["instruction"] == "Please do the first task."
+    assert first["video"]["last"] > first["video"]["first"]
+    assert first["clock"]["uncertainty_ms"] >= 0
+    assert {action["step"] for action in first["timeline"]["actions"]} >= {0, 1, 2}
+    step = f"files/first/{first['version']}/0"
     assert server.ask(f"{step}/screenshot").body.startswith(b"\x89PNG")
     assert server.ask(f"{step}/tree").json["root"]["role"] == "desktop"
 
@@ -85,10 +85,10 @@ def test_another_site_can_neither_read_nor_write(server, headers):
     path = "api/demonstrations/first"
     answers = [server.ask("api/queue", **headers), server.ask(path, **headers)]
     answers += [server.ask(f"{path}/decisions", "POST", body, **headers), server.ask("", **headers)]
-    assert [one.status for one in answers] == [403] * 4
-    for one in answers:
-        assert b"first" not in one.body
-        assert not any(name.startswith("access-control") for name in one.headers)
+    assert [answer.status for answer in answers] == [403] * 4
+    for answer in answers:
+        assert b"first" not in answer.body
+        assert not any(name.startswith("access-control") for name in answer.headers)
 
 
 def test_a_write_needs_the_pages_own_origin(server):
@@ -103,8 +103,8 @@ def test_a_write_needs_the_pages_own_origin(server):
 def test_a_body_that_is_too_long_for_a_decision_is_refused(server):
     path = "api/demonstrations/first/decisions"
     assert server.ask(path, "POST", b" " * 2**20).status == 400
-    told = server.ask(path, "POST", b" " * (2**20 + 1))
-    assert (told.status, told.body) == (413, b"a decision has at most 1048576 bytes")
+    answer = server.ask(path, "POST", b" " * (2**20 + 1))
+    assert (answer.status, answer.body) == (413, b"a decision has at most 1048576 bytes")
 
 
 @pytest.mark.parametrize("path", ["/", "/api/queue", "/wrong/api/queue", f"/{TOKEN[:-1]}/", "//"])
@@ -186,9 +186,9 @@ def test_a_token_that_a_crash_cut_is_made_anew(tmp_path, left):
 def test_a_taken_port_is_told(tmp_path, monkeypatch):
     live_in(tmp_path, monkeypatch)
     with socket.create_server(("127.0.0.1", 9572)):
-        told = CliRunner().invoke(app, ["review", "--port", "9572"])
-    assert told.exit_code == 2
-    assert "port 9572 is taken" in told.output
+        result = CliRunner().invoke(app, ["review", "--port", "9572"])
+    assert result.exit_code == 2
+    assert "port 9572 is taken" in result.output
 
 
 def test_the_queue_shows_what_was_decided_and_who_is_alike(tmp_path):

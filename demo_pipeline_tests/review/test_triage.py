@@ -80,8 +80,8 @@ def test_faults_of_ten_kinds_come_before_the_clean_demonstrations(tmp_path, each
     assert sum(row["flagged"] for row in fresh) <= 0.05 * len(fresh)
     for row in worst:
         kind = faulty[row["trajectory_id"]]
-        found = {name for name in SIGNALS[kind] if row.get(name) or row.get(f"{name}_steps")}
-        assert found, (kind, row)
+        signals = {name for name in SIGNALS[kind] if row.get(name) or row.get(f"{name}_steps")}
+        assert signals, (kind, row)
 
 
 def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(made_root):
@@ -139,14 +139,14 @@ def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path):
 def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
     from demo_pipeline.files.image_files import PngWriter
 
-    found = []
+    screenshots = []
     for number, (above, below) in enumerate(rows):
         screen = np.zeros((1080, 1920, 3), np.uint8)
         screen[:540], screen[540:] = above, below
         path = tmp_path / f"{number}.png"
         PngWriter().write(path, screen)
-        found.append(read_screenshot(path))
-    return found
+        screenshots.append(read_screenshot(path))
+    return screenshots
 
 
 def test_a_torn_picture_is_half_of_each_neighbour(tmp_path):
@@ -163,8 +163,13 @@ class TestNearDuplicates:
     def one(
         self, name: str, hashes: tuple[int, ...] = (1, 2), task: str = "t", kind: str = "type"
     ) -> dict[str, Any]:
-        shown = {"picture_hashes": [f"{number:016x}" for number in hashes]}
-        return {"trajectory_id": name, "task_group": task, "action_types": ["click", kind], **shown}
+        hashes_column = {"picture_hashes": [f"{number:016x}" for number in hashes]}
+        return {
+            "trajectory_id": name,
+            "task_group": task,
+            "action_types": ["click", kind],
+            **hashes_column,
+        }
 
     def test_those_near_each_other_are_one_group_through_any_member(self):
         step = 0b111

@@ -1,9 +1,8 @@
 """Dataset cards: the README.md of a dataset, with its front matter for the Hub, and its charts.
 
-Belongs here: which configurations a card names, what the templates in card_templates/ get, and bar
-charts as PNG files, the same bytes for the same numbers. OpenCV's built-in font is used, so that
-the fonts of the machine do not matter; it is ASCII only, and other characters of a label become
-"?". The texts are in the templates; a card never shows text that a person typed.
+The texts of cards are in card_templates/; a card never shows typed text. Charts are PNG files with
+equal bytes for equal numbers. They use OpenCV's built-in font, so that the fonts of the machine do
+not matter. It only has ASCII characters; other characters become "?".
 """
 
 import hashlib
@@ -48,12 +47,14 @@ _TOP = 44
 _MARGIN = 14
 _LABELS = 190
 _VALUES = 70
-_INK, _PALE, _BAR = (60, 50, 40), (232, 228, 224), (176, 120, 60)  # BGR
+_INK = (60, 50, 40)  # BGR, as the two below
+_PALE = (232, 228, 224)
+_BAR = (176, 120, 60)
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100), (101, 10**9))
 
 
 def write_charts(out: Path, stats: DatasetStats) -> None:
-    """Write `plots/<name>.png` below `out`."""
+    """Writes `plots/<name>.png` below `out`."""
     bars: dict[str, tuple[str, Mapping[str, int]]] = {
         "actions": ("Samples by action", stats.actions),
         "lengths": ("Trajectories by number of samples", _binned(stats.lengths)),
@@ -69,31 +70,33 @@ def write_charts(out: Path, stats: DatasetStats) -> None:
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
-    """Draw horizontal bars in the given order; the last of `MOST_BARS` bars sums up the rest.
+    """Draws horizontal bars in the given order and returns PNG bytes.
+
+    If there are too many bars, the last of `MOST_BARS` bars is the sum of the rest.
 
     Args:
         title: text above the bars.
         bars: label → value, not negative.
-
-    Returns:
-        PNG bytes.
     """
-    shown = list(bars.items()) or [("nothing yet", 0)]
-    if len(shown) > MOST_BARS:
-        rest = [value for _, value in shown[MOST_BARS - 1 :]]
-        shown = [*shown[: MOST_BARS - 1], (f"{len(rest)} others", sum(rest))]
-    height = _TOP + _ROW * len(shown) + _MARGIN
+    drawn = list(bars.items()) or [("nothing yet", 0)]
+    if len(drawn) > MOST_BARS:
+        rest = [value for _, value in drawn[MOST_BARS - 1 :]]
+        drawn = [*drawn[: MOST_BARS - 1], (f"{len(rest)} others", sum(rest))]
+    height = _TOP + _ROW * len(drawn) + _MARGIN
     image = np.full((height, _WIDTH, 3), 255, np.uint8)
     _write(image, title, (_MARGIN, 26), 0.55)
     room = _WIDTH - _LABELS - _VALUES - _MARGIN
-    most = max(1, *(value for _, value in shown))
-    for number, (label, value) in enumerate(shown):
+    largest = max(1, *(value for _, value in drawn))
+    for number, (label, value) in enumerate(drawn):
         top = _TOP + _ROW * number
-        for length, colour in ((room, _PALE), (round(room * value / most), _BAR)):
+        for length, colour in ((room, _PALE), (round(room * value / largest), _BAR)):
             if length or value:
                 end = (_LABELS + length, top + _ROW - 5)
                 cv2.rectangle(image, (_LABELS, top + 3), end, colour, cv2.FILLED)
-        _write(image, label if len(label) <= 24 else f"{label[:22]}..", (_MARGIN, top + 17), 0.42)
+        short_label = label
+        if len(label) > 24:
+            short_label = f"{label[:22]}.."
+        _write(image, short_label, (_MARGIN, top + 17), 0.42)
         _write(image, str(value), (_LABELS + room + 8, top + 17), 0.42)
     return bytes(cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])
 
@@ -105,13 +108,21 @@ def _write(image: NDArray[np.uint8], text: str, position: tuple[int, int], scale
 
 
 def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
-    """Trajectories by length in bins, from the first to the last bin that is not empty."""
-    bins = [sum(n for size, n in lengths.items() if low <= size <= high) for low, high in _BINS]
-    names = [str(low) if low == high else f"{low} to {high}" for low, high in _BINS[:-1]]
-    names.append(f"over {_BINS[-2][1]}")
-    used = [number for number, count in enumerate(bins) if count]
-    found = list(zip(names, bins, strict=True))
-    return dict(found[used[0] : used[-1] + 1]) if used else {}
+    """Returns the trajectories by length, from the first to the last bin that is not empty."""
+    bins = dict[str, int]()
+    for low, high in _BINS:
+        name = f"{low} to {high}"
+        if low == high:
+            name = str(low)
+        elif (low, high) == _BINS[-1]:
+            name = f"over {_BINS[-2][1]}"
+        bins[name] = sum(count for length, count in lengths.items() if low <= length <= high)
+    names = list(bins)
+    while names and not bins[names[0]]:
+        del names[0]
+    while names and not bins[names[-1]]:
+        del names[-1]
+    return {name: bins[name] for name in names}
 
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -121,12 +132,11 @@ _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 @dataclass(frozen=True, slots=True)
 class _CardConfig:
-    """A configuration that `load_dataset` finds in the card; the first of a card is its default.
+    """A configuration that `load_dataset` finds in the card; the first one is the default.
 
     Attributes:
-        name: of the configuration.
         path: of its file.
-        splits: that the file is of; none: a table without splits, which loads as `train`.
+        splits: of the file; empty for a table without splits, which loads as `train`.
     """
 
     name: str
@@ -223,7 +233,7 @@ def card_text(
 
 
 def render_card(template: str, settings: DatasetSettings, **values: Any) -> str:
-    """The text of a template, which is given the settings and these values."""
+    """Renders a template with the settings and these values."""
     card = _templates().get_template(f"{template}.md.jinja")
     return card.render(settings=settings, version=__version__, **values)
 
@@ -251,12 +261,12 @@ def _templates() -> "Environment":
 def _loadable(
     configs: Sequence[_CardConfig], stats: DatasetStats, root: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yield the configurations, each with the files that have a row: `datasets` loads no others.
+    """Yields the configurations with their non-empty files, because `datasets` loads no others.
 
-    `datasets` keys its cache by the folder's name and these lines, not by the data. The hash makes
-    it read the files again when they have changed.
+    `datasets` keys its cache by the folder's name and these lines, not by the data. The digest
+    makes it read changed files again.
     """
-    found: dict[str, dict[str, str]] = {}
+    paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:
         for split in config.splits or ("train",):
             path = root / config.path
@@ -264,8 +274,8 @@ def _loadable(
             if has_rows and path.suffix == ".parquet":
                 has_rows = path.is_file() and row_count(path) > 0
             if has_rows and path.is_file():
-                found.setdefault(config.name, {})[split] = config.path
-    for name, paths in found.items():
+                paths_by_config.setdefault(config.name, {})[split] = config.path
+    for name, paths in paths_by_config.items():
         digest = hashlib.sha256()
         for path_name in paths.values():
             digest.update(read_digest(root / path_name).sha256.encode())
@@ -273,15 +283,16 @@ def _loadable(
 
 
 def yaml_text(text: str) -> str:
-    """A text in YAML: a JSON string is one."""
+    """Returns a text as YAML; a JSON string is valid YAML."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
-    more = [(f"{len(rest)} others", sum(count for _, count in rest))] if rest else []
-    return [*rows[:_MOST_ROWS], *more]
+    if not rest:
+        return rows
+    return [*rows[:_MOST_ROWS], (f"{len(rest)} others", sum(count for _, count in rest))]
 
 
 def _with_damaged(left_out: Counts, damaged: int) -> Counts:

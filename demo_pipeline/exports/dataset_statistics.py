@@ -1,14 +1,11 @@
-"""The numbers of cards, charts and checks, and the stage with the statistics of the datasets.
+"""Counts the contents of datasets with SQL: for cards, charts, checks and the statistics stage.
 
-Belongs here: `DatasetStats`, the queries that count them with SQL from the samples and the
-provenance of the trajectories, the records of each trajectory in an export's folder, and the check
-that the datasets agree with each other.
-Asking a store directly is in runs/queries.py.
+runs/queries.py answers the queries of users.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,7 +38,7 @@ STATISTICS_FILE = "statistics.json"
 
 
 class _Query(NamedTuple):
-    """A query of a file beside this module: its name, the views that it needs, and its SQL."""
+    """A query of an SQL file beside this module, and the names of the views that it needs."""
 
     name: str
     needs: frozenset[str]
@@ -49,11 +46,14 @@ class _Query(NamedTuple):
 
 
 def _queries(file: str) -> tuple[_Query, ...]:
-    """The queries of a file, in which a line `-- name: views` is above each."""
-    blocks = Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n\n-- ")[1:]
-    parts = [block.partition("\n") for block in blocks]
-    named = [(title.rpartition(": "), sql) for title, _, sql in parts]
-    return tuple(_Query(name, frozenset(needs.split()), sql) for (name, _, needs), sql in named)
+    """Reads the queries of a file; each has a line `-- name: views` above it."""
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    queries = list[_Query]()
+    for block in text.split("\n\n-- ")[1:]:
+        title, _, sql = block.partition("\n")
+        name, _, views = title.rpartition(": ")
+        queries.append(_Query(name, frozenset(views.split()), sql))
+    return tuple(queries)
 
 
 QUERIES = _queries("statistics.sql")
@@ -67,7 +67,7 @@ _ROW_SCHEMA = pa.schema(
         *((name, _TEXT) for name in ("application", "kind", "split")),
     ]
 )
-# The samples have these columns; `split` is NULL when a dataset has no splits.
+# The columns of samples; `split` is NULL in a dataset without splits.
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
@@ -76,7 +76,7 @@ _INDEX = (
 
 @dataclass(frozen=True, slots=True)
 class SplitStats:
-    """What is in a split."""
+    """The contents of a split."""
 
     samples: int
     trajectories: int
@@ -85,10 +85,10 @@ class SplitStats:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """What is in a dataset.
+    """The contents of a dataset.
 
     Attributes:
-        samples: number of steps, or of the records made of them.
+        samples: number of steps, or of the records made from them.
         trajectories: number of trajectories with at least one sample.
         tasks: number of split groups of these trajectories.
         leaks: samples of pointing actions whose screenshot shows the pointer at its target.
@@ -112,15 +112,15 @@ class DatasetStats:
     lengths: dict[int, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers as plain JSON values."""
+        """Returns the numbers as plain JSON values."""
         lengths = {str(length): count for length, count in self.lengths.items()}
         return {**asdict(self), "lengths": lengths, **self.leaks.as_dict()}
 
 
 @contextmanager
 def engine() -> "Iterator[DuckDBPyConnection]":
-    """DuckDB in memory; it reads local files and downloads no extensions."""
-    import duckdb  # noqa: PLC0415 - as said above
+    """Opens DuckDB in memory; it reads local files and downloads no extensions."""
+    import duckdb  # noqa: PLC0415 - see TYPE_CHECKING above
 
     off = ("autoinstall_known_extensions", "autoload_known_extensions")
     with duckdb.connect(config={"threads": 1, **dict.fromkeys(off, False)}) as connection:
@@ -158,21 +158,21 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
 
 
 def index_stats(out: Path) -> DatasetStats:
-    """The numbers of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
+    """Returns the numbers of a trajectory dataset, from its two tables."""
     steps, trajectories = (_table([out / f"{name}.parquet"]) for name in ("steps", "trajectories"))
     provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {steps}"  # noqa: S608 - ours
     return _measure(_INDEX.format(files=steps, trajectories=trajectories), provenance)
 
 
 def hidden_action_counts(table: Path) -> dict[str, int]:
-    """Number of hidden actions by reason in a `hidden_actions.parquet`, the most frequent first."""
+    """Counts the hidden actions of a `hidden_actions.parquet` by reason, most frequent first."""
     with engine() as sql:
         rows = sql.execute(_counted("reason", _table([table]))).fetchall()
     return dict(rows)
 
 
 def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetStats:
-    """Count; `samples` and `provenance` are rows, or the SQL that reads them in every query."""
+    """Counts; `samples` and `provenance` are rows, or SQL that reads them in every query."""
     with engine() as sql:
         for name, source in (("samples", samples), ("provenance", provenance)):
             if isinstance(source, str):
@@ -203,8 +203,8 @@ def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetSt
 
 
 def _read_provenance(sql: "DuckDBPyConnection", files: Sequence[Path]) -> None:
-    """Make the table `provenance`; files that cannot be read are skipped."""
-    import duckdb  # noqa: PLC0415 - as said above
+    """Creates the table `provenance`; unreadable files are skipped."""
+    import duckdb  # noqa: PLC0415 - see TYPE_CHECKING above
 
     sql.execute(_NO_PROVENANCE)
     try:
@@ -244,45 +244,49 @@ _NO_PROVENANCE = (
 
 
 def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
-    """Every table whose views exist, by name; a row is an object of plain JSON values."""
+    """Returns every table whose views exist, by name; rows are plain JSON objects."""
     return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
 
 
 def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[Path]) -> None:
-    """Let a person's query read the store's files and nothing else, and write nothing.
+    """Restricts DuckDB to reading files of the store, before it runs a user's query.
 
     Raises:
-        duckdb.Error: it is not a SELECT, or more than one statement.
+        duckdb.Error: the query is not a single SELECT statement.
     """
-    import duckdb  # noqa: PLC0415 - as said above
+    import duckdb  # noqa: PLC0415 - see TYPE_CHECKING above
 
     kinds = duckdb.StatementType
-    found = [statement.type for statement in sql.extract_statements(query)]
-    pivots = found == [kinds.MULTI] and query.split(maxsplit=1)[0].upper() == "PIVOT"
-    if found != [kinds.SELECT] and not pivots:
+    query_kinds = [statement.type for statement in sql.extract_statements(query)]
+    is_pivot = query_kinds == [kinds.MULTI] and query.split(maxsplit=1)[0].upper() == "PIVOT"
+    if query_kinds != [kinds.SELECT] and not is_pivot:
         raise duckdb.InvalidInputException("only one SELECT is run: a query changes nothing")
-    allowed = [f"{name}/" for path in folders for name in (path, path.resolve())]
+    allowed = list[str]()
+    for folder in folders:
+        allowed += [f"{folder}/", f"{folder.resolve()}/"]
     sql.execute("SET allowed_directories = ?", [allowed])
     sql.execute("SET enable_external_access = false")
     sql.execute("SET lock_configuration = true")
 
 
 def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
-    """The result of a query, one object per row."""
+    """Returns the result of a query, an object per row."""
     result = sql.execute(query)
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
-    """Where the datasets contradict each other, one problem per trajectory."""
+    """Returns the contradictions between datasets, a problem per trajectory."""
     remedy = "build the datasets again, all from the same trajectories"
-    return [
-        Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy, demonstration=str(key))
-        for message, views, query in _AGREEMENTS
-        if views <= present
-        for (key,) in sql.execute(query).fetchall()
-    ]
+    problems = list[Problem]()
+    for message, views, query in _AGREEMENTS:
+        if not views <= present:
+            continue
+        for (key,) in sql.execute(query).fetchall():
+            problem = Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy)
+            problems.append(replace(problem, demonstration=str(key)))
+    return problems
 
 
 VIEWS_FILE = "views.sql"
@@ -290,7 +294,7 @@ _REQUIRED = "dataset"
 
 
 def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
-    """Write the tables about the inputs, and the script of all views.
+    """Writes the tables about the inputs, and the script of all views.
 
     Raises:
         MissingOutput: the trajectory index has not been built.
@@ -311,29 +315,34 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """The table `doubt`: how many steps and demonstrations have each signal of the stage `triage`.
+    """Returns the table `doubt`: steps and demonstrations with each signal of the stage `triage`.
 
-    Of every demonstration that is in the store; a signal of the whole has no number of steps.
+    It counts all demonstrations in the store. Signals of whole demonstrations have no number of
+    steps.
     """
-    triaged = in_parallel(store.published, store.outputs(TRIAGE_STAGE.folder))
-    found: list[Any] = [version.manifest.summary["signals"] for version in triaged if version]
-    rows = [
-        {
-            "signal": signal.name,
-            "steps": sum(one.get(signal.name, 0) for one in found) if of_steps else None,
-            "demonstrations": sum(signal.name in one for one in found),
-            "points": signal.points,
-            "definition": signal.definition,
-        }
-        for signals, of_steps in ((STEP_SIGNALS, True), (DEMONSTRATION_SIGNALS, False))
-        for signal in signals
+    versions = in_parallel(store.published, store.outputs(TRIAGE_STAGE.folder))
+    signals_of_demonstrations: list[Any] = [
+        version.manifest.summary["signals"] for version in versions if version
     ]
+    rows = list[dict[str, Any]]()
+    for signal in (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS):
+        counts = [signals.get(signal.name) for signals in signals_of_demonstrations]
+        counts = [count for count in counts if count is not None]
+        rows.append(
+            {
+                "signal": signal.name,
+                "steps": sum(counts) if signal in STEP_SIGNALS else None,
+                "demonstrations": len(counts),
+                "points": signal.points,
+                "definition": signal.definition,
+            }
+        )
     digest = sha256(json_bytes(rows, compact=True)).hexdigest()
     return SourceInput(rows, {TRIAGE_STAGE.folder: digest})
 
 
 def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """Where the datasets contradict each other, and files that say something else than they do."""
+    """Checks that the datasets agree with each other, and the written tables with them."""
     with _opened(inputs) as (sql, names):
         problems = disagreements(sql, names)
         tables = {**statistics(sql, names), "doubt": inputs.source}
@@ -345,7 +354,7 @@ def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 
 def read_statistics(folder: Path) -> Tables:
-    """The tables of a built output."""
+    """Reads the tables of a built output."""
     tables: Tables = load_json(folder / STATISTICS_FILE)
     return tables
 
@@ -354,16 +363,16 @@ def read_statistics(folder: Path) -> Tables:
 def _opened(
     inputs: DatasetInputs,
 ) -> "Iterator[tuple[DuckDBPyConnection, frozenset[str]]]":
-    """DuckDB with the views over the inputs, and the names of the views that have files."""
+    """Opens DuckDB with views over the inputs; also yields the names of views with files."""
     with engine() as sql:
         yield sql, create_views(sql, inputs.views, inputs.folders)
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Leak counts and rates of all pointing actions together, the table's first row."""
-    together = dict(tables["leak_rates"][0])
-    del together["action_type"]
-    return together
+    """Returns the leak counts and rates of all pointing actions, the table's first row."""
+    rates = dict(tables["leak_rates"][0])
+    del rates["action_type"]
+    return rates
 
 
 STATISTICS_STAGE: Stage[DatasetInputs] = Stage(

@@ -1,8 +1,7 @@
-"""Exports as the Hugging Face Hub takes them: pictures in the rows, in shards, and a card.
+"""Writes exports for the Hugging Face Hub: Parquet shards that contain the images, and a card.
 
-Belongs here: the types of columns as `datasets` writes them, which columns become pictures, the
-shards (rows with pictures fit neither into memory together nor into one file), and the card. Trees
-stay text in a column of strings: the Hub's viewer fails on types that are nested without an end.
+Rows with images are written in shards, because together they fit neither into memory nor into one
+file. Trees stay text, because the Hub's viewer fails on recursively nested types.
 """
 
 import hashlib
@@ -26,13 +25,13 @@ PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def with_hub_features(schema: pa.Schema) -> pa.Schema:
-    """The schema with the note; without it `datasets` shows a picture as a struct of bytes."""
+    """Adds the metadata without which `datasets` shows an image as a struct of bytes."""
     note = json.dumps({"info": {"features": _feature(pa.struct(schema))}})
     return schema.with_metadata({"huggingface": note})
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """A type as `datasets` writes it; of a struct column → its type."""
+    """Returns a type as `datasets` describes it; for a struct, column → type."""
     if kind == PICTURE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
@@ -43,17 +42,18 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 
 _GROUP_ROWS = 64
-_GROUP_BYTES = 32 * 2**20  # in memory; a reader that streams holds a row group too
-_FOOTER_BYTES = 256 * 1024  # of a file with the row groups that fit into it
+_GROUP_BYTES = 32 * 2**20  # a writer, and a reader that streams, have a row group in memory
+_FOOTER_BYTES = 256 * 1024  # of a file with as many row groups as fit into it
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
 def write_shards(
     rows: Iterable[Mapping[str, Any]], folder: Path, stem: str, schema: pa.Schema, max_bytes: int
 ) -> int:
-    """Write `<stem>-00000-of-00002.parquet`, …; nothing without a row. Returns the number of rows.
+    """Writes `<stem>-00000-of-00002.parquet`, …, and returns the number of rows.
 
-    A file has at most `max_bytes`, but a single row that is larger has a file of its own.
+    Without rows, no file is written. A file has at most `max_bytes`, except for a single larger
+    row.
     """
     drafts = list[Path]()
     writer = None
@@ -80,7 +80,7 @@ def write_shards(
 def _groups(
     rows: Iterable[Mapping[str, Any]], most: int
 ) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
-    """Yield successive rows that become a row group, with about their bytes."""
+    """Yields the rows of each row group, with their approximate size in bytes."""
     group = list[Mapping[str, Any]]()
     total = 0
     for row in rows:
@@ -96,12 +96,14 @@ def _groups(
 
 
 def _bytes_of(value: Any) -> int:
-    """About the bytes of a value, without compression."""
+    """Returns the approximate size of a value in bytes, without compression."""
     if isinstance(value, Mapping):
         return sum(map(_bytes_of, value.values()))
     if isinstance(value, list):
         return sum(map(_bytes_of, value)) + 4
-    return len(value) if isinstance(value, bytes | str) else 8
+    if isinstance(value, bytes | str):
+        return len(value)
+    return 8
 
 
 DATA_FOLDER = "data"
@@ -110,16 +112,16 @@ _ROWS_IN_MEMORY = 16
 
 @dataclass(frozen=True, slots=True)
 class HubTable:
-    """A configuration on the Hub, made of one table per split of an export.
+    """A configuration on the Hub; its source is a table per split of an export.
 
     Attributes:
         config: its name.
-        about: what a row is, for the card.
-        folder: of the tables, below that of the export; empty: the same.
-        pictures: columns that hold paths below the export's folder, or lists of them.
-        trees: columns that hold the path of a tree, or the tree as text.
+        about: description of a row for the card.
+        folder: of the tables, relative to the export.
+        pictures: columns with paths of images, relative to the export, or with lists of paths.
+        trees: columns with the path of a tree, or the tree as text.
         without: columns that are left out.
-        task_categories: the Hub's names of what it is for.
+        task_categories: the Hub's names of the tasks that it is for.
     """
 
     config: str
@@ -133,12 +135,11 @@ class HubTable:
 
 @dataclass(frozen=True, slots=True)
 class HubConfig:
-    """What was written of a `HubTable`.
+    """A written `HubTable`.
 
     Attributes:
-        table: which.
         schema: of the files.
-        rows: split → number of rows, for the splits that have any.
+        rows: split → number of rows, without empty splits.
         sizes: split → bytes of its files.
     """
 
@@ -149,18 +150,21 @@ class HubConfig:
 
 
 def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -> HubConfig:
-    """Write `data/<config>/<split>-….parquet`."""
+    """Writes `data/<config>/<split>-….parquet`."""
     folder = out / DATA_FOLDER / table.config
     folder.mkdir(parents=True)
     rows: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    paths = ((split.value, export / table.folder / f"{split.value}.parquet") for split in Split)
-    sources = [(split, path) for split, path in paths if path.is_file()]
-    schema = _hub_schema(read_schema(sources[0][1]), table)
-    for split, source in sources:
-        with open_rows(source, _ROWS_IN_MEMORY) as (_, values):
-            made = (_hub_row(row, table, export) for row in values)
-            count = write_shards(made, folder, split, schema, max_bytes)
+    sources = dict[str, Path]()
+    for each in Split:
+        path = export / table.folder / f"{each.value}.parquet"
+        if path.is_file():
+            sources[each.value] = path
+    schema = _hub_schema(read_schema(next(iter(sources.values()))), table)
+    for split, source in sources.items():
+        with open_rows(source, _ROWS_IN_MEMORY) as (_, export_rows):
+            hub_rows = (_hub_row(row, table, export) for row in export_rows)
+            count = write_shards(hub_rows, folder, split, schema, max_bytes)
         if count:
             rows[split] = count
             sizes[split] = sum(file.stat().st_size for file in folder.glob(f"{split}-*"))
@@ -170,34 +174,39 @@ def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -
 
 
 def _hub_schema(schema: pa.Schema, table: HubTable) -> pa.Schema:
-    """The columns with pictures, noted as `datasets` notes them, without descriptions of ours."""
+    """Returns the schema with images instead of paths, without our own descriptions."""
     types = {field.name: field.type for field in schema if field.name not in table.without}
     for name in table.pictures:
-        types[name] = pa.list_(PICTURE) if pa.types.is_list(types[name]) else PICTURE
+        if pa.types.is_list(types[name]):
+            types[name] = pa.list_(PICTURE)
+        else:
+            types[name] = PICTURE
     return with_hub_features(pa.schema(types))
 
 
 def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str, Any]:
-    made = {name: value for name, value in row.items() if name not in table.without}
+    hub_row = {name: value for name, value in row.items() if name not in table.without}
     for name in table.pictures:
-        made[name] = _embedded(row[name], export)
+        hub_row[name] = _embedded(row[name], export)
     for name in table.trees:
-        if made[name] is not None and not made[name].startswith("{"):
-            made[name] = (export / made[name]).read_text(encoding="utf-8").rstrip("\n")
-    return made
+        tree = hub_row[name]
+        if tree is not None and not tree.startswith("{"):
+            hub_row[name] = (export / tree).read_text(encoding="utf-8").rstrip("\n")
+    return hub_row
 
 
 def _embedded(value: Any, export: Path) -> Any:
-    """A path as the picture itself; pictures that are embedded already stay as they are."""
+    """Replaces paths with the images themselves; embedded images are returned unchanged."""
     if isinstance(value, str):
         return {"bytes": (export / value).read_bytes(), "path": value}
     if isinstance(value, Sequence):
-        return [_embedded(one, export) for one in value]
+        return [_embedded(item, export) for item in value]
     return value
 
 
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
-_MORE = "1M<n<10M"
+# The Hub's size categories: number of rows below which the category applies → its name.
+_SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M"}
+_LARGEST_SIZE = "1M<n<10M"
 
 
 def hub_card(
@@ -208,42 +217,58 @@ def hub_card(
     *,
     privacy: str,
 ) -> str:
-    """The text of the card."""
-    used = [config for config in configs if config.rows]
-    total = sum(sum(config.rows.values()) for config in used)
+    """Returns the text of the card."""
+    non_empty = [config for config in configs if config.rows]
+    task_categories = set[str]()
+    features = dict[str, list[str]]()
+    digests = dict[str, str]()
+    total = 0
+    for config in non_empty:
+        name = config.table.config
+        task_categories.update(config.table.task_categories)
+        features[name] = list(_yaml(_features(config.schema)))
+        digests[name] = _digest(config, out)
+        total += sum(config.rows.values())
     return render_card(
         "hub",
         settings[0],
-        configs=used,
+        configs=non_empty,
         splits=splits,
         language=settings[1].language,
-        task_categories=sorted({name for one in used for name in one.table.task_categories}),
-        size=next((name for most, name in _SIZES if total < most), _MORE),
-        features={one.table.config: list(_yaml(_features(one.schema))) for one in used},
-        digests={one.table.config: _digest(one, out) for one in used},
+        task_categories=sorted(task_categories),
+        size=_size_category(total),
+        features=features,
+        digests=digests,
         data=DATA_FOLDER,
         privacy=privacy,
     )
 
 
+def _size_category(rows: int) -> str:
+    for limit, category in _SIZES.items():
+        if rows < limit:
+            return category
+    return _LARGEST_SIZE
+
+
 def _features(schema: pa.Schema) -> dict[str, Any]:
     features = _feature(pa.struct(schema))
-    return {"features": [{"name": name, **_told(kind)} for name, kind in features.items()]}
+    return {"features": [{"name": name, **_card_type(kind)} for name, kind in features.items()]}
 
 
-def _told(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]:
-    """A type as a card has it; `key` is `list` for the type of a list's items."""
+def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]:
+    """Returns a type as a card describes it; `key` is `list` for the type of a list's items."""
     kind = feature.get("_type")
     if kind == "List":
-        return _told(feature["feature"], "list")
+        return _card_type(feature["feature"], "list")
     if kind in {"Image", "Value"}:
         return {key: feature.get("dtype", "image")}
-    below = [{"name": name, **_told(one)} for name, one in feature.items()]
-    return {"struct" if key == "dtype" else key: below}
+    members = [{"name": name, **_card_type(member)} for name, member in feature.items()]
+    return {"struct" if key == "dtype" else key: members}
 
 
 def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of an object; its texts are YAML already."""
+    """Yields the lines of an object whose texts are YAML already."""
     for name, value in values.items():
         if not isinstance(value, list):
             yield f"{name}: {value}"
@@ -251,11 +276,17 @@ def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}:"
         for item in value:
             lines = _yaml(item) if isinstance(item, Mapping) else [item]
-            yield from (f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines))
+            prefix = "- "
+            for line in lines:
+                yield prefix + line
+                prefix = "  "
 
 
 def _digest(config: HubConfig, out: Path) -> str:
-    """Changes with the data: `datasets` keys its cache by the card and the names of the files."""
+    """Returns a digest for the card that changes with the data.
+
+    `datasets` keys its cache by the card and the names of the files, not by their contents.
+    """
     digest = hashlib.sha256()
     for path in sorted((out / DATA_FOLDER / config.table.config).iterdir()):
         digest.update(read_digest(path).sha256.encode())

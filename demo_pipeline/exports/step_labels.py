@@ -1,17 +1,16 @@
-"""Exports labels for reward models: of whole demonstrations, and of the steps of good ones.
+"""Exports labels for reward models: a label per demonstration, and labels of steps if known.
 
-Belongs here: the model of a row, from which its JSON Schema is made, which demonstrations take
-part, and the rows. `<split>.parquet` has labels of steps, `outcome/<split>.parquet` one label per
-demonstration.
+`<split>.parquet` contains labels of steps, `outcome/<split>.parquet` one label per demonstration.
 
-A recording says whether its task was done, and nothing about single steps. That a task was done
-shows that it could still be done after every step on the way, also after one that was undone; that
-a task was not done shows nothing about any step. So of demonstrations that nobody reviewed only
-those that did their task have labels of steps, all of them true, and the others have a label as a
-whole. A step that a reviewer marked as bad, or an annotation calls incorrect, is false. Of a
-demonstration that did not do its task the first such step ends the labels: those before it passed
-the review or have verdicts, of those after it nothing is known. Rejected
-demonstrations take part unless they are of no use at all.
+A recording only says whether its task was done. If the task was done, it could still be done after
+each step on the way, also after a step that was undone: all steps are labelled true. If the task
+was not done, nothing follows for single steps: only the demonstration as a whole has a label.
+
+A step is labelled false if a reviewer marked it as bad, or if an annotation calls it incorrect. In
+a demonstration that did not do its task, the labels end with the first such step: the steps before
+it passed the review or have verdicts, and nothing is known about the steps after it.
+
+Rejected demonstrations are exported unless the reason for the rejection makes them useless.
 """
 
 from collections import Counter
@@ -23,7 +22,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate
+from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate, Selection
 from demo_pipeline.datasets.splits import (
     ExportPlan,
     Split,
@@ -106,127 +105,155 @@ STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
 OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 
 
-_NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}  # reasons that say so
-_USELESS = {"private_data", "broken_recording", "duplicate", "other"}  # reasons to use nothing
-TORN_TASK = "torn_task"  # it would join tasks that other exports have in two splits
+# Reasons for a rejection which say that the task was not done.
+_NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
+# Reasons for a rejection which say that the demonstration must not be used.
+_USELESS = {"private_data", "broken_recording", "duplicate", "other"}
+TORN_TASK = "torn_task"  # the demonstration would join tasks of two splits of other exports
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
-    """The plan of all other exports, with the failed demonstrations added.
+    """Returns the plan of all other exports with failed demonstrations added.
 
-    Demonstrations that were completed without doing their task take part, whatever
-    `include_failed` is, and rejected ones but those of `_USELESS`. Aborted ones do not unless
-    `include_aborted` is set: that the person did not say that the task was done does not say that
-    it was not.
+    The plan includes completed demonstrations that did not do their task, whatever `include_failed`
+    is, and rejected ones, except for the reasons in `_USELESS`. It includes aborted demonstrations
+    only with `include_aborted`: the task of an aborted demonstration may have been done.
 
-    The added ones get the split of their task and change no other's split. One whose task groups
-    are in two splits is left out as `torn_task`.
+    An added demonstration gets the split of its task and changes no other split. If its task groups
+    are in two splits, it is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
-    known = {candidate.source.id for candidate in selection.chosen}
-    unwanted = {key for key, one in selection.left_out.items() if one.reason == NOT_APPROVED}
-    if settings.require_review != "none":
-        unwanted |= {one.id for one in trajectories if one.rejected_for in _USELESS}
+    unwanted_ids = _unwanted_ids(trajectories, settings, selection)
+    wanted = [trajectory for trajectory in trajectories if trajectory.id not in unwanted_ids]
     wider = settings.model_copy(update={"include_failed": True, "require_review": "none"})
-    plan = plan_export([one for one in trajectories if one.id not in unwanted], wider)
-    others = [one for one in plan.selection.chosen if one.source.id not in known]
-    known_groups = {one.source.id: one.split_groups for one in (*selection.chosen, *others)}
-    groups = connected_groups(known_groups)
-    placed: dict[str, set[Split]] = {}
-    for key in known:
-        placed.setdefault(groups[key], set()).add(splits.splits[key])
-    members = {one.source.id: groups[one.source.id] for one in plan.selection.chosen}
-    applications = {one.source.id: one.application for one in plan.selection.chosen}
-    # By hash and application alone: no empty split is filled.
+    plan = plan_export(wanted, wider)
+    chosen = plan.selection.chosen
+    groups = connected_groups(
+        {candidate.source.id: candidate.split_groups for candidate in (*selection.chosen, *chosen)}
+    )
+    splits_of_tasks: dict[str, set[Split]] = {}
+    for candidate in selection.chosen:
+        name = candidate.source.id
+        splits_of_tasks.setdefault(groups[name], set()).add(splits.splits[name])
+    members = {candidate.source.id: groups[candidate.source.id] for candidate in chosen}
+    applications = {candidate.source.id: candidate.application for candidate in chosen}
+    # By hash and application alone; this does not fill empty splits.
     hashed = assign_splits(members, settings, applications, besides=frozenset(members)).splits
-    assigned = {
-        key: split
-        for key, group in members.items()
-        if (split := splits.splits.get(key) or _joined(hashed[key], placed.get(group, set())))
-    }
-    chosen = tuple(one for one in plan.selection.chosen if one.source.id in assigned)
+    assigned = dict[str, Split]()
+    for name, group in members.items():
+        split = splits.splits.get(name)
+        if split is None:
+            split = _split_of_task(hashed[name], splits_of_tasks.get(group, set()))
+        if split is not None:
+            assigned[name] = split
+    placed = tuple(candidate for candidate in chosen if candidate.source.id in assigned)
     excluded = Counter(plan.selection.excluded)
-    excluded.update(one.reason for key, one in selection.left_out.items() if key in unwanted)
-    excluded[TORN_TASK] = len(plan.selection.chosen) - len(chosen)
-    members = {key: group for key, group in members.items() if key in assigned}
-    groups_of = {group: assigned[key] for key, group in members.items()}
+    for name, left_out in selection.left_out.items():
+        if name in unwanted_ids:
+            excluded[left_out.reason] += 1
+    excluded[TORN_TASK] = len(chosen) - len(placed)
+    members = {name: group for name, group in members.items() if name in assigned}
+    split_of_group = {group: assigned[name] for name, group in members.items()}
     return replace(
         plan,
-        selection=replace(plan.selection, chosen=chosen, excluded=excluded),
-        splits=replace(splits, splits=assigned, groups=groups_of, members=members),
+        selection=replace(plan.selection, chosen=placed, excluded=excluded),
+        splits=replace(splits, splits=assigned, groups=split_of_group, members=members),
     )
 
 
-def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
-    """The split of a demonstration that other exports do not have; None: it fits no split.
+def _unwanted_ids(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, selection: Selection
+) -> set[str]:
+    """Returns the ids of demonstrations that were not approved, or rejected as useless."""
+    ids = set[str]()
+    for name, left_out in selection.left_out.items():
+        if left_out.reason == NOT_APPROVED:
+            ids.add(name)
+    if settings.require_review != "none":
+        ids.update(each.id for each in trajectories if each.rejected_for in _USELESS)
+    return ids
+
+
+def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | None:
+    """Returns the split of a demonstration that other exports do not have; None: it fits no split.
 
     Args:
         hashed: the split by hash and application.
-        placed: the splits of its task in other exports.
+        splits_of_task: the splits of its task in other exports.
     """
-    wanted = {*placed} or {hashed}
-    if len(wanted) > 1 or (hashed is Split.HELD_OUT and wanted != {hashed}):
+    if not splits_of_task:
+        return hashed
+    if len(splits_of_task) > 1:
         return None
-    return next(iter(wanted))
+    (split,) = splits_of_task
+    if hashed is Split.HELD_OUT and split is not Split.HELD_OUT:
+        return None
+    return split
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yield the record of a demonstration: one that did its task gives two rows."""
+    """Yields the record of a demonstration, which has labels of steps only if these are known."""
     trajectory = source.trajectory
     candidate = source.candidate
-    reason = _exclusion(source)
-    end = trajectory.steps[-1].index + 1 if trajectory.steps else 0
-    if not reason and end in candidate.incomplete:  # a row is all or nothing
-        reason = INCOMPLETE
-    if reason:
+    if reason := _exclusion(source):
         yield Excluded(reason)
         return
-    pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
-    files = {source.name(path): path for path in pictures}
-    row = _labelled(source) | {"images": list(files)}
-    done = row["outcome"] == "success"
+    screenshots = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
+    files = {source.name(path): path for path in screenshots}
+    row = _unlabelled_row(source) | {"images": list(files)}
+    is_done = row["outcome"] == "success"
+    end = trajectory.steps[-1].index + 1
     trailing = map(hidden_words, candidate.hidden.before(end))
     whole = "\n".join([*row["completions"], *trailing])
-    parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
-    said = {step.index: trajectory.note(step.index, "step_correct") for step in trajectory.steps}
-    labels = [said[n] is not False and n not in candidate.bad_steps for n in said]
-    if done or (not all(labels) and _passed_before(trajectory, labels.index(False))):
-        steps = row | {"labels": labels, "images": row["images"][:-1]}
-        parts["steps"] = steps if done else _until_bad(steps)
-    yield Row(row["id"], row["prompt"], pictures[0], parts, files)
+    parts = {"outcome": row | {"completions": [whole], "labels": [is_done]}}
+    labels = list[bool]()
+    for step in trajectory.steps:
+        is_wrong = trajectory.note(step.index, "step_correct") is False
+        labels.append(not is_wrong and step.index not in candidate.bad_steps)
+    labelled = row | {"labels": labels, "images": row["images"][:-1]}
+    if is_done:
+        parts["steps"] = labelled
+    elif not all(labels) and _are_known_good(trajectory, labels.index(False)):
+        parts["steps"] = _until_bad(labelled)
+    yield Row(row["id"], row["prompt"], screenshots[0], parts, files)
 
 
-def _passed_before(trajectory: Trajectory, place: int) -> bool:
-    """Whether it is known that the steps before a bad one are good: by a review, or by verdicts."""
+def _are_known_good(trajectory: Trajectory, place: int) -> bool:
+    """Whether a review or verdicts show that the steps before the first bad one are good."""
     number = trajectory.steps[place].index
-    found = trajectory.notes.get(number, {}).get("step_correct")
-    reviewed = found is None or found.source == "human"
-    before = (trajectory.note(step.index, "step_correct") for step in trajectory.steps[:place])
-    return reviewed or all(before)
+    verdict = trajectory.notes.get(number, {}).get("step_correct")
+    if verdict is None or verdict.source == "human":
+        return True  # the bad step was marked in a review, which covers the steps before it
+    return all(trajectory.note(step.index, "step_correct") for step in trajectory.steps[:place])
 
 
 def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of steps up to the first bad one."""
+    """Returns the row of steps up to the first bad one."""
     steps = row["labels"].index(False) + 1
-    cut = {name: row[name][:steps] for name in ("completions", "labels", "images")}
-    return {**row, **cut, "steps": steps}
+    shortened = {name: row[name][:steps] for name in ("completions", "labels", "images")}
+    return {**row, **shortened, "steps": steps}
 
 
 def _exclusion(source: Source) -> str:
-    """Why a demonstration has no row; empty when it has."""
-    steps = source.trajectory.steps
-    rows = source.rows
+    """Returns why a demonstration has no row; empty if it has one. A row is all or nothing."""
+    trajectory = source.trajectory
+    steps = trajectory.steps
     if not steps:
         return "no_step"
-    if any(is_off_screen(step.action, rows[step.index], CANVAS) for step in steps):
+    if any(is_off_screen(step.action, source.rows[step.index], CANVAS) for step in steps):
         return "off_screen"
-    files = [step.screenshot for step in steps] + [source.trajectory.final_screenshot]
-    without = not all(has_picture(rows[step.index]) for step in steps)
-    return "missing_frame" if without or not all(file.is_file() for file in files) else ""
+    for step in steps:
+        if not has_picture(source.rows[step.index]) or not step.screenshot.is_file():
+            return "missing_frame"
+    if not trajectory.final_screenshot.is_file():
+        return "missing_frame"
+    if steps[-1].index + 1 in source.candidate.incomplete:
+        return INCOMPLETE
+    return ""
 
 
-def _labelled(source: Source) -> dict[str, Any]:
-    """The row of all steps without labels and pictures."""
+def _unlabelled_row(source: Source) -> dict[str, Any]:
+    """Returns the row of all steps without labels and images."""
     trajectory = source.trajectory
     hidden = source.candidate.hidden
     completions = []
@@ -251,24 +278,24 @@ def _table(_settings: DatasetSettings) -> Table:
 
 
 class StepLabelsForm(Form):
-    """Takes failed and rejected demonstrations too, whose rows depend on reviews."""
+    """Also exports failed and rejected demonstrations; reviews change their rows."""
 
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
     ) -> ExportPlan:
-        """The plan of step labels, which has failed demonstrations."""
+        """Returns the plan of step labels, which contains failed demonstrations."""
         return plan_labels(trajectories, settings)
 
     def skips(self, _screenshot: Path, _bad_steps: AbstractSet[Path]) -> bool:
-        """A bad step is a label, so its row stays."""
+        """Returns False: a bad step is a label, so that its row stays."""
         return False
 
     def parts_of(
         self, candidate: Candidate, row: KeptRow, settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """The parts without what the review of a rejected demonstration contradicts.
+        """Returns the parts that do not contradict the review of a rejected demonstration.
 
-        Its task was not done, and a step without a mark has no label.
+        If the task was not done, steps without a mark have no label.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

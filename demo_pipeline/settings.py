@@ -2,7 +2,7 @@
 
 Belongs here: defaults, their units and where each comes from. Other thresholds are constants of the
 module that uses them. Values are read from the environment (`DEMO_PIPELINE_STORE`,
-`DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8`, …), then from a TOML file (`DEMO_PIPELINE_CONFIG`,
+`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), then from a TOML file (`DEMO_PIPELINE_CONFIG`,
 default `demo_pipeline.toml` in the project root), then from the defaults. Names that are not
 settings are refused, in the environment as in the file.
 """
@@ -47,7 +47,9 @@ class Section(BaseModel):
     UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
     # Hashed where they are not their default: without them outputs are what they were before them.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
-    WERE_SETTINGS: ClassVar[frozenset[str]] = frozenset()  # constants, hashed for the same reason
+    # Settings of earlier versions with the value that holds now: it is hashed, as it was before.
+    REMOVED: ClassVar[Mapping[str, Any]] = {}
+    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}
 
     @field_validator("*")
     @classmethod
@@ -61,7 +63,7 @@ class Section(BaseModel):
         fields = type(self).model_fields
         unset = {n for n in self.HASHED_WHEN_SET if getattr(self, n) == fields[n].default}
         values = self.model_dump(mode="json", exclude={*self.UNHASHED, *unset})
-        values |= {name: getattr(self, name) for name in self.WERE_SETTINGS}
+        values |= self.REMOVED
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -73,10 +75,17 @@ def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[
         fields: name of every setting or section → its type.
     """
     known = set(fields)
+    removed: dict[str, Any] = {}
     for section, kind in fields.items():
         if issubclass(kind, Section):
             known |= {f"{section}.{name}" for name in kind.model_fields}
+            values = {**kind.REMOVED, **kind.REMOVED_UNHASHED}
+            removed |= {f"{section}.{name}": value for name, value in values.items()}
     for name in sorted(set(names) - known):
+        if name.lower() in removed:
+            value = json.dumps(removed[name.lower()])
+            yield f"setting {_both(name)} is gone: {value} holds always; remove the setting"
+            continue
         near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
         hint = f"; the nearest is {_both(near[0])}" if near else ""
         yield f"setting {_both(name)} does not exist{hint}"
@@ -148,6 +157,7 @@ def _existing_export(name: str) -> str:
 
 
 ExportName = Annotated[str, AfterValidator(_existing_export)]
+_ROUNDING = 1e-9
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
 
@@ -158,10 +168,37 @@ class DatasetSettings(Section):
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset(
         {
-            *("min_alignment", "exclude_steps", "include_duplicates"),
-            *("coordinates", "max_pixels", "include_unproven_clock", "sft_keys"),
+            *("min_alignment", "exclude_steps"),
+            *("coordinates", "max_pixels", "sft_keys"),
         }
     )
+    REMOVED: ClassVar[Mapping[str, Any]] = {
+        "user": "demo-pipeline",
+        "timestamp": "",  # the directory is named after its newest recording
+        "test_ratio": 0.1,
+        "include_stale_trees": False,
+        "max_hidden_share": 0.3,
+        "min_steps": 3,
+        "history_actions": 30,
+        "sft_trees": "path",
+        "embed_images": False,
+        "cudag_pixels_per_notch": 100,
+        "keep_previous": False,
+    }
+    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {
+        "include_duplicates": False,
+        "include_unproven_clock": False,
+    }
+
+    user: ClassVar[str] = "demo-pipeline"  # in the name of CUDAG's directory
+    # Share of hidden actions before a step, above which it gives no record: up to a third of its
+    # history may be words in place of a screenshot.
+    max_hidden_share: ClassVar[float] = 0.3
+    min_steps: ClassVar[int] = 3  # of a whole trajectory that was cut; fewer show no course
+    # The last actions that a prompt tells in full, those before as their number: with a screenshot
+    # of 2,700 tokens such a prompt fits into the 8,192 tokens that the pages recommend.
+    history_actions: ClassVar[int] = 30
+    cudag_pixels_per_notch: ClassVar[int] = 100  # as browsers scroll for a notch
 
     # Tolerances of CUDAG in RU (1000 per axis), see docs/reference/output-formats.md: smallest and
     # largest, and of a point without a target, of a scroll, of both ends of a drag.
@@ -181,90 +218,97 @@ class DatasetSettings(Section):
         + ", and those of [your own packages](../guides/own-export.md)",
     )
     name_prefix: str = Field(
-        "demonstrations", pattern=NAME_PART, description="`<prefix>--<user>--<timestamp>` (CUDAG)"
+        "demonstrations",
+        pattern=NAME_PART,
+        description="first part of the name of CUDAG's directory",
     )
-    user: str = Field("demo-pipeline", pattern=NAME_PART, description="in CUDAG's directory name")
-    timestamp: str = Field(
-        "",
-        pattern=r"^([0-9]{8}_[0-9]{6})?$",
-        description="in CUDAG's directory name, YYYYMMDD_HHMMSS; empty: newest recording's, UTC",
+    seed: int = Field(0, description="changes the hash that assigns task groups to splits")
+    train_ratio: float = Field(
+        0.8, ge=0, le=1, description="share of the task groups that go to train"
     )
-    seed: int = Field(0, description="of the hash that assigns task groups to splits")
-    train_ratio: float = Field(0.8, ge=0, le=1, description="share of task groups")
-    val_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
-    test_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
-    held_out_applications: tuple[str, ...] = Field((), description="those of the split held_out")
+    val_ratio: float = Field(
+        0.1, ge=0, le=1, description="share that goes to val; the rest goes to test"
+    )
+    held_out_applications: tuple[str, ...] = Field(
+        (), description="their tasks form the split held_out"
+    )
     require_review: Literal["none", "not_rejected", "approved"] = Field(
-        "not_rejected", description="of a demonstration; none: it does not matter"
+        "not_rejected", description="review that a demonstration needs to take part"
     )
-    exclude: tuple[str, ...] = Field((), description="ids that no training export takes")
-    include_failed: bool = Field(False, description="completed, but the task was not done")
-    include_aborted: bool = Field(False, description="ended before they were completed")
-    include_duplicates: bool = Field(False, description="the same film or log under another id")
-    include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
-    include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
-    include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")
-    include_unproven_clock: bool = Field(
-        False, description="screenshots that may show another state: the clock is that unsure"
+    exclude: tuple[str, ...] = Field(
+        (), description="ids of demonstrations that no training export takes"
     )
-    include_stale_trees: bool = Field(False, description="trees unlike the screenshot")
-    max_hidden_share: float = Field(
-        0.3, ge=0, le=1, description="of the actions before a step; above: no sample of it"
+    include_failed: bool = Field(
+        False, description="include demonstrations whose task was not done"
+    )
+    include_aborted: bool = Field(False, description="include demonstrations that ended early")
+    include_contaminated: bool = Field(
+        False, description="include demonstrations of benchmark tasks"
+    )
+    include_avoidable_leaks: bool = Field(
+        False,
+        description="include steps whose screenshot shows the pointer at its target although an "
+        "earlier frame does not",
+    )
+    include_unavoidable_leaks: bool = Field(
+        True, description="include steps whose pointer was at the target before already"
     )
     min_alignment: int = Field(
-        0, ge=0, le=10, description="grade of a demonstration, at least; above 0: ungraded ones not"
+        0, ge=0, le=10, description="lowest grade that takes part; above 0 it needs a grade"
     )
     exclude_steps: Literal["none", "incorrect"] = Field(
-        "none", description="steps annotated as incorrect give no sample"
+        "none", description="steps that give no sample"
     )
-    min_steps: int = Field(3, ge=1, description="in a row, of a whole trajectory with hidden ones")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",
-        description="instruction and previous actions, the instruction alone, or the target named",
-    )
-    history_actions: int = Field(
-        30, ge=1, description="in prompts: the last ones in full, those before as their number"
+        description="instruction and previous actions, the instruction alone, or the target's name",
     )
     history_images: int = Field(
-        0, ge=0, le=10, description="in messages: screenshots of that many steps before"
+        0, ge=0, le=10, description="messages: number of earlier screenshots in a prompt"
     )
     coordinates: Literal["relative", "absolute"] = Field(
-        "relative", description="in messages: 0 to 1000, or pixels of the resized picture"
+        "relative", description="messages: 0 to 1000, or pixels of the resized screenshot"
     )
     max_pixels: int = Field(
-        16_384 * 28 * 28, ge=56 * 56, description="of a picture as the model sees it"
+        16_384 * 28 * 28,
+        ge=56 * 56,
+        description="largest screenshot that the model sees, in pixels",
     )
     image_mode: Literal["link", "copy", "jpeg"] = Field(
-        "link", description="hard links (copies where impossible), copies, JPEG; tests stay PNG"
-    )
-    license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
-    sft_trees: Literal["path", "object"] = Field(
-        "path", description="`ui_tree` of SFT samples: the file's path, or the tree itself"
+        "link",
+        description="how screenshots get into datasets: hard links (copies where links are "
+        "impossible), copies, or JPEG; those of the test split stay PNG",
     )
     sft_keys: Literal["extended", "documented"] = Field(
         "extended",
         description="keys of SFT samples: with ours, or only the format document's; actions that "
         "need ours, such as a click with Ctrl, then give no sample",
     )
+    license: str = Field("unknown", description="licence in the dataset cards, e.g. cc-by-4.0")
     action_line: bool = Field(
-        False, description="messages: `Action: …` before the calls, for OSWorld's Qwen3-VL agent"
+        False,
+        description="messages: a line `Action: …` before the calls, for OSWorld's Qwen3-VL agent",
     )
-    embed_images: bool = Field(False, description="messages: pictures in the Parquet files")
-    cudag_scroll_sign: Literal["up", "down"] = Field("up", description="of positive `pixels`")
+    cudag_scroll_sign: Literal["up", "down"] = Field(
+        "up", description="direction of a scroll with positive `pixels`"
+    )
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
-        "pixels", description="of `pixels`; notches for executors that turn the wheel by clicks"
+        "pixels",
+        description="unit of `pixels` (100 for a notch of the wheel), or notches for executors "
+        "that turn the wheel by clicks",
     )
-    cudag_pixels_per_notch: int = Field(
-        100, gt=0, description="`pixels` for one notch, if unit pixels"
-    )
-    keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")
     def _values_agree(self) -> Self:
-        total = self.train_ratio + self.val_ratio + self.test_ratio
-        if abs(total - 1) > 1e-9:
-            raise ValueError(f"train_ratio, val_ratio and test_ratio must add up to 1, not {total}")
+        total = self.train_ratio + self.val_ratio
+        if total > 1 + _ROUNDING:
+            raise ValueError(f"train_ratio and val_ratio must add up to at most 1, not {total:g}")
         return self
+
+    @property
+    def test_ratio(self) -> float:
+        """Share of task groups that are in neither of the splits train and val."""
+        return round(1 - self.train_ratio - self.val_ratio, 9)
 
 
 class HubSettings(Section):
@@ -317,7 +361,10 @@ def _in_data(name: str, description: str) -> Any:
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    WERE_SETTINGS: ClassVar[frozenset[str]] = frozenset({"max_video_pixels", "max_video_seconds"})
+    REMOVED: ClassVar[Mapping[str, Any]] = {
+        "max_video_pixels": 7680 * 4320,
+        "max_video_seconds": 6 * 3600.0,
+    }
     max_video_pixels: ClassVar[int] = 7680 * 4320
     max_video_seconds: ClassVar[float] = 6 * 3600.0
 
@@ -325,8 +372,17 @@ class RecordingSettings(Section):
 class ActionSettings(Section):
     """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 
-    WERE_SETTINGS: ClassVar[frozenset[str]] = frozenset({"split_typing_at_pauses"})
-    split_typing_at_pauses: ClassVar[bool] = False
+    REMOVED: ClassVar[Mapping[str, Any]] = {
+        "split_typing_at_pauses": False,
+        "click_radius_px": 5.0,
+        "pause_ms": 2000,
+    }
+    # Screen pixels at scale 1 between press and release; farther is a drag. Windows and GTK begin a
+    # drag at 4 to 8 pixels.
+    click_radius_px: ClassVar[float] = 5.0
+    # Without input but idle moves for this long is a pause. A person who reads a screen takes
+    # longer, and one who goes on typing or clicking does not.
+    pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press in one place is flagged long
     multi_click_ms: ClassVar[int] = 500  # between presses; the default of Windows and GTK
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
@@ -338,18 +394,15 @@ class ActionSettings(Section):
     macos_pixels_per_notch: ClassVar[int] = 100  # that macOS logs per wheel notch
     drag_path_points: ClassVar[int] = 64  # of a drag's path that are kept, at most
 
-    click_radius_px: float = Field(5.0, description="screen pixels at scale 1; farther is a drag")
-    pause_ms: int = Field(
-        2000, gt=0, description="ms; no input but idle moves for this long is a pause"
-    )
     stop_shortcut: tuple[str, ...] = Field(
-        (), description="keys that stop the recorder, left out at the end; empty: none"
+        (), description="keys that stop the recorder; left out at the end of a recording"
     )
     keyboard_layout: Literal["auto", "us", "uk", "us-intl", "de", "es", "fr", "it", "ru"] = Field(
-        "auto", description="for logs without characters; auto: by meta.json"
+        "auto", description="layout of the keyboard; auto: by the scans and meta.json"
     )
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
-        "auto", description="direction of a positive delta; auto: by video, else by its unit"
+        "auto",
+        description="direction of a positive wheel delta; auto: by the video, else by its unit",
     )
 
 
@@ -358,7 +411,8 @@ class ObservationSettings(Section):
 
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
-        description="words of window names; a first or last action on such a window is left out",
+        description="words of the titles of the recorder's own windows; a first or last action on "
+        "such a window is left out",
     )
 
 
@@ -367,8 +421,8 @@ class ScreenshotSettings(Section):
 
     native: bool = Field(
         False,
-        description="the screen in its own size; grounding, messages, CUA-Lite, AgentNet, ATIF and "
-        "Cua's folders take it",
+        description="keep the screen in its own size, too; grounding, messages, CUA-Lite, "
+        "AgentNet, ATIF and Cua's folders use it",
     )
 
 
@@ -378,15 +432,15 @@ class TrajectorySettings(Section):
     easy_steps: ClassVar[int] = 5  # of an easy task, at most
     medium_steps: ClassVar[int] = 15  # of a medium task, at most; more: hard
 
-    max_avoidable_leak_rate: float = Field(
-        0.02, ge=0, le=1, description="share of pointing actions; a check warns above it"
-    )
-    max_leak_rate: float = Field(
-        0.25, ge=0, le=1, description="the same, unavoidable leaks included"
-    )
-    keep_doubtful_text: bool = Field(
-        False, description="write typed text that may be another one, as the keys were read"
-    )
+    REMOVED: ClassVar[Mapping[str, Any]] = {
+        "max_avoidable_leak_rate": 0.02,
+        "max_leak_rate": 0.25,
+        "keep_doubtful_text": False,
+    }
+    # Shares of pointing actions above which the check `leak_rate` warns: of avoidable leaks, and of
+    # all. The sample recordings have 0 and 0.07.
+    max_avoidable_leak_rate: ClassVar[float] = 0.02
+    max_leak_rate: ClassVar[float] = 0.25
 
 
 PrivacyKind = Literal[
@@ -413,18 +467,18 @@ class PrivacySettings(Section):
     """What is looked for in what people recorded, and what happens to it."""
 
     policy: PrivacyPolicy = Field(
-        "flag", description="off, flag (count it), redact (replace it), drop (the demonstration)"
+        "flag", description="ignore it, count it, replace it, or leave out the demonstration"
     )
     kinds: dict[PrivacyKind, PrivacyPolicy] = Field(
-        default_factory=dict, description='other policies of kinds: {"email": "redact"}'
+        default_factory=dict, description='other policies for some kinds, e.g. {"email": "redact"}'
     )
-    words: tuple[str, ...] = Field((), description="private words, in any case")
+    words: tuple[str, ...] = Field((), description="private words; case does not matter")
     expressions: tuple[str, ...] = Field((), description="private regular expressions")
     windows: tuple[str, ...] = Field(
         (), description="words of the titles of private windows, e.g. an application's name"
     )
     regions: tuple[tuple[int, int, int, int], ...] = Field(
-        (), description="x, y, width, height of private parts of the screen, canvas pixels"
+        (), description="private parts of the screen: x, y, width, height in canvas pixels"
     )
 
     def policy_of(self, kind: PrivacyKind) -> PrivacyPolicy:
@@ -459,23 +513,28 @@ class DiscoverySettings(Section):
     max_dataset_age_seconds: ClassVar[float] = 900  # that new trajectories wait for others
 
     stable_seconds: float = Field(
-        20, ge=0, description="seconds without a change that make an upload complete; 0: at once"
+        20,
+        ge=0,
+        description="seconds without a change after which an upload is complete; 0: at once",
     )
     complete_marker: str = Field(
-        "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
+        "", description="name of an object that completes a first upload, e.g. _COMPLETE"
     )
-    interval_seconds: int = Field(15, ge=1, description="seconds between two ticks")
+    interval_seconds: int = Field(
+        15, ge=1, description="seconds between two evaluations of a sensor"
+    )
 
 
 class ExecutionSettings(Section):
     """How work is spread: it must never change a byte."""
 
+    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {"screens_in_reports": True}
+
     workers: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1),
         ge=1,
-        description="processes; one per core",
+        description="worker processes; one per core",
     )
-    screens_in_reports: bool = Field(True, description="false keeps screens out of reports")
 
 
 class Settings(BaseSettings):
@@ -489,10 +548,10 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    uploads: str = _in_data("recordings", "a path or an s3:// URL; input")
-    store: str = _in_data("store", "a path or an s3:// URL; everything built")
-    osworld_tasks: str = _in_data("osworld", "a folder of task files; may be missing")
-    cache: str = _in_data(".cache", "a folder for downloads; may be removed")
+    uploads: str = _in_data("recordings", "where recordings arrive: a path or an s3:// URL")
+    store: str = _in_data("store", "everything that is built: a path or an s3:// URL")
+    osworld_tasks: str = _in_data("osworld", "folder of OSWorld task files; may be missing")
+    cache: str = _in_data(".cache", "folder for downloads; may be removed when nothing runs")
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     screenshots: ScreenshotSettings = ScreenshotSettings()

@@ -43,10 +43,10 @@ def _settings() -> Iterator[str]:
         "Every path and threshold is a setting. A value is taken from the environment, else from"
         " the settings file, else it is\nthe default. The settings file is `demo_pipeline.toml`"
         " beside `pyproject.toml`, or the file that `DEMO_PIPELINE_CONFIG` names:\n\n"
-        '```toml\n[actions]\nclick_radius_px = 8.0\n\n[datasets]\nheld_out_applications = ["gimp"]'
+        '```toml\n[actions]\nkeyboard_layout = "de"\n\n[datasets]\nheld_out_applications = ["gimp"]'
         "\n```\n\nThe same in the environment, where two underscores follow the section and lists"
         " are JSON:\n\n"
-        "```bash\nexport DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8\n"
+        "```bash\nexport DEMO_PIPELINE_ACTIONS__KEYBOARD_LAYOUT=de\n"
         "export DEMO_PIPELINE_DATASETS__HELD_OUT_APPLICATIONS='[\"gimp\"]'\n```\n\n"
         "Other names are refused, in the file and in the environment. A stage is built again only"
         " when its own section, its inputs or its\ncode version changed.\n\n"
@@ -63,7 +63,7 @@ def _settings() -> Iterator[str]:
     yield from _setting_rows(roots, "")
     defaults = Settings.model_construct()
     for name, field in Settings.model_fields.items():
-        if isinstance(field.default, Section):
+        if isinstance(field.default, Section) and type(field.default).model_fields:
             kind = type(field.default)
             yield f"\n## {name}\n\n{inspect.getdoc(kind)}\n\n{_depending(name, defaults)}\n\n"
             yield from _setting_rows(kind.model_fields, f"{name}.")

@@ -43,8 +43,8 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "nearest"),
         [
-            ("DEMO_PIPELINE_EXECUTION_SCREENS_IN_REPORTS", "execution.screens_in_reports "),
-            ("DEMO_PIPELINE_EXECUTION__SCREEN_IN_REPORTS", "execution.screens_in_reports "),
+            ("DEMO_PIPELINE_EXECUTION_WORKERS", "execution.workers "),
+            ("DEMO_PIPELINE_EXECUTION__WORKER", "execution.workers "),
             ("demo_pipeline_stor", "store (DEMO_PIPELINE_STORE)"),
             ("DEMO_PIPELINE_DATASETS__LICENCES", "datasets.license "),
         ],
@@ -87,8 +87,29 @@ class TestNames:
                     assert error["loc"] == (section, name)
 
     def test_values_that_contradict_each_other_are_refused(self):
-        with pytest.raises(ValidationError, match="must add up to 1, not 0"):
-            DatasetSettings(train_ratio=0.7)
+        with pytest.raises(ValidationError, match=r"must add up to at most 1, not 1\.1"):
+            DatasetSettings(train_ratio=0.7, val_ratio=0.4)
+
+    def test_the_test_split_gets_the_rest(self):
+        assert DatasetSettings().test_ratio == 0.1
+        assert DatasetSettings(train_ratio=0.5, val_ratio=0.5).test_ratio == 0
+
+    def test_a_setting_of_an_earlier_version_is_gone_and_its_value_is_named(
+        self, tmp_path, monkeypatch
+    ):
+        file = tmp_path / "old.toml"
+        file.write_text("[actions]\nclick_radius_px = 8.0\n[datasets]\nkeep_previous = true\n")
+        monkeypatch.setenv(CONFIG_VARIABLE, str(file))
+        monkeypatch.setenv("DEMO_PIPELINE_DATASETS__SFT_TREES", TYPED)
+        text = refusal()
+        click = "setting actions.click_radius_px (DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX)"
+        assert f"{click} is gone: 5.0 holds always; remove the setting" in text
+        assert "DATASETS__KEEP_PREVIOUS) is gone: false holds always" in text
+        assert 'DATASETS__SFT_TREES) is gone: "path" holds always' in text
+
+    def test_at_most_45_settings_remain(self):
+        sections = {name for name in SECTIONS if name in Settings.model_fields}
+        assert len(NAMES - sections) <= 45
 
     @pytest.mark.parametrize("name", sorted(VARIABLES))
     def test_no_variable_of_a_setting_is_called_unknown(self, name, monkeypatch):
@@ -125,19 +146,19 @@ class TestFingerprint:
             DatasetSettings(image_mode="copy"),
             DatasetSettings(license="cc-by-4.0"),
             DatasetSettings(action_line=True),
-            DatasetSettings(embed_images=True),
             DatasetSettings(cudag_scroll_sign="down"),
-            DatasetSettings(cudag_pixels_per_notch=120),
+            DatasetSettings(cudag_scroll_unit="notches"),
             DatasetSettings(include_avoidable_leaks=True),
             DatasetSettings(include_unavoidable_leaks=False),
-            DatasetSettings(max_hidden_share=0.5),
-            DatasetSettings(min_steps=4),
+            DatasetSettings(train_ratio=0.7),
+            DatasetSettings(history_images=1),
         ]
         assert len({settings.fingerprint() for settings in changed}) == len(changed)
 
     def test_what_chooses_by_annotations_counts_only_when_it_is_set(self):
         later = DatasetSettings.HASHED_WHEN_SET
         before = DatasetSettings().model_dump(mode="json", exclude={*later, "exports"})
+        before |= DatasetSettings.REMOVED
         known = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
         assert DatasetSettings().fingerprint() == known
         assert DatasetSettings(min_alignment=1).fingerprint() != known

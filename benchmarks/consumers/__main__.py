@@ -31,7 +31,7 @@ EXPORTS = (
     *("sft", "messages", "cudag", "cua_lite", "agentnet", "atif"),
     *("grounding", "transitions", "step_labels"),
 )
-VARIANTS = {"embedded": "EMBED_IMAGES", "action_line": "ACTION_LINE"}
+VARIANTS = {"action_line": "ACTION_LINE"}
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def make_case(folder: Path, steps: Sequence[tuple[str, dict]], without_tree: int
     """The datasets of one made demonstration, all of it training data, with their cards."""
     rows = {index: {"tree_agreement": "differs"} for index in range(without_tree)}
     demo = make_trajectory(folder / "made", "demo", steps, rows=rows)
-    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, sft_trees="object")
+    settings = DatasetSettings(train_ratio=1, val_ratio=0)
     for name, place in {
         "sft": "sft",
         "messages": "messages",

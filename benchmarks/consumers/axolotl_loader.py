@@ -23,12 +23,10 @@ def collate(config: dict[str, str], said: list[str], model: Path) -> tuple[int, 
 
 
 def main() -> None:
-    """The JSON Lines, started in their folder, and tables with pictures, started anywhere."""
+    """The JSON Lines, started in their folder."""
     export, model = (path.resolve() for path in places())
     lines = export / "messages/train.jsonl"
     said = answers(lines)
-    pictures = collate({"path": f"{export}/embedded"}, said, model)
-    row("messages (tables with pictures)", len(said), *pictures)
     os.chdir(lines.parent)
     chats = collate({"path": str(lines), "ds_type": "json"}, said, model)
     row("messages (JSON Lines)", len(said), *chats)

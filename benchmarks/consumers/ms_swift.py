@@ -26,7 +26,7 @@ def encode(dataset: str, said: list[str], model: Path) -> tuple[int, int]:
 
 
 def main() -> None:
-    """The JSON Lines and the tables with paths, and the tables with pictures."""
+    """The JSON Lines and the tables."""
     export, model = (path.resolve() for path in places())
     root = export / "messages"
     os.environ["ROOT_IMAGE_DIR"] = str(root)
@@ -34,7 +34,6 @@ def main() -> None:
     for name, file in {
         "JSON Lines": root / "train.jsonl",
         "tables": root / "train.parquet",
-        "tables with pictures": export / "embedded/train.parquet",
     }.items():
         if file.exists():
             looked_at = len(chosen(said))

@@ -91,15 +91,20 @@ def export(
         print_error(f"left out: {problem}")
 
 
-def report(dest: _Dest) -> None:
+def report(
+    dest: _Dest,
+    *,
+    screens: Annotated[
+        bool, typer.Option(help="Show screens and words of the tasks; without them only counts.")
+    ] = True,
+) -> None:
     """Write a report to send: one folder of static pages about the demonstrations and datasets.
 
-    It opens without a server and without a network. It holds screens, unless
-    `execution.screens_in_reports` is off, and never what was typed.
+    It opens without a server and without a network, and never holds typed text.
     """
     from demo_pipeline.reports.report import write_report
 
-    written = write_report(open_workspace(), dest)
+    written = write_report(open_workspace(), dest, screens=screens)
     print_line(
         f"{dest}/index.html: {counted(written.demonstrations, 'demonstrations')}, "
         f"{counted(written.steps, 'steps')}, {counted(written.pictures, 'pictures')}, "

@@ -120,7 +120,7 @@ def _not_json(message: str) -> Iterator[str]:
             json.loads(os.environ[name])
         except ValueError:
             if isinstance(default, Section):  # the example is for its first setting
-                place = (*place, next(iter(type(default).model_fields)))
+                place = (*place, *list(type(default).model_fields)[:1])
             if isinstance(default, Section | tuple):
                 yield f"setting {name}: is not valid JSON{_example(place)}"
 

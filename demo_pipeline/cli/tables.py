@@ -49,7 +49,7 @@ _OVERVIEW_WIDTH = 100  # columns, at most, also where the output is not a termin
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
 _NO_TRAIN_SPLIT = (
     "has no train split: all recordings of a task go to the same split, and with few tasks none "
-    "may go to train; record more tasks, or set train_ratio = 1, val_ratio = 0 and test_ratio = 0 "
+    "may go to train; record more tasks, or set train_ratio = 1 and val_ratio = 0 "
     "under [datasets] in demo_pipeline.toml"
 )
 

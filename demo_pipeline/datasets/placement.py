@@ -95,7 +95,7 @@ class _Placement:
 
     def remember(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
         """Place all trajectories; returns the memory of this build."""
-        placing = json.dumps(self.settings.model_dump(include=set(_PLACING)))
+        placing = json.dumps({name: getattr(self.settings, name) for name in _PLACING})
         keeps_splits = self.before.placing == placing
         for trajectory in trajectories:
             self.demonstrations[trajectory.id] = self._read(trajectory, keeps_split=keeps_splits)

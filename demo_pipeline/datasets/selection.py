@@ -445,7 +445,7 @@ def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> s
     """Why a trajectory is left out by its id, its twin or its review; empty if it is not."""
     if source.id in settings.exclude:
         return "excluded"
-    if source.duplicate_of and not settings.include_duplicates:
+    if source.duplicate_of:
         return "duplicate"
     if settings.require_review != "none" and source.review == "rejected":
         return "rejected"

@@ -222,7 +222,7 @@ FORM = Form(
     folder="agentnet",
     description="Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in "
     "the full form and in that of OpenCUA's thought generator.",
-    code_version="15",
+    code_version="16",
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),
     unit="steps",

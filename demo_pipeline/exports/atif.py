@@ -381,8 +381,8 @@ FORM = Form(
     folder="atif",
     description="Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its "
     "images. What no screenshot shows is said in words.",
-    code_version="14",
-    settings=("max_hidden_share", *STEP_SETTINGS),
+    code_version="15",
+    settings=STEP_SETTINGS,
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
     unit="steps",
     rows=_rows,

@@ -189,7 +189,7 @@ FORM = Form(
     folder="cua_folder",
     description="Whole trajectories as Cua's trajectory folders, which its viewer opens: a folder "
     "a trajectory with numbered turns, screenshots and the calls as an agent's responses.",
-    code_version="4",
+    code_version="5",
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, CLICKS_OF_BUTTON, HELD_KEYS),
     unit="steps",

@@ -350,7 +350,7 @@ FORM = Form(
     description="Whole trajectories in CUA-Lite's form, from which its adapters render the "
     "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
     "and said.",
-    code_version="14",
+    code_version="15",
     kinds=frozenset({"parquet"}),
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY, CLICKS_OF_BUTTON, HELD_KEYS),

@@ -289,7 +289,7 @@ FORM = Form(
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
     code_version="13",
     kinds=frozenset({"json", "parquet"}),
-    settings=("max_hidden_share", *STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
+    settings=(*STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),
     rows=_rows,
     files=(

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import Field, Tag
 
-from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import OF_MESSAGES, View
 from demo_pipeline.desktopd.models import Pixel
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
@@ -24,7 +23,7 @@ from demo_pipeline.exports.cudag.records import (
     record_drafts,
 )
 from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table, of_row
-from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.exports.native_pictures import with_native_screenshots
 from demo_pipeline.exports.prompts import action_sentence, system_prompt
 from demo_pipeline.exports.record_checks import (
@@ -142,7 +141,6 @@ _EARLIER = (
     "\n\nThe last picture is the screen now; those before it show the screen before each of the "
     "last steps, the oldest first."
 )
-_ROWS_WITH_PICTURES = 16  # in memory; a PNG of the canvas has about 0.7 MB
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SOURCE = "reasoning_source"  # of the line `Thought: …`; null in a row without that line
 NO_SOURCE = "none"  # in a line without a thought
@@ -247,30 +245,10 @@ def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
     """Returns the table of chats whose turns are in these columns."""
-
-    def table(settings: DatasetSettings) -> Table:
-        image_type = PICTURE if settings.embed_images else pa.string()
-        turns = [(column, _TURNS) for column in turn_columns]
-        schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(image_type))])
-        annotated = schema.append(pa.field(SOURCE, pa.string()))
-        rows = 512
-        if settings.embed_images:
-            schema = with_hub_features(schema)
-            annotated = with_hub_features(annotated)
-            rows = _ROWS_WITH_PICTURES
-        return Table(schema, rows, annotated=annotated, notes=frozenset({"thought"}))
-
-    return table
-
-
-def _placed(
-    row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: str
-) -> Mapping[str, Any]:
-    """Returns a row with the content of its images, if images are embedded."""
-    if not settings.embed_images:
-        return row
-    data = {path: Path(folder, path.split("/", 2)[2]).read_bytes() for path in row["images"]}
-    return {**row, "images": [{"bytes": data[path], "path": path} for path in row["images"]]}
+    turns = [(column, _TURNS) for column in turn_columns]
+    schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(pa.string()))])
+    annotated = schema.append(pa.field(SOURCE, pa.string()))
+    return lambda _settings: Table(schema, annotated=annotated, notes=frozenset({"thought"}))
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
@@ -346,7 +324,7 @@ FORM = Form(
     folder="messages",
     description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
     "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
-    code_version="23",
+    code_version="24",
     kinds=frozenset({"json", "parquet"}),
     settings=(*DRAFT_SETTINGS, "action_line", "history_images", "coordinates"),
     exclusions=DRAFT_EXCLUSIONS,
@@ -363,7 +341,6 @@ FORM = Form(
     ),
     check="messages_schema",
     kind_of=of_row("chat", "task_type"),
-    place=_placed,
     marks=(SCHEMA_FILE,),
     line_key="messages",
     side_files=schema_file(SCHEMA_FILE, MessagesRecord, _SCHEMA_HEAD),

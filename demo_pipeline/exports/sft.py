@@ -1,8 +1,7 @@
 """SFT samples of OSWorld-Desktopd: a sample per step, and the validator of such files.
 
-Samples contain the paths of screenshots in the dataset, so that they are small. They contain the
-paths of trees as well, unless `datasets.sft_trees` asks for the trees themselves. The validator
-compares samples with the trajectories if it finds them.
+Samples contain the paths of screenshots and trees in the dataset, so that they are small. The
+validator compares samples with the trajectories if it finds them.
 """
 
 import base64
@@ -55,7 +54,7 @@ from demo_pipeline.exports.step_facts import (
 )
 from demo_pipeline.files.base_model import Document, check, limited
 from demo_pipeline.files.image_files import probe_image
-from demo_pipeline.files.json_files import JsonFileError, load_json, read_bytes
+from demo_pipeline.files.json_files import JsonFileError, read_bytes
 from demo_pipeline.files.parquet import COUNT, TEXT, described_schema, one_of
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, Severity
@@ -589,14 +588,8 @@ def _sample(
         return reason
     screenshot = source.name(step.screenshot)
     files = {screenshot: step.screenshot}
-    tree: Any = None
-    with_tree = settings.include_stale_trees or provenance["tree_agreement"] != "differs"
-    if with_tree and settings.sft_trees == "object":
-        try:
-            tree = load_json(step.ui_tree)
-        except JsonFileError:
-            return "missing_frame"
-    elif with_tree:
+    tree: str | None = None
+    if provenance["tree_agreement"] != "differs":
         tree = source.name(step.ui_tree)
         files[tree] = step.ui_tree
     action = step.action.model_dump(mode="json")
@@ -666,7 +659,7 @@ FORM = Form(
     "counted.",
     code_version="21",
     kinds=frozenset({"json", "parquet"}),
-    settings=("max_hidden_share", *STEP_SETTINGS, "include_stale_trees", "sft_trees", "sft_keys"),
+    settings=(*STEP_SETTINGS, "sft_keys"),
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, UNDOCUMENTED),
     rows=_rows,
     files=(

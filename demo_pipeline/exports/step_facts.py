@@ -23,7 +23,6 @@ STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
 STEP_SETTINGS = (
     "include_avoidable_leaks",
     "include_unavoidable_leaks",
-    "include_unproven_clock",
 )
 
 

@@ -319,7 +319,7 @@ FORM = StepLabelsForm(
     "Failed and rejected demonstrations are in this export, and in no other.",
     code_version="14",
     kinds=frozenset({"parquet"}),
-    settings=("max_hidden_share",),
+    settings=(),
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),
     rows=_rows,
     files=(

@@ -173,7 +173,7 @@ FORM = Form(
     "transition spans an action that no screenshot shows.",
     code_version="13",
     kinds=frozenset({"parquet"}),
-    settings=("max_hidden_share", *STEP_SETTINGS),
+    settings=STEP_SETTINGS,
     exclusions=(
         *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
         *("wait", "hidden_after", "early_after"),

@@ -44,18 +44,18 @@ TOO_SHORT = "too_short"
 UNKNOWN_SYSTEM = "unknown_system"
 NO_STEPS = "no_steps"
 STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
-STRETCH_SETTINGS = ("min_steps", *STEP_SETTINGS)
+STRETCH_SETTINGS = STEP_SETTINGS
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
     BAD_STEP: "a reviewer marked the step as bad",
-    INCOMPLETE: "more than datasets.max_hidden_share of the actions before the step are hidden",
+    INCOMPLETE: "more than 30 % of the actions before the step are hidden",
     "avoidable_leak": "the screenshot already shows the pointer at the target",
     "unavoidable_leak": "the same, but the pointer was there before",
     "doubtful_text": "typed text that is not known: no scan shows it, or one contradicts it",
     "unproven_clock": "the clock may be off by so much that the screenshot shows another state",
     OUTSIDE: "before or after the longest stretch that can be shown",
-    TOO_SHORT: "no stretch of the trajectory has datasets.min_steps steps",
+    TOO_SHORT: "no stretch of the trajectory has three steps",
     "split_leak": "another split begins with the same screenshot and task (trajectories)",
     NO_STEPS: "no step of the trajectory can be shown (trajectories)",
     UNKNOWN_SYSTEM: "the form has no name for the computer's system",

@@ -1,8 +1,7 @@
 """A report to send: a folder of static HTML that opens without a server and without a network.
 
 Collects the contents and the pictures of the report; `report.html` is its template. A report never
-contains typed text as text. If `execution.screens_in_reports` is off, it contains neither screens
-nor words of a task.
+contains typed text as text. A report without screens contains no words of a task either.
 """
 
 import json
@@ -82,17 +81,17 @@ class QuarantineRow:
     reasons: list[str]
 
 
-def write_report(workspace: Workspace, dest: Path) -> Written:
+def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> Written:
     """Write the report of a store, completely or not at all.
 
     Args:
-        workspace: the store, and the setting `execution.screens_in_reports`.
+        workspace: the store.
         dest: a folder that is empty or does not exist.
+        screens: show screens and words of the tasks.
 
     Raises:
         StorageError: `dest` is not empty, or the store cannot be read.
     """
-    with_screens = workspace.settings.execution.screens_in_reports
     store = workspace.store
     queue = {row["id"]: row for row in ReviewData(store, workspace.uploads).queue()["rows"]}
     with folder_draft(dest) as out:
@@ -103,9 +102,7 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
         for output in store.outputs(TRAJECTORIES_STAGE.folder):
             queue_row = queue.get(output.rpartition("/")[2], {})
             try:
-                row, own_steps = _demonstration(
-                    store, output, queue_row, out if with_screens else None
-                )
+                row, own_steps = _demonstration(store, output, queue_row, out if screens else None)
             except DemonstrationError as error:
                 problems += map(str, error.problems)
             except OutputError as error:
@@ -116,7 +113,7 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
         demonstrations.sort(key=lambda row: (-row["doubt"], row["id"]))
         data = {"demonstrations": demonstrations, "steps": steps}
         (out / "data.js").write_text(f"const DATA = {_script(data)};\n", encoding="utf-8")
-        page = _page(workspace, demonstrations, steps, problems, _size(out))
+        page = _page(workspace, demonstrations, steps, problems, _size(out), screens=screens)
         (out / "index.html").write_text(page, encoding="utf-8")
         size = _size(out)
     pictures = sum(step["picture"] is not None for step in steps)
@@ -211,6 +208,8 @@ def _page(
     steps: Sequence[Mapping[str, Any]],
     problems: Sequence[str],
     size: int,
+    *,
+    screens: bool,
 ) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("demo_pipeline", "reports"), autoescape=True
@@ -227,7 +226,7 @@ def _page(
         megabytes=f"{size / 1e6:.1f}",
         minutes=f"{seconds / 60:.1f}",
         signals=[*STEP_SIGNALS, *DEMONSTRATION_SIGNALS],
-        pictures=workspace.settings.execution.screens_in_reports,
+        pictures=screens,
         demonstrations=demonstrations,
         steps=steps,
         plots=_plots(demonstrations, steps),

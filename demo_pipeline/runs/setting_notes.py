@@ -41,6 +41,7 @@ def section_values(settings: Settings, section: Section) -> Values:
     """The values that a section's fingerprint covers."""
     name = next((name for name, value in settings if value is section), "")
     values = section.model_dump(mode="json", exclude=set(section.UNHASHED))
+    values |= section.REMOVED
     return {f"{name}.{key}": value for key, value in values.items()}
 
 

@@ -56,8 +56,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
                 yield (
-                    f"{key} has the same film or log as {entry.duplicate_of}: datasets leave it "
-                    "out unless datasets.include_duplicates is set"
+                    f"{key} has the same film or log as {entry.duplicate_of}: datasets leave it out"
                 )
 
     def moves(self) -> Iterator[str]:

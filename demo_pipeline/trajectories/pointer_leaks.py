@@ -71,12 +71,12 @@ def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
     Args:
         row: provenance of the step, with `leak` and `unavoidable`, and maybe `doubtful_text` and
             `unproven_clock`.
-        settings: `include_avoidable_leaks`, `include_unavoidable_leaks`, `include_unproven_clock`.
+        settings: `include_avoidable_leaks` and `include_unavoidable_leaks`.
     """
     avoidable, unavoidable, *_ = LEAK_EXCLUSIONS
     if row.get(DOUBTFUL_TEXT):
         return DOUBTFUL_TEXT
-    if row.get(UNPROVEN_CLOCK) and not settings.include_unproven_clock:
+    if row.get(UNPROVEN_CLOCK):
         return UNPROVEN_CLOCK
     if not row["leak"]:
         return ""
@@ -105,7 +105,7 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
         "leak_rate": ("a leak", leaky, limits.max_leak_rate),
     }
     return [
-        Problem(code, path.name, _message(what, reasons, rates, limit), remedy=_remedy(code))
+        Problem(code, path.name, _message(what, reasons, rates, limit), remedy=_REMEDY)
         for code, (what, reasons, limit) in limited.items()
         if rates.share(reasons.total()) > limit
     ]
@@ -119,9 +119,7 @@ def _message(what: str, reasons: Counter[str], rates: LeakRates, limit: float) -
     )
 
 
-def _remedy(code: str) -> str:
-    return (
-        "look at the contact sheets, where these steps are marked; "
-        "datasets.include_avoidable_leaks and datasets.include_unavoidable_leaks decide which of "
-        f"them training exports use; the limit is trajectories.max_{code}"
-    )
+_REMEDY = (
+    "look at the contact sheets, where these steps are marked; datasets.include_avoidable_leaks "
+    "and datasets.include_unavoidable_leaks decide which of them training exports use"
+)

@@ -157,8 +157,6 @@ def build_steps(
     trees: Sequence[_Row],
     evidence: Evidence,
     filmed: Span,
-    *,
-    keep_doubtful_text: bool = False,
 ) -> Steps:
     """Number the steps; what no screenshot can show is hidden.
 
@@ -170,7 +168,6 @@ def build_steps(
         trees: the row of trees.parquet of each action.
         evidence: what the video shows about the recording.
         filmed: presentation times of the video's first and last frame, seconds.
-        keep_doubtful_text: typed text that is in doubt is written as the keys were read.
     """
     screen = evidence.screen()
     base = evidence.canvas
@@ -181,7 +178,7 @@ def build_steps(
     neither = Counter[str]()
     focus = _RecordedFocus()
     rows = joined_typing(zip(actions, frames, trees, strict=True))
-    for recorded, frame, tree in rows if keep_doubtful_text else with_unknown_texts(rows):
+    for recorded, frame, tree in with_unknown_texts(rows):
         action = _pressed_by_space(_as_filmed(recorded, evidence.wheel), tree)
         if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
             neither["thinking_pause"] += 1

@@ -95,10 +95,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, secrets)})
     assignment = assignment_of(manifest.parsed_meta())
     filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
-    keep_doubtful_text = settings.keep_doubtful_text
-    built = build_steps(
-        actions, frames, trees, evidence, filmed, keep_doubtful_text=keep_doubtful_text
-    )
+    built = build_steps(actions, frames, trees, evidence, filmed)
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
     task = _task(assignment, len(built.steps), settings, task_match)
@@ -116,7 +113,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
             **changed,
             "erased_text": _shows_erased_text(step, erased, evidence.clock),
             **_provenance(step, manifest, assignment, evidence),
-            **_text_columns(step.action, keep_doubtful_text=keep_doubtful_text),
+            **_text_columns(step.action),
             "end_filmed": is_end_filmed(step.action, evidence.clock, manifest.video),
             **_task_match_row(task_match),
         }
@@ -290,9 +287,9 @@ def _provenance(
     }
 
 
-def _text_columns(action: Action, *, keep_doubtful_text: bool) -> dict[str, Any]:
+def _text_columns(action: Action) -> dict[str, Any]:
     """The columns of typed text: where it comes from, what shows it, and whether it is in doubt."""
-    doubtful = DOUBTFUL_TEXT in action.flags and not keep_doubtful_text
+    doubtful = DOUBTFUL_TEXT in action.flags
     columns = ("text_evidence", "text_scan_event", "text_source", "keyboard_layout")
     return {
         "doubtful_text": doubtful or None,
@@ -433,7 +430,7 @@ def check_every_action_shown(folder: Path) -> list[Problem]:
     reasons = ", ".join(f"{reason} {count}" for reason, count in hidden.by_reason().items())
     message = f"{len(hidden)} actions are in no screenshot: {reasons}"
     remedy = (
-        "the steps are used without them, up to datasets.max_hidden_share; record one display, "
+        "a step is used if at most 30 % of the actions before it are hidden; record one display, "
         "and the video from the first action to the last"
     )
     return [Problem("hidden_actions", HIDDEN_ACTIONS_FILE, message, remedy=remedy)]

@@ -15,6 +15,7 @@ from demo_pipeline.recording.input_log import INPUT_EVENTS, Event, parse_log
 from demo_pipeline.recording.key_names import keyboard_of, layout_of_locale
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline.trajectories.steps import joined_typing
+from demo_pipeline_tests.fixed_values import settings_with
 
 Line = dict[str, Any]
 Part = Any  # a line or a list of lines
@@ -94,7 +95,7 @@ def read(
 ) -> tuple[Segmentation, Repairs]:
     """Segmentation and repairs of a log with these lines."""
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
-    chosen = ActionSettings(**settings)
+    chosen = settings_with(ActionSettings, **settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
     keyboard = keyboard_of(chosen.keyboard_layout, layout_of_locale(locale))
     found = segment(repaired, platform, chosen, Keyboards.of(keyboard))

@@ -33,6 +33,7 @@ from demo_pipeline_tests.actions.streams import (
     up,
     wheel,
 )
+from demo_pipeline_tests.fixed_values import settings_with
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 def made(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> dict[str, Any]:
     (folder / "input_log.jsonl").write_bytes(log)
     build_events(folder / "input_log.jsonl", folder)
-    return build_actions(folder, folder, platform, ActionSettings(**settings))
+    return build_actions(folder, folder, platform, settings_with(ActionSettings, **settings))
 
 
 def ledger(folder: Path) -> list[tuple[int, str, int | None, str]]:

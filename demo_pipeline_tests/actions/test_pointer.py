@@ -72,11 +72,6 @@ def test_a_press_that_leaves_the_click_radius_is_a_drag(reach, expected):
     assert (action.x, action.y) == (10, 10)
 
 
-def test_the_radius_is_a_setting():
-    lines = [press(0, 10, 10), move(40, 18, 10), lift(90, 18, 10)]
-    assert summaries(*lines, click_radius_px=10.0) == ["click left 1"]
-
-
 def test_a_drag_out_and_back_is_a_drag():
     [action] = actions(press(0, 10, 10), move(50, 90, 10), move(90, 10, 10), lift(120, 10, 10))
     assert action.action_type == "drag"

@@ -114,7 +114,7 @@ def generated(tmp_path: Path) -> dict[str, Any]:
         AGENTNET_FORM,
         [made],
         tmp_path / "export",
-        DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0),
+        DatasetSettings(train_ratio=1, val_ratio=0),
     )
     (line,) = (tmp_path / "export/code_only/train.jsonl").read_text(encoding="utf-8").splitlines()
     task: dict[str, Any] = json.loads(line)

@@ -360,7 +360,7 @@ def test_a_grade_selects_demonstrations(root):
 
 def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path):
     """Demonstrations of many tasks, each worded as the next one's instruction."""
-    workspace = opened(tmp_path, "sft", train_ratio=0.4, val_ratio=0.3, test_ratio=0.3)
+    workspace = opened(tmp_path, "sft", train_ratio=0.4, val_ratio=0.3)
     names = [f"demo{number}" for number in range(8)]
     for number, name in enumerate(names):
         made = make_trajectory(

@@ -376,9 +376,10 @@ class TestDryRun:
         assert "to build: 0 demonstrations, 0 datasets; 1 stay quarantined, 2 are" in nothing.out
         shutil.copytree(copied.root / "uploads" / "two", copied.root / "uploads" / "three")
         before = snapshot(copied.root / "store")
-        radius = {"DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX": "7"}
-        answer = command(copied, "run", "--dry-run", **radius)
-        assert "one, two: actions (setting actions.click_radius_px: 5.0 → 7.0); scr" in answer.out
+        sign = {"DEMO_PIPELINE_ACTIONS__WHEEL_SIGN": "positive_up"}
+        answer = command(copied, "run", "--dry-run", **sign)
+        changed = "one, two: actions (setting actions.wheel_sign: auto → positive_up); scr"
+        assert changed in answer.out
         assert "three: raw_recordings, events, actions, screenshots, ui_trees, tra" in answer.out
         assert "datasets: sft_samples, " in answer.out
         assert snapshot(copied.root / "store") == before
@@ -629,7 +630,7 @@ class TestSettings:
         ("name", "value", "said"),
         [
             ("DATASETS__TRAIN_RATIO", "0.7", "add up to 1"),
-            ("ACTIONS", '{"wide":', "is not valid JSON; for example DEMO_PIPELINE_ACTIONS__CLICK"),
+            ("DISCOVERY", '{"wide":', "is not valid JSON; for example DEMO_PIPELINE_DISCOVERY__ST"),
             ("DATASETS__EXPORTS", "sft", '; for example DEMO_PIPELINE_DATASETS__EXPORTS=\'["sft"'),
             ("DATASETS__SFT_TREES", "s3://key:secret@bucket/x", "_TREES: Input should be 'path'"),
             ("STORE", "s3://key:secret@bucket/store", "remove them, and set AWS_ACCESS_KEY_ID"),
@@ -648,10 +649,10 @@ class TestSettings:
         assert "secret" not in answer.err
 
     def test_an_unusable_number_is_named_with_its_value_and_an_example(self, place, command):
-        name = "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX"
+        name = "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS"
         answer = command(place, "run", **{name: "wide"})
         assert f"setting {name}=wide: Input should be a valid number" in answer.err
-        assert answer.err.endswith(f"; for example {name}=5.0\n")
+        assert answer.err.endswith(f"; for example {name}=20\n")
 
     @pytest.mark.parametrize(
         ("text", "said"), [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "not valid TOML")]

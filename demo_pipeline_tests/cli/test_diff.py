@@ -17,13 +17,13 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
-from demo_pipeline_tests.simulator.script import click, drag, hotkey, right_click
+from demo_pipeline_tests.simulator.script import click, hotkey, right_click, scroll
 
 INBOX = "recordings"  # of the project
 FIRST = "first"
 SECOND = "second"
 ACTS = {
-    FIRST: (click("Agree"), drag("Form/title bar", 60, 40), right_click("Rows/c")),
+    FIRST: (click("Agree"), scroll("Rows", 2), right_click("Rows/c")),
     SECOND: (click("Rows/b"), hotkey("ctrl", "a"), click("Agree")),
 }
 
@@ -80,15 +80,15 @@ def test_a_setting_changes_the_rows_that_depend_on_it(project):
     assert project.rows("before", "sft") == []
     [index] = json.loads(project.call("diff", "before/dataset", "dataset", "--json"))
     assert (index["rows"], index["differences"]) == ([8, 8], [])  # 6 steps, 2 trajectories
-    project.settings("[actions]\nclick_radius_px = 200\n")
+    project.settings('[actions]\nwheel_sign = "positive_down"\n')
     project.run()
     rows = project.rows("before", project.current())
     assert {row["change"] for row in rows} == {"changed"}
-    assert [row["row"] for row in rows] == ["first_001", "first_002"]  # a click, and in a history
-    assert "action_type" in rows[0]["parts"]
+    assert [row["row"] for row in rows] == ["first_001", "first_002"]  # a scroll, and in a history
+    assert "action" in rows[0]["parts"]
     printed = project.call("diff", "before/sft", "sft")
     assert "6 → 6 rows: 0 added, 0 removed, 2 changed\n" in printed
-    assert re.search(r"1 changed of first \(\w+\): action, action_type, reasoning\n", printed)
+    assert re.search(r"1 changed of first \(\w+\): action, reasoning\n", printed)
 
 
 def test_a_changed_recording_changes_its_own_rows(project):

@@ -99,7 +99,7 @@ def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monk
 
 
 def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch):
-    monkeypatch.setenv("DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX", "wide")
+    monkeypatch.setenv("DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS", "wide")
     assert CliRunner().invoke(app, ["doctor", "--json"]).exit_code == 2
 
 

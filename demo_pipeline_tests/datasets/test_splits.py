@@ -65,7 +65,7 @@ def test_three_demonstrations_fill_three_splits_and_the_plan_says_how():
 def test_the_group_nearest_the_empty_split_is_moved():
     one_sided = {k: g for k, g in many(40).items() if stable_position(0, g) < 0.5}
     few = dict(list(one_sided.items())[:5])
-    plan = assign_splits(few, DatasetSettings(train_ratio=0.5, val_ratio=0.0, test_ratio=0.5))
+    plan = assign_splits(few, DatasetSettings(train_ratio=0.5, val_ratio=0.0))
     nearest = max(few.values(), key=lambda g: stable_position(0, g))
     assert plan.filled == ((nearest, Split.TEST),)
 
@@ -80,7 +80,7 @@ def test_shares_follow_the_ratios():
 
 
 def test_a_split_without_a_ratio_gets_nothing():
-    only = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+    only = DatasetSettings(train_ratio=1.0, val_ratio=0.0)
     assert set(assign_splits(many(10), only).groups.values()) == {Split.TRAIN}
 
 

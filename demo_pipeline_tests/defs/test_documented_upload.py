@@ -77,7 +77,7 @@ def made(tmp_path: Path, seaweedfs_url: str, monkeypatch: pytest.MonkeyPatch) ->
         cache=str(tmp_path / "cache"),
         osworld_tasks=str(tmp_path / "tasks"),
         discovery=DiscoverySettings(stable_seconds=0),
-        datasets=DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0),
+        datasets=DatasetSettings(train_ratio=1, val_ratio=0),
     )
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Bench(settings, build_defs(settings), instance)

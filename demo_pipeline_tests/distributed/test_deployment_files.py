@@ -14,7 +14,11 @@ from demo_pipeline.settings import PREFIX, Settings
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-PAGES = dict.fromkeys(("ray", "kubernetes"), (ROOT / "docs" / "guides" / "scaling.md").read_text())
+GUIDES = ROOT / "docs" / "guides"
+PAGES = {
+    "ray": (GUIDES / "scaling.md").read_text(),
+    "kubernetes": (GUIDES / "postgres-and-kubernetes.md").read_text(),
+}
 DISTRIBUTED_ONLY = {"storage", "run_launcher", "compute_logs"}
 
 

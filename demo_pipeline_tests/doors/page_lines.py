@@ -25,6 +25,7 @@ REASONS = (
     "OSWorld",
     "hours",
     "more than 1 GB",
+    "removes data",
     "servers for several people",
 )
 When = Literal["suite", "minutes", "not run"]

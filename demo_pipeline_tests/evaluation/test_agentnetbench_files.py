@@ -10,7 +10,7 @@ from demo_pipeline.evaluation.rules import BenchAction, score_bench
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, snapshot
 
-TEST = DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1)
+TEST = DatasetSettings(train_ratio=0, val_ratio=0)
 BOX = {"target_x": 480, "target_y": 270, "target_width": 96, "target_height": 54}
 
 
@@ -59,7 +59,7 @@ def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out):
 
 def test_only_the_test_split_is_written_and_always_the_same(tmp_path):
     made = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=str(n)) for n in range(6)]
-    halves = DatasetSettings(train_ratio=0.5, val_ratio=0, test_ratio=0.5)
+    halves = DatasetSettings(train_ratio=0.5, val_ratio=0)
     summary = build_agentnetbench(made, tmp_path / "a", halves)
     build_agentnetbench(made[::-1], tmp_path / "b", halves)
     assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

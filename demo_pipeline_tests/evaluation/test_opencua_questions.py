@@ -7,8 +7,9 @@ from demo_pipeline.files.json_files import load_json
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, write_json
+from demo_pipeline_tests.fixed_values import settings_with
 
-SETTINGS = DatasetSettings(max_hidden_share=1.0)
+SETTINGS = settings_with(DatasetSettings, max_hidden_share=1.0)
 TYPE = ("type", {"text": "x"})
 
 

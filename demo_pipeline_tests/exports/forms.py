@@ -39,7 +39,7 @@ def build_train(
 ) -> tuple[ExportSummary, list[dict[str, Any]]]:
     """Build all into the split train of a valid folder `out`: the summary and its rows."""
     out = tmp_path / "out"
-    chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
+    chosen = DatasetSettings(train_ratio=1, val_ratio=0, **settings)
     summary = build_form(form_of(name), made, out, chosen)
     assert validate_as(name, out) == []
     return summary, read_rows(out / "train.parquet")

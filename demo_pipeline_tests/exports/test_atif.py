@@ -58,10 +58,11 @@ def test_every_action_is_a_call_with_the_screens_before_and_after(tmp_path):
     assert document["agent"] == {"name": "human", "version": "1.0"}
 
 
-def test_hidden_actions_are_words_in_their_place(tmp_path):
+def test_hidden_actions_are_words_in_their_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(0, "type", "before_video"), (1, "click", "off_screen"), (4, "hotkey", "after_video")]
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 4, hidden=hidden)
-    [document] = build(tmp_path, demo, max_hidden_share=1)
+    [document] = build(tmp_path, demo)
     assert messages(document) == [
         ("system", "Not shown: typed text before the recording began."),
         ("agent", "Step 0 of the work"),

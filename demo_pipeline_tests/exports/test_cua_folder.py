@@ -8,7 +8,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.exports.forms import validate_as
 
-TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
 STEPS = [
     CLICK,
     ("type", {"text": "hi"}),
@@ -59,13 +59,13 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
     assert validate_as("cua_folder", tmp_path / "out") == []
 
 
-def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path):
+def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path, monkeypatch):
     held = ("click", {"x": 9, "y": 9, "button": "left", "modifiers": ["ctrl"]})
     pressed = ("hotkey", {"keys": ["down"], "presses": 51})
     triple = ("click", {"x": 9, "y": 9, "button": "left", "clicks": 3})
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, held, pressed, triple])
-    settings = TRAIN.model_copy(update={"min_steps": 1})
-    summary = build_form(form_of("cua_folder"), [demo], tmp_path / "out", settings)
+    monkeypatch.setattr(DatasetSettings, "min_steps", 1)
+    summary = build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)
     left_out = {name: n for name, n in summary.excluded_records.items() if n}
     assert left_out == {"held_keys": 2, "clicks_of_button": 1}
     assert not (tmp_path / "out/train/demo/turn_002").exists()

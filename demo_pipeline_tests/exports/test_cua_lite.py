@@ -146,11 +146,12 @@ class TestCuts:
         assert shown_steps(found) == (2, 4)
         assert summary.excluded_records[reason] == 1
 
-    def test_a_stretch_has_at_least_min_steps(self, tmp_path):
+    def test_a_stretch_has_at_least_min_steps(self, tmp_path, monkeypatch):
         demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, ALT_GR])
         summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "out", DatasetSettings())
         assert (summary.total, summary.excluded_records["too_short"]) == (0, 2)
-        summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "two", DatasetSettings(min_steps=2))
+        monkeypatch.setattr(DatasetSettings, "min_steps", 2)
+        summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "two", DatasetSettings())
         assert (summary.total, summary.excluded_records["too_short"]) == (1, 0)
 
 
@@ -170,7 +171,7 @@ class TestHardRules:
             for n in range(8)
             for part in "ab"
         ]
-        settings = DatasetSettings(train_ratio=0.4, val_ratio=0.3, test_ratio=0.3)
+        settings = DatasetSettings(train_ratio=0.4, val_ratio=0.3)
         summary = build_form(CUA_LITE_FORM, demos, tmp_path / "out", settings)
         assert validate_cua_lite(tmp_path / "out") == []
         places = {

@@ -19,7 +19,7 @@ from demo_pipeline_tests.datasets.seen_screens import element, write_tree
 from demo_pipeline_tests.exports.cudag.editing import read_records
 from demo_pipeline_tests.exports.forms import build_cudag
 
-TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0)
 
 
 def build(root, demos, chosen, name):

@@ -35,7 +35,7 @@ def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path, name):
 @pytest.mark.parametrize("name", [name for name in FORMS if name not in WITHOUT_PROMPTS])
 def test_the_same_screen_with_the_same_words_is_not_in_two_splits(tmp_path, name):
     made = [seen(tmp_path, f"demo_{n}", instruction=SAME_PROMPT[n % 2]) for n in range(6)]
-    settings = DatasetSettings(train_ratio=0.5, val_ratio=0.3, test_ratio=0.2)
+    settings = DatasetSettings(train_ratio=0.5, val_ratio=0.3)
     summary = build_form(form_of(name), made, tmp_path / "out", settings)
     assert summary.excluded_records["split_leak"] > 0
     assert [count > 0 for count in summary.records.values()].count(True) == 1

@@ -21,7 +21,7 @@ from demo_pipeline_tests.exports.forms import (
 )
 from demo_pipeline_tests.exports.test_foreign_actions import action_of
 
-TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
 ONE_CALL = (
     '{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [500, 500]}}'
 )

@@ -8,6 +8,7 @@ import pytest
 
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen, timed, write_tree
 from demo_pipeline_tests.exports.forms import build_train
@@ -96,12 +97,15 @@ def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path):
 
 
 @pytest.mark.parametrize(("before_step", "steps"), [(0, set()), (1, {0}), (2, {0, 1})])
-def test_after_hidden_typing_a_name_may_be_what_was_typed(tmp_path, before_step, steps):
+def test_after_hidden_typing_a_name_may_be_what_was_typed(
+    tmp_path, monkeypatch, before_step, steps
+):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(before_step, "type", "off_screen")]
     made = make_seen(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
     for index, step in enumerate(sorted((made.path / "steps").iterdir())):
         write_tree(step, element("button", f"Save {index}", (100, 200, 80, 31)))
-    _, rows = build(tmp_path, made, max_hidden_share=1)
+    _, rows = build(tmp_path, made)
     assert {row["step_index"] for row in rows} == steps
 
 

@@ -20,19 +20,16 @@ CONFIGS = {
     "dataset": ("trajectories", "steps", "hidden_actions"),
     "sft": ("default",),
     "messages": ("default", "prompt_completion"),
-    "embedded": ("default", "prompt_completion"),
     "cudag": ("default", "test"),
 }
-EMBEDDED = DatasetSettings(embed_images=True)
 
 
 def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
-    """Every export with its card, and the messages once more with pictures in the tables."""
+    """Every export with its card."""
     build_index(demos, root / "dataset", DatasetSettings(), ("demo_pipeline", "0"))
     describe_index(root / "dataset", DatasetSettings())
     for name in ("sft", "messages", "cudag"):
         build_described(name, demos, root / name, DatasetSettings())
-    build_described("messages", demos, root / "embedded", EMBEDDED)
     (root / "dataset" / "trajectories").symlink_to(root / "trajectories")
 
 
@@ -48,7 +45,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name", ["sft", "messages", "embedded"])
+@pytest.mark.parametrize("name", ["sft", "messages"])
 def test_the_folder_alone_is_enough_to_load_its_splits(exports, hub, name):
     loaded = hub.load_dataset(str(exports / name), cache_dir=str(exports / "cache"))
     assert set(loaded) == {"train", "val", "test"}
@@ -122,11 +119,12 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return roots
 
 
-@pytest.mark.parametrize("name", ["messages", "embedded"])
 def test_the_lines_on_the_card_load_pictures_from_any_working_directory(
-    exports, hub, name, tmp_path, monkeypatch
+    exports, hub, tmp_path, monkeypatch
 ):
     import datasets
+
+    name = "messages"
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
@@ -155,7 +153,7 @@ def test_cudag_train_and_val_load_together_and_the_tests_apart(exports, hub):
 
 
 def test_agentnetbench_loads_as_a_test_split(tmp_path, hub):
-    settings = DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1)
+    settings = DatasetSettings(train_ratio=0, val_ratio=0)
     build_agentnetbench([make_trajectory(tmp_path, "demo", TABLE)], tmp_path / "bench", settings)
     loaded = hub.load_dataset(str(tmp_path / "bench"), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in loaded.items()} == {"test": 1}
@@ -163,23 +161,9 @@ def test_agentnetbench_loads_as_a_test_split(tmp_path, hub):
     assert json.loads(loaded["test"][0]["steps"]) == written["steps"]
 
 
-@pytest.mark.minutes
-def test_a_table_loads_whose_first_10_mb_have_no_tree(tmp_path, hub):
-    """`datasets` guesses types of JSON Lines from 10 MB, so the card names the tables."""
-    rows = {index: {"tree_agreement": "differs"} for index in range(375)}
-    demo = make_trajectory(tmp_path, "demo", [CLICK] * 380, rows=rows, size=(192, 108))
-    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, sft_trees="object")
-    build_described("sft", [demo], tmp_path / "sft", settings)
-    with (tmp_path / "sft" / "train.jsonl").open("rb") as lines:
-        first = (len(line) for line in lines if json.loads(line)["input"]["ui_tree"] is None)
-        assert sum(first) > 10 * 2**20
-    loaded = hub.load_dataset(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
-    assert [bool(text) for text in loaded["ui_tree"]] == [False] * 375 + [True] * 5
-    assert json.loads(loaded[379]["ui_tree"])["root"]
-
-
 @pytest.mark.parametrize("differing", [{1}, {0, 1, 2}])
-def test_samples_without_a_tree_load_as_text(tmp_path, hub, differing):
+def test_samples_without_a_tree_load_as_text(tmp_path, monkeypatch, hub, differing):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     demo = make_trajectory(
         tmp_path,
         "demo",
@@ -187,7 +171,7 @@ def test_samples_without_a_tree_load_as_text(tmp_path, hub, differing):
         rows={index: {"tree_agreement": "differs"} for index in differing},
         hidden=[(2, "click", "off_screen")],
     )
-    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1)
+    settings = DatasetSettings(train_ratio=1, val_ratio=0)
     build_described("sft", [demo], tmp_path / "sft", settings)
     rows = hub.load_dataset(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
     assert rows.features["ui_tree"].dtype == "string"

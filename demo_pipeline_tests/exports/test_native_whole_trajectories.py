@@ -18,7 +18,7 @@ from demo_pipeline_tests.exports.test_cua_lite import calls_of, rows_of
 SCREEN = (1440, 900)  # 1.2 canvas pixels for one of its pixels, and bars of 96 on both sides
 ON_CANVAS = {"x": 96 + 864, "y": 270}
 ON_SCREEN = {"x": 720, "y": 225}
-TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
 
 
 @pytest.fixture

@@ -49,28 +49,24 @@ def test_a_tree_that_differs_is_no_input_and_the_action_points_at_nothing_in_it(
     demo = make_trajectory(
         tmp_path, "demo", [CLICK] * 3, rows={1: {"tree_agreement": "differs"}}, targets={1: target}
     )
-    everything = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
-    for name, settings in (("sft", everything), ("object", TestTreesAsObjects.SETTINGS)):
-        build_sft([demo], tmp_path / name, settings)
-        first, second, third = read_lines(tmp_path / name / "samples.jsonl")
-        assert second["input"]["ui_tree"] is None
-        assert (second["tree_agreement"], third["tree_agreement"]) == ("differs", "agrees")
-        assert first["input"]["ui_tree"]
-        assert third["input"]["ui_tree"]
-        written = json.loads((demo.path / "steps/001/action.json").read_text())
-        assert written["target_element"] == target
-        assert second["output"]["action"] == {**written, "target_element": None}
-        assert third["input"]["history"][1] == written
-        assert not (tmp_path / name / "trajectories/demo/steps/001/ui_tree.json").exists()
-        assert validate_sft_folder(tmp_path / name) == []
-    build_sft([demo], tmp_path / "all", DatasetSettings(include_stale_trees=True))
-    assert all(line["input"]["ui_tree"] for line in read_lines(tmp_path / "all/samples.jsonl"))
+    build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0))
+    first, second, third = read_lines(tmp_path / "sft/samples.jsonl")
+    assert second["input"]["ui_tree"] is None
+    assert (second["tree_agreement"], third["tree_agreement"]) == ("differs", "agrees")
+    assert first["input"]["ui_tree"]
+    assert third["input"]["ui_tree"]
+    written = json.loads((demo.path / "steps/001/action.json").read_text())
+    assert written["target_element"] == target
+    assert second["output"]["action"] == {**written, "target_element": None}
+    assert third["input"]["history"][1] == written
+    assert not (tmp_path / "sft/trajectories/demo/steps/001/ui_tree.json").exists()
+    assert validate_sft_folder(tmp_path / "sft") == []
 
 
-def test_a_hidden_action_is_a_gap_in_the_history(tmp_path):
+def test_a_hidden_action_is_a_gap_in_the_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, hidden=[(1, "click", "off_screen")])
-    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1.0)
-    build_sft([demo], tmp_path / "sft", settings)
+    build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0))
     histories = [line["input"]["history"] for line in read_lines(tmp_path / "sft/samples.jsonl")]
     gap: dict[str, Any] = {
         "step_index": None,
@@ -103,7 +99,7 @@ def test_the_documented_form_has_the_keys_of_the_document_alone(tmp_path):
     table = [*TABLE[:2], *TABLE[3:]]  # without the triple click
     actions = [table[0], *BEYOND_THE_TABLE, *table[1:]]
     demo = make_trajectory(tmp_path, "demo", actions, hidden=[(8, "click", "off_screen")])
-    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, sft_keys="documented")
+    settings = DatasetSettings(train_ratio=1, val_ratio=0, sft_keys="documented")
     summary = build_sft([demo], tmp_path / "sft", settings)
     assert summary.excluded_records["undocumented_parameters"] == len(BEYOND_THE_TABLE)
     lines = read_lines(tmp_path / "sft" / "samples.jsonl")
@@ -133,7 +129,7 @@ def test_the_documented_form_has_the_keys_of_the_document_alone(tmp_path):
 def test_a_sample_says_what_became_of_its_step_where_that_is_known(tmp_path):
     facts = {0: {"screen_changed": True, "taken_back_by": 1}, 1: {"screen_changed": False}}
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=facts)
-    build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0))
+    build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0))
     lines = read_lines(tmp_path / "sft/samples.jsonl")
     said = [(line.get("screen_changed"), line.get("taken_back_by")) for line in lines]
     assert said == [(True, 1), (False, None), (None, None)]
@@ -168,21 +164,15 @@ def test_only_files_that_a_sample_names_are_written(tmp_path):
     assert (shipped / "good/steps/000/screenshot.png").samefile(source)
 
 
-class TestTreesAsObjects:
-    SETTINGS = DatasetSettings(sft_trees="object")
-
-    def test_a_sample_holds_the_tree_and_no_tree_file_is_written(self, tmp_path):
-        demo = make_trajectory(tmp_path, "demo", [CLICK])
-        tree = json.loads((demo.path / "steps/000/ui_tree.json").read_text())
-        build_sft([demo], tmp_path / "sft", self.SETTINGS)
-        [line] = read_lines(tmp_path / "sft" / "samples.jsonl")
-        assert line["input"]["ui_tree"] == tree
-        assert SftSample.model_validate(line)
-        [row] = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
-        assert json.loads(row["ui_tree"]) == tree
-        assert row["reasoning_source"] == "template"
-        assert validate_sft(tmp_path / "sft" / "samples.jsonl") == []
-        assert set(snapshot(tmp_path / "sft/trajectories")) == {"demo/steps/000/screenshot.png"}
+def test_a_sample_that_holds_its_tree_is_valid(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK])
+    build_sft([demo], tmp_path / "sft", DatasetSettings())
+    path = tmp_path / "sft/samples.jsonl"
+    [line] = read_lines(path)
+    line["input"]["ui_tree"] = json.loads((demo.path / "steps/000/ui_tree.json").read_text())
+    assert SftSample.model_validate(line)
+    path.write_text(json.dumps(line) + "\n")
+    assert validate_sft(path) == []
 
 
 def demos_of_tasks(root, count=12):
@@ -233,12 +223,10 @@ def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, una
     )
 
 
-@pytest.mark.parametrize("included", [False, True])
-def test_a_step_that_no_clock_proves_gives_a_sample_if_the_settings_say_so(tmp_path, included):
+def test_a_step_that_no_clock_proves_gives_no_sample(tmp_path):
     demo = make_trajectory(
         tmp_path, "demo", [CLICK, CLICK, CLICK], rows={1: {"unproven_clock": True}}
     )
-    asked = DatasetSettings(include_unproven_clock=included)
-    summary = build_sft([demo], tmp_path / "sft", asked)
-    assert summary.total == 2 + included
-    assert summary.excluded_records["unproven_clock"] == (not included)
+    summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
+    assert summary.total == 2
+    assert summary.excluded_records["unproven_clock"] == 1

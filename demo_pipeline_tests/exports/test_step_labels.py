@@ -17,7 +17,7 @@ TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "a\nb\u2028{c"})
 CLICKED = '{"action_type": "click", "parameters": {"x": 960, "y": 540, "button": "left"}}'
 TYPED = '{"action_type": "type", "parameters": {"text": "a\\nb\u2028{c"}}'
 ABORTED = {0: {"status": "aborted", "reason": "gave up"}}
-ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0, "test_ratio": 0}
+ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0}
 Rows = list[dict[str, Any]]
 
 
@@ -60,10 +60,11 @@ def test_an_aborted_demonstration_may_have_done_its_task(tmp_path):
     assert (whole["outcome"], whole["labels"]) == ("aborted", [False])
 
 
-def test_hidden_actions_are_words_before_the_next_step_and_at_the_end(tmp_path):
+def test_hidden_actions_are_words_before_the_next_step_and_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(1, "type", "off_screen"), (2, "click", "after_video")]
     made = make_trajectory(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
-    _, (steps,), (whole,) = build(tmp_path, made, max_hidden_share=1)
+    _, (steps,), (whole,) = build(tmp_path, made)
     words = "typed text outside the recorded screen"
     assert steps["completions"] == [CLICKED, f"{words}\n{CLICKED}"]
     assert whole["completions"] == [

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import timed
 from demo_pipeline_tests.exports.forms import build_train
@@ -49,18 +50,20 @@ def test_waits_belong_to_the_action_before_them(tmp_path):
 @pytest.mark.parametrize(
     ("before_step", "left"), [(1, {1, 2}), (2, {0, 2}), (3, {0, 1}), (0, {0, 1, 2})]
 )
-def test_no_transition_spans_a_hidden_action(tmp_path, before_step, left):
+def test_no_transition_spans_a_hidden_action(tmp_path, monkeypatch, before_step, left):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(before_step, "type", "off_screen")]
     made = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3), hidden=hidden)
-    _, rows = build(tmp_path, made, max_hidden_share=1)
+    _, rows = build(tmp_path, made)
     assert {row["step_index"] for row in rows} == left
 
 
-def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path):
+def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(2, "type", "off_screen")]
     actions = [CLICK, WAIT, WAIT, CLICK]
     made = make_trajectory(tmp_path, "demo", actions, rows=timed(4), hidden=hidden)
-    summary, rows = build(tmp_path, made, max_hidden_share=1)
+    summary, rows = build(tmp_path, made)
     assert {row["step_index"] for row in rows} == {3}
     assert summary.excluded_records["hidden_after"] == 1
 

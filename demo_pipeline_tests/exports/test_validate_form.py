@@ -20,7 +20,7 @@ from demo_pipeline_tests.exports.forms import build_described, validate_as
 OWN = {"sft", "cudag"}  # whose validators have tests of their own
 FORMS = sorted({*BUILT_IN_EXPORTS} - OWN - WITHOUT_FORM)
 FIRST = "trajectories/demo_0/steps/000/screenshot.png"
-TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
 Change = Callable[[Path], object]
 
 

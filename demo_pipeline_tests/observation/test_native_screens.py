@@ -37,7 +37,7 @@ def _built(root: Path, **settings: Any) -> Workspace:
     """The demonstration and both datasets, built; all is training data."""
     workspace = open_workspace(
         root,
-        datasets=DatasetSettings(exports=EXPORTS, train_ratio=1, val_ratio=0, test_ratio=0),
+        datasets=DatasetSettings(exports=EXPORTS, train_ratio=1, val_ratio=0),
         **settings,
     )
     run_all_stages(workspace, "demo")

@@ -16,8 +16,10 @@ from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
 WORDS = ["Ab, c!", "Please do the first task."]
 
 
-def written(root: Path, dest: Path, **settings: Any) -> tuple[Written, str, dict[str, Any]]:
-    report = write_report(open_workspace(root, **settings), dest)
+def written(
+    root: Path, dest: Path, *, screens: bool = True, **settings: Any
+) -> tuple[Written, str, dict[str, Any]]:
+    report = write_report(open_workspace(root, **settings), dest, screens=screens)
     text = (dest / "data.js").read_text()
     return report, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
 
@@ -73,8 +75,7 @@ def test_typed_text_is_only_in_pictures(made_root, tmp_path):
 
 
 def test_without_screens_it_holds_counts_alone(made_root, tmp_path):
-    private = {"execution": {"screens_in_reports": False}}
-    report, text, _ = written(made_root, tmp_path / "report", **private)
+    report, text, _ = written(made_root, tmp_path / "report", screens=False)
     page = (tmp_path / "report" / "index.html").read_text()
     assert report.pictures == 0
     assert report.steps > 0

@@ -223,9 +223,8 @@ def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace):
 def test_datasets_follow_the_records_also_with_settings_that_these_do_not_have(workspace, tmp_path):
     decide(workspace, "instruction", {"text": "Close Chrome"})
     rebuilt(workspace)
-    other = DatasetSettings(exports=EXPORTS, prompt_style="instruction", sft_trees="object")
+    other = DatasetSettings(exports=EXPORTS, prompt_style="instruction")
     files = built(open_workspace(tmp_path, datasets=other))
     lines = [json.loads(line) for line in files["sft/samples.jsonl"].splitlines()]
     of_one = [one for one in lines if "/one/" in one["input"]["screenshot"]]
     assert {one["input"]["instruction"] for one in of_one} == {"Close Chrome"}
-    assert isinstance(of_one[0]["input"]["ui_tree"], dict)

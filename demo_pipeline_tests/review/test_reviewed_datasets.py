@@ -17,7 +17,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.exports.forms import build_step_labels, validate_step_labels
 
-ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0, "test_ratio": 0}
+ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0}
 
 
 def corrected(made: DatasetTrajectory, root: Path, **values: Any) -> DatasetTrajectory:

@@ -50,11 +50,11 @@ def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root):
         assert any(json.dumps(instruction)[1:-1] in text for text in texts), output
 
 
-def test_a_new_leak_limit_rebuilds_only_the_index(root):
+def test_a_new_leak_limit_rebuilds_only_the_index(root, monkeypatch):
     workspace = open_workspace(root)
     run_all(workspace)
-    limits = TrajectorySettings(max_leak_rate=0.3)
-    again = run_all(open_workspace(root, trajectories=limits))
+    monkeypatch.setattr(TrajectorySettings, "REMOVED", {"max_leak_rate": 0.3})
+    again = run_all(open_workspace(root))
     assert again == dict.fromkeys(again, "unchanged") | {"trajectory_index": "made"}
 
 

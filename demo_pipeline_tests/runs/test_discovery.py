@@ -40,7 +40,7 @@ def change_upload(root: Path) -> None:
 
 
 def test_new_code_and_new_settings_are_no_reason_for_the_sensor(root):
-    workspace = open_workspace(root, actions=ActionSettings(pause_ms=2001))
+    workspace = open_workspace(root, actions=ActionSettings(stop_shortcut=("f9",)))
     for name in ("recordings", "events", "screenshots"):
         built_by_older_code(workspace, f"{name}/{KEY}")
     assert not is_up_to_date(workspace, KEY)

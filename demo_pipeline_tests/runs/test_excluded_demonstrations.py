@@ -65,7 +65,7 @@ def readable(path: str, data: bytes, scratch: Path) -> str:
 
 def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path):
     (tmp_path / "uploads").mkdir()
-    chosen = {"sft_trees": "object", "image_mode": "copy"}
+    chosen = {"image_mode": "copy"}
     workspace = open_workspace(tmp_path, datasets=chosen)
     good, excluded = demonstrations(tmp_path / "made")
     commit_trajectories(workspace, [*good, *excluded])

@@ -15,6 +15,7 @@ from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_stat
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.building import build_stage, run_dataset_stage
@@ -32,7 +33,7 @@ ACTS = (
     *(drag("Form/title bar", 60, 40), drag("Form/title bar", 20, 10)),
 )
 VISIBLE = 10
-SPLITS = {"train_ratio": 1.0, "val_ratio": 0.0, "test_ratio": 0.0, "max_hidden_share": 1.0}
+SPLITS = {"train_ratio": 1.0, "val_ratio": 0.0}
 
 
 def event(kind: str, time: int, **data: Any) -> dict[str, Any]:
@@ -82,6 +83,12 @@ class Made:
 @pytest.fixture(scope="module")
 def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Made:
     root = tmp_path_factory.mktemp("hidden")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatasetSettings, "max_hidden_share", 1.0)
+        return _made(root)
+
+
+def _made(root: Path) -> Made:
     options = replace(SMALL, ffmpeg_start_line=True, scan_every_s=None)
     truth = write_recording(root / "uploads" / "demo", script(*ACTS), options)
     add_hidden_actions(root / "uploads" / "demo", truth)

@@ -21,6 +21,7 @@ from demo_pipeline_tests.actions.streams import (
     typed,
     wheel,
 )
+from demo_pipeline_tests.fixed_values import settings_with
 from demo_pipeline_tests.uploads import made_manifest
 
 START = 1_741_119_496_000  # the manifest's meta.timestamp
@@ -37,7 +38,7 @@ def timeline_of(folder: Path, *lines: Part, tail: bytes = b"", **settings: Any) 
     log = text_of(line | {"time": START + line["time"]} for line in flat) + tail
     (folder / "input_log.jsonl").write_bytes(log)
     build_events(folder / "input_log.jsonl", folder)
-    build_actions(folder, folder, "linux", ActionSettings(**settings))
+    build_actions(folder, folder, "linux", settings_with(ActionSettings, **settings))
     return timeline_lines(folder, folder, made_manifest("demo", platform="linux"))
 
 

@@ -19,7 +19,7 @@ from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_ST
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 ALL = BUILT_IN_EXPORTS
-TEST_ONLY = {"train_ratio": 0, "val_ratio": 0, "test_ratio": 1}
+TEST_ONLY = {"train_ratio": 0, "val_ratio": 0}
 
 
 def opened(root: Path, **settings: Any) -> Workspace:
@@ -58,7 +58,7 @@ def test_switching_a_form_on_adds_its_records(tmp_path):
     ("settings", "status"),
     [
         ({"seed": 3, "license": "mit", "exports": ["sft"]}, "unchanged"),  # of datasets alone
-        ({"include_stale_trees": True, "exports": ["sft"]}, "made"),
+        ({"include_avoidable_leaks": True, "exports": ["sft"]}, "made"),
     ],
 )
 def test_records_depend_on_the_settings_of_their_form(tmp_path, settings, status):
@@ -157,7 +157,7 @@ def test_a_record_keeps_what_its_line_and_its_row_need(tmp_path):
 def test_no_record_depends_on_a_setting_that_its_form_does_not_name():
     names = set(DatasetSettings.model_fields)
     for form in (form_of(name) for name in ALL if name not in WITHOUT_FORM):
-        own = form.own(DatasetSettings(seed=9, min_steps=7))
+        own = form.own(DatasetSettings(seed=9, license="mit"))
         default = DatasetSettings()
         others = names - set(form.settings)
         assert {name: getattr(own, name) for name in others} == {

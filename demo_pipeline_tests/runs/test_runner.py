@@ -93,15 +93,16 @@ def test_only_the_output_with_a_lost_file_and_what_links_it_are_rebuilt(root, st
     assert contents(workspace, "first") == before
 
 
-def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root):
+def test_another_leak_limit_is_a_warning_and_changes_no_byte(root, monkeypatch):
     before = contents(open_workspace(root), "first")
-    workspace = open_workspace(root, trajectories=TrajectorySettings(max_leak_rate=0.9))
+    monkeypatch.setattr(TrajectorySettings, "REMOVED", {"max_leak_rate": 0.9})
+    workspace = open_workspace(root)
     assert redone(workspace) == ["trajectories"]
     assert contents(workspace, "first") == before
 
 
 def test_a_setting_that_changes_no_action_rebuilds_only_the_actions(root):
-    workspace = open_workspace(root, actions=ActionSettings(pause_ms=2001))
+    workspace = open_workspace(root, actions=ActionSettings(stop_shortcut=("f9",)))
     assert redone(workspace) == ["actions"]
 
 

@@ -27,8 +27,9 @@ from demo_pipeline.trajectories.provenance import (
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
 from demo_pipeline_tests.exports.cudag.editing import read_records
 from demo_pipeline_tests.exports.forms import build_cudag, build_sft
+from demo_pipeline_tests.fixed_values import settings_with
 
-ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0)
 TYPE = ("type", {"text": "visible words"})
 BEFORE = st.lists(st.integers(0, 12), max_size=8).map(sorted)
 
@@ -108,7 +109,7 @@ def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
 class TestSelection:
     """Which demonstrations with hidden actions take part."""
 
-    def test_the_good_beginning_is_used(self, tmp_path):
+    def test_the_good_beginning_is_used(self, tmp_path, monkeypatch):
         demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
         summary = build_sft([demo], tmp_path / "sft", ALL_TRAIN)
         lines = read_lines(tmp_path / "sft" / "samples.jsonl")
@@ -122,8 +123,8 @@ class TestSelection:
         )  # and the end
         assert errors(validate_cudag(out)) == []
         assert len(list(read_records(out / "train.jsonl"))) == 4
-        half = ALL_TRAIN.model_copy(update={"max_hidden_share": 0.5})
-        assert build_sft([demo], tmp_path / "half", half).total == 7
+        monkeypatch.setattr(DatasetSettings, "max_hidden_share", 0.5)
+        assert build_sft([demo], tmp_path / "half", ALL_TRAIN).total == 7
 
     def test_an_incomplete_demonstration_fills_no_split(self, tmp_path):
         settings = DatasetSettings()
@@ -148,7 +149,7 @@ def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path):
     stretches = {one.source.id: list(one.stretch or ()) for one in plan.selection.chosen}
     assert stretches == {"complete": [0, 1], "torn": [4, 5, 6, 7, 8]}
     assert plan.selection.excluded["incomplete"] == 1
-    shorter = ALL_TRAIN.model_copy(update={"min_steps": 2})
+    shorter = settings_with(DatasetSettings, train_ratio=1.0, val_ratio=0.0, min_steps=2)
     plan = plan_export(demos, shorter, whole_trajectories=True)
     assert len(plan.selection.chosen) == 3
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.fixed_values import settings_with
 
-LIMITS = TrajectorySettings(max_avoidable_leak_rate=0.25, max_leak_rate=0.5)
+LIMITS = settings_with(TrajectorySettings, max_avoidable_leak_rate=0.25, max_leak_rate=0.5)
 KINDS = ("click", "double_click", "right_click", "drag", "scroll", "type", "hotkey", "wait")
 
 
@@ -68,12 +69,13 @@ def test_a_rate_above_its_limit_gives_a_warning(tmp_path, avoidable, unavoidable
     assert [problem.code for problem in problems] == codes
 
 
-def test_a_warning_has_numbers_reason_codes_and_the_setting(tmp_path):
+def test_a_warning_has_numbers_reason_codes_and_the_settings(tmp_path):
     avoidable, total = check_leak_rates(table(tmp_path, 2, 1), LIMITS)
     assert avoidable.message == (
         "2 of 4 pointing actions have an avoidable leak: rate 0.5000, limit 0.25; "
         "by reason code: backoff 2"
     )
     assert total.message.endswith("rate 0.7500, limit 0.5; by reason code: backoff 2, pre_move 1")
-    assert "trajectories.max_avoidable_leak_rate" in avoidable.remedy
-    assert "trajectories.max_leak_rate" in total.remedy
+    for problem in (avoidable, total):
+        assert "datasets.include_avoidable_leaks" in problem.remedy
+        assert "datasets.include_unavoidable_leaks" in problem.remedy

@@ -13,7 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import cv2
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.datasets.selection import EPOCH, Candidate, select
+from demo_pipeline.datasets.selection import Candidate, select
 from demo_pipeline.datasets.splits import (
     Split,
     SplitPlan,
@@ -172,7 +172,7 @@ _STAMP = "%Y%m%d_%H%M%S"
 SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns
 _CHOICES = (
     *("held_out_applications", "include_failed", "include_aborted", "include_contaminated"),
-    *("include_avoidable_leaks", "include_unavoidable_leaks", "include_unproven_clock"),
+    *("include_avoidable_leaks", "include_unavoidable_leaks"),
     *("max_hidden_share", "prompt_style"),
 )
 _DECISIVE = (
@@ -181,16 +181,9 @@ _DECISIVE = (
 )
 
 
-def _generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
-    """The dataset's time in UTC, whole seconds: that of the settings, else `newest`."""
-    if not settings.timestamp:
-        return newest.replace(microsecond=0)
-    try:
-        return datetime.strptime(settings.timestamp, _STAMP).replace(tzinfo=UTC)
-    except ValueError:
-        raise ValueError(
-            f"datasets.timestamp is {settings.timestamp!r}; give YYYYMMDD_HHMMSS or leave it empty"
-        ) from None
+def _generated_at(newest: datetime) -> datetime:
+    """The dataset's time: that of its newest recording, in whole seconds."""
+    return newest.replace(microsecond=0)
 
 
 def dataset_directory_name(
@@ -201,8 +194,8 @@ def dataset_directory_name(
     Raises:
         ValueError: a part cannot be used in a name; the message says which and what to write.
     """
-    newest = EPOCH if settings.timestamp else select(trajectories, settings).newest
-    return _directory_name(_generated_at(newest, settings), settings)
+    newest = select(trajectories, settings).newest
+    return _directory_name(_generated_at(newest), settings)
 
 
 def _prefix(settings: DatasetSettings) -> str:
@@ -277,8 +270,11 @@ def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
 
 
 def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonValue]:
-    values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(names))
-    return {name: values[name] for name in names}
+    values: dict[str, JsonValue] = {}
+    for name in names:
+        value = getattr(settings, name)
+        values[name] = list(value) if isinstance(value, tuple) else value
+    return values
 
 
 def _split_ratios(settings: DatasetSettings) -> dict[str, float]:
@@ -404,7 +400,7 @@ def _details(finished: FinishedRows) -> Mapping[str, Any]:
     ratios = _split_ratios(settings)
     empty = [split for split, ratio in ratios.items() if ratio > 0 and not records[split]]
     return {
-        "name": _directory_name(_generated_at(plan.selection.newest, settings), settings),
+        "name": _directory_name(_generated_at(plan.selection.newest), settings),
         "trajectories": {split.value: planned[split] for split in Split},
         "task_counts": _task_counts(finished.counts),
         "escaped": _escaped(finished.counts),
@@ -417,7 +413,7 @@ def _side_files(finished: FinishedRows) -> Mapping[str, Any]:
     """The configuration, the tool, the system prompt, LLaMA-Factory's entries and the splits."""
     plan = finished.plan
     settings = finished.settings
-    time = _generated_at(plan.selection.newest, settings)
+    time = _generated_at(plan.selection.newest)
     tasks = _task_counts(finished.counts)
     written = [split for split in Split if finished.summary.records[split.value]]
     return {
@@ -437,17 +433,14 @@ def _kind_of(row: KeptRow) -> tuple[int, str]:
 
 
 def replaced_directories(
-    inputs: DatasetInputs, directory: str, published: Collection[str]
+    _inputs: DatasetInputs, directory: str, published: Collection[str]
 ) -> list[str]:
     """The published directories that a new one replaces: of its prefix and user, at another time.
 
     Args:
-        inputs: for the setting `keep_previous`, with which there are none.
         directory: name of the new output.
         published: names of the stage's published outputs.
     """
-    if inputs.settings.datasets.keep_previous:
-        return []
     return [name for name in published if name != directory and _family(name) == _family(directory)]
 
 
@@ -549,10 +542,10 @@ FORM = CudagForm(
     folder="datasets",
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
-    code_version="24",
+    code_version="25",
     settings=(
         *DRAFT_SETTINGS,
-        *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),
+        *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio"),
     ),
     exclusions=DRAFT_EXCLUSIONS,
     unit="records",

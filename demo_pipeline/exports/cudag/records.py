@@ -71,8 +71,8 @@ DRAFT_EXCLUSIONS = (
     *("no_tool_call", "not_grounded", "hidden_end", HELD_KEY),
 )
 DRAFT_SETTINGS = (
-    *("max_hidden_share", *STEP_SETTINGS, "prompt_style", "history_actions"),
-    *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch", "max_pixels"),
+    *(*STEP_SETTINGS, "prompt_style"),
+    *("cudag_scroll_sign", "cudag_scroll_unit", "max_pixels"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
 

@@ -14,7 +14,7 @@ from demo_pipeline.cli.environment import INVALID, open_workspace, refuse, usabl
 from demo_pipeline.files.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
-    from demo_pipeline.importers.source_recording import FoundRecording, Importer
+    from demo_pipeline.importers.source_recording import Importer, SourceFiles
     from demo_pipeline.importers.upload_folder import Given
 
 
@@ -96,7 +96,7 @@ def _copy_instruction(path: Path, folders: Sequence[Path], uploads: Path) -> str
 
 
 def _import_all(
-    recordings: "Sequence[tuple[Importer, FoundRecording]]", uploads: Path, options: "Given"
+    recordings: "Sequence[tuple[Importer, SourceFiles]]", uploads: Path, options: "Given"
 ) -> bool:
     """Import each recording, show a bar, and print what is wrong; returns whether nothing is."""
     from demo_pipeline.cli.tables import progress_bar

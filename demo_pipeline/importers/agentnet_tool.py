@@ -1,6 +1,6 @@
 """AgentNet Tool of OpenCUA, and DuckTrack, which it grew out of: a folder with `events.jsonl`.
 
-Belongs here: events of Python's pynput, times in seconds of a monotonic clock, OBS's film, the
+Belongs here: events of Python's pynput, times in seconds of a monotonic clock, OBS's video, the
 trees of Windows' UI Automation in `a11y.jsonl`, and in `element.jsonl` what was under the pointer
 at each press. The only time of day is `start_time`, to the second
 and without a zone; it is taken as UTC.
@@ -19,12 +19,13 @@ from typing import Any
 
 from demo_pipeline.importers.source_keys import DeadKeys, dead_accent, pynput_key
 from demo_pipeline.importers.source_recording import (
-    FilmPart,
-    FoundRecording,
     Importer,
+    SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    VideoPart,
+    as_object,
     json_lines,
     json_object,
     number,
@@ -38,7 +39,7 @@ _METADATA = "metadata.json"
 _TREES = "a11y.jsonl"
 _ELEMENTS = "element.jsonl"
 _TASK = "task_name.json"
-_FILMS = (".mp4", ".mkv", ".mov", ".flv")
+_VIDEOS = (".mp4", ".mkv", ".mov", ".flv")
 _UNUSED = ("top_window.jsonl", "html.jsonl", "reduced_events_complete.jsonl")
 _PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
 _SIDES = ("left", "top", "right", "bottom")
@@ -47,18 +48,18 @@ _TREE, _ELEMENT = "axtree", "a11y_tree"  # keys in the lines of these files
 _SAME_PRESS_S = 0.1  # between two listeners of one press; the tool itself accepts 0.3
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The folder, if it holds the events and their metadata."""
     if not {_EVENTS, _METADATA} <= set(names):
         return []
     others = [name for name in (_TREES, _ELEMENTS, _TASK) if name in names]
-    films = [name for name in sorted(names) if name.lower().endswith(_FILMS)]
+    videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
     return [
-        FoundRecording(
+        SourceFiles(
             folder=folder,
             name=folder.resolve().name,
             logs=(folder / _EVENTS, folder / _METADATA),
-            films=tuple(folder / name for name in films),
+            videos=tuple(folder / name for name in videos),
             others=tuple(folder / name for name in others),
         )
     ]
@@ -67,7 +68,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
 class _TimeOfDay:
     """Monotonic seconds as epoch milliseconds, the time of pauses, which are not filmed, left out.
 
-    The film begins when OBS says that it has started; AgentNet's own `video_start_timestamp` is
+    The video begins when OBS says that it has started; AgentNet's own `video_start_timestamp` is
     taken first, as its own tools do.
     """
 
@@ -79,7 +80,7 @@ class _TimeOfDay:
             message = "start_time: expected a time such as 2024-11-05 18:56:31"
             raise UnreadableSourceError(f"{where}: {message}") from None
         states = metadata.get("obs_record_state_timings")
-        timings = states if isinstance(states, dict) else {}
+        timings = as_object(states)
         started = timings.get("OBS_WEBSOCKET_OUTPUT_STARTED")
         first = started[0] if isinstance(started, list) and started else None
         self._origin = number(metadata.get("video_start_timestamp")) or number(first)
@@ -99,17 +100,19 @@ class _TimeOfDay:
         self._paused_at = seconds if begins else None
 
 
-def _read(found: FoundRecording) -> SourceRecording:
-    metadata = json_object(found.folder / _METADATA)
-    clock = _TimeOfDay(metadata, found.folder / _METADATA)
-    if not found.films:
-        raise UnreadableSourceError(f"{found.folder}: the film is missing: put OBS's film into it")
+def _read(source: SourceFiles) -> SourceRecording:
+    metadata = json_object(source.folder / _METADATA)
+    clock = _TimeOfDay(metadata, source.folder / _METADATA)
+    if not source.videos:
+        raise UnreadableSourceError(
+            f"{source.folder}: the video is missing: put OBS's video into it"
+        )
     platform = _PLATFORMS.get(plain_text(metadata.get("system")), "")
     damaged = list[str]()
     left_out = Counter[str]()
-    others = {path.name: path for path in found.others}
+    others = {path.name: path for path in source.others}
     presses: dict[float, float] = {}
-    events = _note_presses(json_lines(found.folder / _EVENTS, damaged), clock, presses)
+    events = _note_presses(json_lines(source.folder / _EVENTS, damaged), clock, presses)
     keys = DeadKeys(platform)
     lines = (line for event in events for line in _lines(event, keys, clock, left_out))
     trees = json_lines(others[_TREES], damaged) if _TREES in others else ()
@@ -117,14 +120,14 @@ def _read(found: FoundRecording) -> SourceRecording:
     scans = _scans(trees, elements, clock, presses, left_out)
     task = json_object(others[_TASK]) if _TASK in others else {}
     width, height = (number(metadata.get(f"screen_{side}")) for side in ("width", "height"))
-    lost = [f"{name}" for name in _UNUSED if (found.folder / name).is_file()]
-    lost += ["sound of the film", "the time zone of start_time, which is taken as UTC"]
-    lost += [f"{film.name}: a further film" for film in found.films[1:]]
+    lost = [f"{name}" for name in _UNUSED if (source.folder / name).is_file()]
+    lost += ["sound of the video", "the time zone of start_time, which is taken as UTC"]
+    lost += [f"{video.name}: a further video" for video in source.videos[1:]]
     return SourceRecording(
         recorded_at=clock.began,
         platform=platform,
         lines=chain(lines, scans),
-        film=(FilmPart(found.films[0]),),
+        video=(VideoPart(source.videos[0]),),
         screen=(round(width), round(height)) if width and height else None,
         task=plain_text(task.get("task_name")) or plain_text(task.get("description")),
         arch=plain_text(metadata.get("machine")),
@@ -285,7 +288,7 @@ def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
 
 AGENTNET = Importer(
     tool="AgentNet Tool, DuckTrack",
-    files=f"{_EVENTS} and {_METADATA} with OBS's film in one folder",
+    files=f"{_EVENTS} and {_METADATA} with OBS's video in one folder",
     find=_find,
     read=_read,
 )

@@ -1,4 +1,4 @@
-"""crowd-cast of p(doom): sessions of five-minute segments, `input_*.msgpack` and a film for each.
+"""crowd-cast of p(doom): sessions of five-minute segments, `input_*.msgpack` and a video for each.
 
 Belongs here: its positional MessagePack, and joining segments. It records no place of the pointer,
 on no system: presses come without x and y, and moves are the mouse's own steps. So keys, wheel and
@@ -15,81 +15,83 @@ from typing import Any
 
 import msgspec
 
-from demo_pipeline.importers.film_remux import film_shape
 from demo_pipeline.importers.source_recording import (
-    FilmPart,
-    FoundRecording,
     Importer,
+    SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    VideoPart,
+    as_list,
     number,
     plain_text,
     wheel,
 )
+from demo_pipeline.importers.video_remux import video_shape
 
 _LOG = re.compile(r"input_(?P<session>.+)_seg(?P<number>\d{4,})(?:_partial_\d+)?\.msgpack")
-_FILMS = (".mp4", ".mkv")
-_FILM_FOLDERS = (".", "../recordings")  # of the recorder itself, and of its bucket
+_VIDEOS = (".mp4", ".mkv")
+_VIDEO_FOLDERS = (".", "../recordings")  # of the recorder itself, and of its bucket
 _PLATFORM_PLACE, _TIME_PLACE = 12, 9  # in the array of a segment's metadata
 _BUTTONS = ("Left", "Right", "Middle")
 _Event = tuple[float, str, list[Any]]
-_BETWEEN_S = 0.05  # between the films of two segments at least: starts are known to the second
+_BETWEEN_S = 0.05  # between the videos of two segments at least: starts are known to the second
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
-    """The sessions in a folder, parted where the film changes its size or is missing."""
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
+    """The sessions in a folder, parted where the video changes its size or is missing."""
     logs = [(match, folder / match[0]) for name in sorted(names) if (match := _LOG.fullmatch(name))]
     groups: list[tuple[Any, str, list[Path], dict[Path, None]]] = []
     for match, log in logs:
-        film = _film(folder, f"{match['session']}_seg{match['number']}")
-        kind = (match["session"], None if film is None else _size(film))
+        video = _video_of(folder, f"{match['session']}_seg{match['number']}")
+        kind = (match["session"], None if video is None else _size(video))
         if not groups or groups[-1][0] != kind:
             first = not groups or groups[-1][0][0] != kind[0]
             name = kind[0] if first else f"{kind[0]}_from_{match['number']}"
             groups.append((kind, name, [], {}))
         groups[-1][2].append(log)
-        groups[-1][3].update({} if film is None else {film: None})
+        groups[-1][3].update({} if video is None else {video: None})
     return [
-        FoundRecording(folder=folder, name=name, logs=tuple(logs), films=tuple(films))
-        for _, name, logs, films in groups
+        SourceFiles(folder=folder, name=name, logs=tuple(logs), videos=tuple(videos))
+        for _, name, logs, videos in groups
     ]
 
 
-def _film(folder: Path, segment: str) -> Path | None:
-    """The film of a segment; None if there is none."""
-    names = (f"{start}{segment}{end}" for start in ("recording_", "") for end in _FILMS)
-    paths = (folder / place / name for name in names for place in _FILM_FOLDERS)
+def _video_of(folder: Path, segment: str) -> Path | None:
+    """The video of a segment; None if there is none."""
+    names = (f"{start}{segment}{end}" for start in ("recording_", "") for end in _VIDEOS)
+    paths = (folder / place / name for name in names for place in _VIDEO_FOLDERS)
     return next((path for path in paths if path.is_file()), None)
 
 
-def _size(film: Path) -> tuple[int, int] | None:
+def _size(video: Path) -> tuple[int, int] | None:
     try:
-        return film_shape(film)[:2]
+        return video_shape(video)[:2]
     except UnreadableSourceError:
         return None
 
 
-def _read(found: FoundRecording) -> SourceRecording:
-    if not found.films:
-        raise UnreadableSourceError(f"{found.logs[0]}: its film is missing: put it beside the log")
+def _read(source: SourceFiles) -> SourceRecording:
+    if not source.videos:
+        message = "its video is missing: put it next to the log"
+        raise UnreadableSourceError(f"{source.logs[0]}: {message}")
     segments: dict[Path, list[_Event]] = {}
-    for log in found.logs:
+    for log in source.logs:
         match = _LOG.fullmatch(log.name)
         name = f"{match['session']}_seg{match['number']}" if match else ""
-        film = next(film for film in found.films if film.stem.endswith(name))
-        segments.setdefault(film, []).extend(_events(log))
+        video = next(video for video in source.videos if video.stem.endswith(name))
+        segments.setdefault(video, []).extend(_events(log))
     left_out = Counter[str]()
     lines = list[SourceLine]()
-    parts = list[FilmPart]()
+    parts = list[VideoPart]()
     first = next(iter(segments.values()))
-    zero = _began(first, found)
+    zero = _began(first, source)
     platform = _metadata(first, _PLATFORM_PLACE)
     ends = 0.0
-    for film, events in segments.items():
-        begins = max((_began(events, found) - zero).total_seconds(), ends)
-        ends = begins + film_shape(film)[2] + _BETWEEN_S
-        parts.append(FilmPart(film, begins))
+    for video, events in segments.items():
+        begins = max((_began(events, source) - zero).total_seconds(), ends)
+        ends = begins + video_shape(video)[2] + _BETWEEN_S
+        parts.append(VideoPart(video, begins))
         base = zero.timestamp() * 1000 + begins * 1000
         for time_us, kind, data in events:
             lines += _lines(kind, data, base + time_us / 1000, platform, left_out)
@@ -98,8 +100,8 @@ def _read(found: FoundRecording) -> SourceRecording:
         recorded_at=zero,
         platform=platform,
         lines=lines,
-        film=parts,
-        film_zero_ms=zero.timestamp() * 1000,
+        video=parts,
+        video_zero_ms=zero.timestamp() * 1000,
         lost=lost,
         left_out=left_out,
     )
@@ -112,9 +114,7 @@ def _events(log: Path) -> list[_Event]:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise UnreadableSourceError(f"{log}: is cut off, or is not a log of crowd-cast") from None
     return [
-        (time, kind, data if isinstance(data, list) else [])
-        for time, (kind, data) in events
-        if number(time) is not None
+        (time, kind, as_list(data)) for time, (kind, data) in events if number(time) is not None
     ]
 
 
@@ -124,13 +124,13 @@ def _metadata(events: Sequence[_Event], place: int) -> str:
     return plain_text(data[place]) if place < len(data) else ""
 
 
-def _began(events: Sequence[_Event], found: FoundRecording) -> datetime:
+def _began(events: Sequence[_Event], source: SourceFiles) -> datetime:
     """When a segment began, to the second."""
     with suppress(ValueError):
         began = datetime.fromisoformat(_metadata(events, _TIME_PLACE))
         if began.tzinfo is not None:
             return began
-    raise UnreadableSourceError(f"{found.place}: a segment does not say when it began")
+    raise UnreadableSourceError(f"{source.place}: a segment does not say when it began")
 
 
 def _lines(
@@ -158,8 +158,8 @@ def _lines(
             yield SourceLine("redacted", {"reason": reason}, time)
         case "Metadata", [width, height, _, _, _, _, across, down, *_]:
             screen = {"width": width, "height": height}
-            shown = {"source_width": across, "source_height": down}
-            yield SourceLine("display", screen | shown, time)
+            filmed = {"source_width": across, "source_height": down}
+            yield SourceLine("display", screen | filmed, time)
         case _:
             left_out["events of an unknown kind"] += 1
 

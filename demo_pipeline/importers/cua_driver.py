@@ -12,9 +12,10 @@ from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.importers.source_recording import (
-    FoundRecording,
     Importer,
+    SourceFiles,
     UnreadableSourceError,
+    as_object,
     json_object,
     moment,
     number,
@@ -49,7 +50,7 @@ _LOST = (
 )
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The folder, if it holds folders of turns."""
     if names and "session.json" not in names and not any(map(_is_sibling, names)):
         return []
@@ -60,7 +61,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
     images = [path / name for path in turns for name in (_BEFORE, _AFTER)]
     others = tuple(path for path in images if path.is_file())
     name = folder.resolve().name
-    return [FoundRecording(folder=folder, name=name, logs=tuple(logs), others=others)]
+    return [SourceFiles(folder=folder, name=name, logs=tuple(logs), others=others)]
 
 
 def _is_sibling(name: str) -> bool:
@@ -68,10 +69,10 @@ def _is_sibling(name: str) -> bool:
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 
 
-def _read(found: FoundRecording) -> SourceTrajectory:
+def _read(source: SourceFiles) -> SourceTrajectory:
     trajectory = SourceTrajectory(steps=(), lost=list(_LOST))
     steps = list[SourceStep]()
-    for log in found.logs:
+    for log in source.logs:
         try:
             turn = json_object(log)
         except UnreadableSourceError as error:
@@ -91,21 +92,21 @@ def _read(found: FoundRecording) -> SourceTrajectory:
         steps.append(
             SourceStep(
                 acts=acts,
-                screenshot=_image(found, log.with_name(_BEFORE)),
+                screenshot=_image(source, log.with_name(_BEFORE)),
                 time_ms=begin,
                 end_ms=end,
             )
         )
-        trajectory.final = _image(found, log.with_name(_AFTER))
+        trajectory.final = _image(source, log.with_name(_AFTER))
     if not steps:
-        reason = trajectory.damaged[0] if trajectory.damaged else "holds no input"
-        raise UnreadableSourceError(f"{found.folder}: {reason}")
+        reason = next(iter(trajectory.damaged), "holds no input")
+        raise UnreadableSourceError(f"{source.folder}: {reason}")
     trajectory.steps = steps
     return trajectory
 
 
-def _image(found: FoundRecording, path: Path) -> SourceImage | None:
-    return SourceImage(path=path) if path in found.others else None
+def _image(source: SourceFiles, path: Path) -> SourceImage | None:
+    return SourceImage(path=path) if path in source.others else None
 
 
 def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
@@ -127,7 +128,7 @@ def _acts(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> list[SourceA
     """The action of a call; another tool's call is a gap without a place."""
     tool = plain_text(turn.get("tool"))
     given = turn.get("arguments")
-    values: dict[str, Any] = given if isinstance(given, dict) else {}
+    values: dict[str, Any] = as_object(given)
     modifiers = [key_name(str(key)) for key in values.get("modifier") or ()]
     at = _point(turn.get("click_point")) or _point(values)
     act: SourceAct | None = None

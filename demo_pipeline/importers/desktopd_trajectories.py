@@ -17,7 +17,7 @@ import msgspec
 from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory, step_folders
 from demo_pipeline.desktopd.validator import decode_tree
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
-from demo_pipeline.importers.source_recording import FoundRecording, Importer
+from demo_pipeline.importers.source_recording import Importer, SourceFiles
 from demo_pipeline.importers.trajectory_folder import WrittenSteps
 from demo_pipeline.osworld.task_matching import TaskMatch
 from demo_pipeline.trajectories.provenance import (
@@ -35,13 +35,13 @@ _TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
 _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The folder, if it holds a task, a result and steps."""
     if not ({"task.json", "result.json"} & set(names) and (folder / "steps").is_dir()):
         return []
     logs = tuple(folder / name for name in _DOCUMENTS[:2] if name in names)
     name = folder.resolve().name
-    return [FoundRecording(folder=folder, name=name, logs=logs, id=name)]
+    return [SourceFiles(folder=folder, name=name, logs=logs, id=name)]
 
 
 def files_of(folder: Path) -> Iterator[str]:
@@ -78,8 +78,8 @@ def write_origin(
         DemonstrationError: it cannot be read.
     """
     trajectory = read_trajectory(out)
-    known = written or WrittenSteps()
-    complete = not known.hidden
+    hidden = written.hidden if written is not None else []
+    complete = not hidden
     rows = []
     for number in range(len(trajectory.steps)):
         row = _row(trajectory, number, match) | {"platform": platform}
@@ -90,7 +90,7 @@ def write_origin(
                 row["reason"] = ""
         rows.append(row)
     write_provenance(out / PROVENANCE_FILE, rows)
-    write_hidden_actions(out, trajectory.result.trajectory_id, known.hidden)
+    write_hidden_actions(out, trajectory.result.trajectory_id, hidden)
     task = trajectory.task
     result = trajectory.result
     return {
@@ -107,7 +107,7 @@ def write_origin(
 
 
 def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any]:
-    """The provenance of a step: no film, no clock, and of the tree only that it is there."""
+    """The provenance of a step: no video, no clock, and of the tree only that it is there."""
     step = trajectory.steps[number]
     task = trajectory.task
     tree = decode_tree(step.ui_tree.read_bytes())  # validated before; None: of an odd form

@@ -20,8 +20,8 @@ from demo_pipeline.importers.owamcap import OWAMCAP
 from demo_pipeline.importers.pc_tracker import PC_TRACKER
 from demo_pipeline.importers.showui_aloha import SHOWUI_ALOHA
 from demo_pipeline.importers.source_recording import (
-    FoundRecording,
     Importer,
+    SourceFiles,
     UnreadableSourceError,
 )
 from demo_pipeline.importers.upload_folder import (
@@ -68,7 +68,7 @@ class ImportOutcome:
     sentences: tuple[str, ...] = ()
 
 
-def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, FoundRecording]]:
+def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFiles]]:
     """Yield the recordings below folders, and those that files belong to, each once.
 
     Raises `UnreadableSourceError` for a path in which there is none.
@@ -78,35 +78,35 @@ def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, FoundReco
         if not path.exists():
             raise UnreadableSourceError(f"{path}: no such file or folder")
         any_found = False
-        for importer, found in _in_folder(path) if path.is_dir() else _with_file(path):
+        for importer, source in _in_folder(path) if path.is_dir() else _with_file(path):
             any_found = True
-            if (place := found.logs[0].resolve()) not in seen:
+            if (place := source.logs[0].resolve()) not in seen:
                 seen.add(place)
-                yield importer, found
+                yield importer, source
         if not any_found:
-            known = "; ".join(f"{importer.tool}: {importer.files}" for importer in IMPORTERS)
-            raise UnreadableSourceError(f"{path}: holds no recording of a known tool ({known})")
+            tools = "; ".join(f"{importer.tool}: {importer.files}" for importer in IMPORTERS)
+            raise UnreadableSourceError(f"{path}: holds no recording of a known tool ({tools})")
 
 
-def _in_folder(top: Path) -> Iterator[tuple[Importer, FoundRecording]]:
+def _in_folder(top: Path) -> Iterator[tuple[Importer, SourceFiles]]:
     """Yield the recordings in a folder and the folders below it; hidden ones are skipped."""
     for folder, below, names in os.walk(top):
         below[:] = sorted(name for name in below if name[0] != "." and name != "steps")
         for importer in IMPORTERS:
-            yield from ((importer, found) for found in importer.find(Path(folder), names))
+            yield from ((importer, source) for source in importer.find(Path(folder), names))
 
 
-def _with_file(path: Path) -> Iterator[tuple[Importer, FoundRecording]]:
+def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
     """Yield the recording that a file belongs to."""
     names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     for importer in IMPORTERS:
-        for found in importer.find(path.parent, names):
-            if path in found.files:
-                yield importer, found
+        for source in importer.find(path.parent, names):
+            if path in source.files:
+                yield importer, source
 
 
 def import_recording(
-    importer: Importer, found: FoundRecording, uploads: Path, options: Given
+    importer: Importer, source: SourceFiles, uploads: Path, options: Given
 ) -> ImportOutcome:
     """Make a recording an upload folder, unless it is there already.
 
@@ -115,21 +115,21 @@ def import_recording(
     Raises:
         OSError: of the disk, which no other recording could be written to either.
     """
-    place = found.place
+    place = source.place
     if importer.read is None:
         raise ValueError(f"{importer.tool}: published as trajectories, not written as uploads")
     try:
-        given = given_for(found, options)
-        name = import_id(found)
+        given = given_for(source, options)
+        name = import_id(source)
         folder = uploads / name
-        if is_imported(folder, found, given):
+        if is_imported(folder, source, given):
             return ImportOutcome(place, ImportState.KNOWN, name)
-        recording = importer.read(found)
-        write_upload(folder, found, recording, importer, given)
+        recording = importer.read(source)
+        write_upload(folder, source, recording, importer, given)
     except UnreadableSourceError as error:
         return ImportOutcome(place, ImportState.REFUSED, sentences=(str(error),))
     except OSError as error:
-        if error.filename is None or Path(str(error.filename)) not in found.files:
+        if error.filename is None or Path(str(error.filename)) not in source.files:
             raise
         reason = system_trouble(error) or "it cannot be read"
         return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))

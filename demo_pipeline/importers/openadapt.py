@@ -1,8 +1,7 @@
-"""OpenAdapt Capture (the package openadapt-capture, 1.x): a folder with `recording.db` and a film.
+"""OpenAdapt Capture (the package openadapt-capture, 1.x): a folder with `recording.db` and a video.
 
-Belongs here: the tables `recording` and `action_event` of its SQLite file, in which
-times are epoch seconds. Positions are screen points, or pixels of the film when a window or several
-displays were captured.
+Its SQLite file has the tables `recording` and `action_event`, in which times are epoch seconds.
+Positions are screen points, or pixels of the video when a window or several displays were captured.
 """
 
 import sqlite3
@@ -22,12 +21,12 @@ from demo_pipeline.importers.source_keys import (
     pynput_key,
 )
 from demo_pipeline.importers.source_recording import (
-    FilmPart,
-    FoundRecording,
     Importer,
+    SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    VideoPart,
     moment,
     number,
     plain_text,
@@ -36,37 +35,37 @@ from demo_pipeline.importers.source_recording import (
 from demo_pipeline.recording.key_names import lookup
 
 _DATABASE = "recording.db"
-_FILM = "oa_recording-"
+_VIDEO = "oa_recording-"
 _PLATFORMS = {"win32": "windows", "darwin": "macos", "linux": "linux"}
 _SCOPES = ("capture_window", "capture_desktop")
 _Row = dict[str, Any]
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The folder, if it holds the database."""
     if _DATABASE not in names:
         return []
-    films = sorted(name for name in names if name.startswith(_FILM) and name.endswith(".mp4"))
+    videos = sorted(name for name in names if name.startswith(_VIDEO) and name.endswith(".mp4"))
     return [
-        FoundRecording(
+        SourceFiles(
             folder=folder,
             name=folder.resolve().name,
             logs=(folder / _DATABASE,),
-            films=tuple(folder / name for name in films or {"video.mp4"} & set(names)),
+            videos=tuple(folder / name for name in videos or {"video.mp4"} & set(names)),
         )
     ]
 
 
-def _read(found: FoundRecording) -> SourceRecording:
-    database = found.logs[0]
-    if len(found.films) != 1:
-        many = "is missing" if not found.films else "is one of several"
-        message = f"its film {many}: expected one {_FILM}*.mp4 beside it"
+def _read(source: SourceFiles) -> SourceRecording:
+    database = source.logs[0]
+    if len(source.videos) != 1:
+        many = "is missing" if not source.videos else "is one of several"
+        message = f"its video {many}: expected one {_VIDEO}*.mp4 beside it"
         raise UnreadableSourceError(f"{database}: {message}")
     tables = _tables(database)
     if len(tables["recording"]) != 1:
         count = len(tables["recording"])
-        raise UnreadableSourceError(f"{database}: expected one recording, found {count}")
+        raise UnreadableSourceError(f"{database}: expected one recording, source {count}")
     recording = tables["recording"][0]
     began = number(recording.get("video_start_time"))
     at = began or number(recording.get("timestamp")) or -1.0
@@ -85,8 +84,8 @@ def _read(found: FoundRecording) -> SourceRecording:
         recorded_at=moment(at * 1000, database),
         platform=platform,
         lines=sorted(lines, key=lambda line: line.time),
-        film=(FilmPart(found.films[0]),),
-        film_zero_ms=None if began is None else began * 1000,
+        video=(VideoPart(source.videos[0]),),
+        video_zero_ms=None if began is None else began * 1000,
         screen=(round(width), round(height)) if width and height and not scoped else None,
         task=plain_text(recording.get("task_description")),
         lost=lost,
@@ -227,7 +226,7 @@ def _code(row: _Row) -> int | None:
 
 OPENADAPT = Importer(
     tool="OpenAdapt Capture",
-    files=f"{_DATABASE} with {_FILM}*.mp4 in one folder",
+    files=f"{_DATABASE} with {_VIDEO}*.mp4 in one folder",
     find=_find,
     read=_read,
 )

@@ -16,8 +16,8 @@ from typing import Any
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.importers.pyautogui_code import CodeReader, NotPythonError, UnreadCodeError
 from demo_pipeline.importers.source_recording import (
-    FoundRecording,
     Importer,
+    SourceFiles,
     UnreadableSourceError,
     file_name,
     json_lines,
@@ -49,14 +49,14 @@ _LOST = (
 )
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The folder, if it holds the log of a run."""
     if _LOG not in names:
         return []
     images = [name for name in sorted(names) if name.endswith(".png")]
     others = [name for name in (_RESULT, _VIDEO) if name in names]
     return [
-        FoundRecording(
+        SourceFiles(
             folder=folder,
             name=folder.resolve().name,
             logs=(folder / _LOG,),
@@ -65,22 +65,22 @@ def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
     ]
 
 
-def _read(found: FoundRecording) -> SourceTrajectory:
-    log = found.logs[0]
+def _read(source: SourceFiles) -> SourceTrajectory:
+    log = source.logs[0]
     trajectory = SourceTrajectory(steps=(), lost=list(_LOST))
-    model, domain = _model_and_domain(found.folder.resolve())
+    model, domain = _model_and_domain(source.folder.resolve())
     trajectory.actor = model
     trajectory.application = domain
-    trajectory.status, trajectory.status_source = _result(found.folder / _RESULT)
+    trajectory.status, trajectory.status_source = _result(source.folder / _RESULT)
     actions = _ActionReader(trajectory.left_out)
     steps = list[SourceStep]()
-    before = _first_screenshot(found)
+    before = _first_screenshot(source)
     for line in json_lines(log, trajectory.damaged):
         trajectory.task = trajectory.task or plain_text(line.get("instruction"))
         if "action" not in line:
             trajectory.left_out["lines without an action, such as notes of errors"] += 1
             continue
-        after = _image(found, line)
+        after = _image(source, line)
         if after is not None and before == after:
             # Two actions within the same second: the second screenshot replaced the first one.
             before = None
@@ -96,7 +96,7 @@ def _read(found: FoundRecording) -> SourceTrajectory:
             steps.append(step)
         before = after
     if not steps:
-        reason = trajectory.damaged[0] if trajectory.damaged else "holds no action"
+        reason = next(iter(trajectory.damaged), "holds no action")
         raise UnreadableSourceError(f"{log}: {reason}")
     trajectory.steps = steps
     trajectory.final = before
@@ -122,18 +122,18 @@ def _result(path: Path) -> tuple[str, str]:
     return "failed", f"the benchmark's score is {score:g}"
 
 
-def _first_screenshot(found: FoundRecording) -> SourceImage | None:
+def _first_screenshot(source: SourceFiles) -> SourceImage | None:
     """The state before the first action: a screenshot, else the first frame of the video."""
-    for path in found.others:
+    for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
             return SourceImage(path=path)
-    video = found.folder / _VIDEO
-    return SourceImage(path=video, is_video=True) if video in found.others else None
+    video = source.folder / _VIDEO
+    return SourceImage(path=video, is_video=True) if video in source.others else None
 
 
-def _image(found: FoundRecording, line: Mapping[str, Any]) -> SourceImage | None:
+def _image(source: SourceFiles, line: Mapping[str, Any]) -> SourceImage | None:
     name = file_name(line.get("screenshot_file"))
-    return SourceImage(path=found.folder / name) if name else None
+    return SourceImage(path=source.folder / name) if name else None
 
 
 def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:

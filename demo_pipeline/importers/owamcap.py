@@ -1,11 +1,11 @@
-"""OWAMcap: the files that `ocap` of open-world-agents writes, an `.mcap` log and a Matroska film.
+"""OWAMcap: the files that `ocap` of open-world-agents writes, an `.mcap` log and a Matroska video.
 
 Belongs here: its topics (screen, mouse, mouse/raw, keyboard, window), of all versions since 0.3,
-and from which part of the screen the film is. `ocap` runs on Windows only: positions are pixels of
+and from which part of the screen the video is. `ocap` runs on Windows only: positions are pixels of
 the whole desktop, keys are virtual-key codes, and a notch of the wheel is one.
 
-A picture's time in the film is that of the picture before it, up to seconds too early when nothing
-moved; its message says when it was taken. So the film gets the times of the messages.
+A picture's time in the video is that of the picture before it, up to seconds too early when nothing
+moved; its message says when it was taken. So the video gets the times of the messages.
 """
 
 from collections import Counter
@@ -13,15 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_pipeline.importers.film_remux import film_shape
 from demo_pipeline.importers.source_keys import virtual_key
 from demo_pipeline.importers.source_recording import (
-    FilmPart,
-    FoundRecording,
     Importer,
+    SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    VideoPart,
     json_members,
     moment,
     number,
@@ -29,14 +28,15 @@ from demo_pipeline.importers.source_recording import (
     plain_text,
     pointer_lines,
 )
+from demo_pipeline.importers.video_remux import video_shape
 
 _MAGIC = b"\x89MCAP0\r\n"
 _LOST = (
-    "sound and subtitles of the film",
+    "sound and subtitles of the video",
     "titles of windows, and the states of mouse and keyboard once a second",
     "the topic mouse/raw: the same movements and presses, without a place",
 )
-_FILMS = (".mkv", ".mp4")
+_VIDEOS = (".mkv", ".mp4")
 # The invisible border of a window, pixels a side: 6 and 8 in recordings, 8 at 100 % of scaling.
 _MOST_BORDER = 20
 
@@ -49,43 +49,43 @@ class _Message(NamedTuple):
     data: dict[str, Any]
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
-    """A recording for each `.mcap`, with the film of the same name beside it."""
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
+    """A recording for each `.mcap`, with the video of the same name beside it."""
     logs = (folder / name for name in sorted(names) if name.lower().endswith(".mcap"))
     return [_found(log, names) for log in logs]
 
 
-def _found(log: Path, names: Sequence[str]) -> FoundRecording:
-    films = [film for end in _FILMS if (film := log.with_suffix(end)).name in names]
-    return FoundRecording(folder=log.parent, name=log.stem, logs=(log,), films=tuple(films[:1]))
+def _found(log: Path, names: Sequence[str]) -> SourceFiles:
+    videos = [video for end in _VIDEOS if (video := log.with_suffix(end)).name in names]
+    return SourceFiles(folder=log.parent, name=log.stem, logs=(log,), videos=tuple(videos[:1]))
 
 
-def _read(found: FoundRecording) -> SourceRecording:
-    log = found.logs[0]
+def _read(source: SourceFiles) -> SourceRecording:
+    log = source.logs[0]
     damaged = list[str]()
     left_out = Counter[str]()
-    shown = list(_messages(log, damaged, ("screen", "window")))
-    frames = [message for message in shown if message.topic == "screen"]
+    messages = list(_messages(log, damaged, ("screen", "window")))
+    frames = [message for message in messages if message.topic == "screen"]
     if not frames:
-        reason = damaged[0] if damaged else "holds no picture of ocap"
+        reason = next(iter(damaged), "holds no picture of ocap")
         raise UnreadableSourceError(f"{log}: {reason}")
-    film = _film(found, frames)
-    size = film_shape(film)[:2]
+    video = _video_of(source, frames)
+    size = video_shape(video)[:2]
     taken = _taken(frames)
     zero = min(taken.values(), default=frames[0].time)
     inputs = ("mouse", "keyboard")
-    place = _CapturedPlace(shown, frames, size, _presses(_messages(log, [], inputs)))
+    place = _CapturedPlace(messages, frames, size, _presses(_messages(log, [], inputs)))
     if not place.is_known:
         damaged.append(
-            f"{log.name}: presses lie outside of a film of the first display, and the log does not "
-            "say which display was filmed: where they were is left out"
+            f"{log.name}: presses lie outside of a video of the first display, and the log does "
+            "not say which display was filmed: their positions are left out"
         )
     return SourceRecording(
         recorded_at=moment(zero, log),
         platform="windows",
         lines=_lines(_messages(log, [], inputs), place, left_out),
-        film=(FilmPart(film, times_s={s: (at - zero) / 1000 for s, at in taken.items()}),),
-        film_zero_ms=zero,
+        video=(VideoPart(video, times_s={s: (at - zero) / 1000 for s, at in taken.items()}),),
+        video_zero_ms=zero,
         screen=size,
         lost=[*_LOST, *place.lost],
         left_out=left_out,
@@ -121,7 +121,7 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
 
 
 def _media(frame: _Message) -> tuple[str, float | None]:
-    """Where a frame is: name of the film and seconds in it; versions differ in the keys."""
+    """Where a frame is: name of the video and seconds in it; versions differ in the keys."""
     reference = frame.data.get("media_ref")
     media = reference if isinstance(reference, dict) else frame.data
     place = number(media.get("pts_ns", media.get("pts")))
@@ -129,24 +129,24 @@ def _media(frame: _Message) -> tuple[str, float | None]:
     return name, None if place is None else place / 1e9
 
 
-def _film(found: FoundRecording, frames: Sequence[_Message]) -> Path:
-    """The film: as the frames name it, if it is beside the log, else the one of the log's name."""
+def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
+    """The video: as the frames name it, if it is beside the log, else the one of the log's name."""
     names = {_media(frame)[0] for frame in frames}
     if any(name.startswith("data:") for name in names):
-        raise UnreadableSourceError(f"{found.place}: its pictures are in the log, not in a film")
-    base = found.folder.resolve()
+        raise UnreadableSourceError(f"{source.place}: its pictures are in the log, not in a video")
+    base = source.folder.resolve()
     for name in sorted(names - {""}):
-        film = (base / name.removeprefix("file://")).resolve()
-        if film.is_relative_to(base) and film.is_file():
-            return film
-    if found.films:
-        return found.films[0]
+        video = (base / name.removeprefix("file://")).resolve()
+        if video.is_relative_to(base) and video.is_file():
+            return video
+    if source.videos:
+        return source.videos[0]
     wanted = ", ".join(sorted(Path(name).name for name in names - {""})) or "the .mkv of its name"
-    raise UnreadableSourceError(f"{found.place}: its film is missing: put {wanted} beside it")
+    raise UnreadableSourceError(f"{source.place}: its video is missing: put {wanted} beside it")
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
-    """Seconds in the film → epoch milliseconds of when that picture was taken, ascending."""
+    """Seconds in the video → epoch milliseconds of when that picture was taken, ascending."""
     taken: dict[float, float] = {}
     latest = 0.0
     for frame in frames:
@@ -159,9 +159,9 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
 
 
 class _CapturedPlace:
-    """Which part of the desktop the film shows, from when on.
+    """Which part of the desktop the video shows, from when on.
 
-    The film is of a window if windows are reported that are larger than it by their invisible
+    The video is of a window if windows are reported that are larger than it by their invisible
     border; else of a display: of the one whose corner is the desktop's origin, if all `presses`
     lie on it. Otherwise it may be of any, and no place is known.
     """
@@ -170,12 +170,12 @@ class _CapturedPlace:
         self,
         messages: Sequence[_Message],
         frames: Sequence[_Message],
-        film: tuple[int, int],
+        video: tuple[int, int],
         presses: Iterable[tuple[float, float]],
     ) -> None:
-        self._shape = next(filter(None, map(_source_shape, frames)), film)
-        ratios = (film[0] / self._shape[0], film[1] / self._shape[1])
-        as_it_was = all(abs(film[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
+        self._shape = next(filter(None, map(_source_shape, frames)), video)
+        ratios = (video[0] / self._shape[0], video[1] / self._shape[1])
+        as_it_was = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
         self._scale = (1.0, 1.0) if as_it_was else ratios  # encoders need even numbers of pixels
         windows = [message for message in messages if message.topic == "window"]
         corners = ((m.time, self._corner(m.data.get("rect"))) for m in windows)
@@ -185,7 +185,7 @@ class _CapturedPlace:
         self.is_known = bool(self._corners) or on_it
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
-        """The corner of the film for a window of this rectangle; None if it is not the window."""
+        """The corner of the video for a window of this rectangle; None if it is not the window."""
         sides = numbers(rect) if isinstance(rect, list) else []
         if len(sides) != 4:
             return None
@@ -199,13 +199,13 @@ class _CapturedPlace:
 
     @property
     def lost(self) -> list[str]:
-        """What the film does not show of the desktop, as sentences."""
+        """What the video does not show of the desktop, as sentences."""
         if self._corners:
             return ["what lies outside of the captured window"]
         return ["which display was captured: it is taken for the one at the desktop's origin"]
 
     def of(self, x: float, y: float, time: float) -> dict[str, float | None]:
-        """A place of the desktop as pixels of the film, which may be outside it."""
+        """A place of the desktop as pixels of the video, which may be outside it."""
         if not self.is_known:
             return {"x": None, "y": None}
         left, top = next((c for at, c in reversed(self._corners) if at <= time), (None, None))
@@ -236,8 +236,8 @@ def _lines(
         kind = plain_text(data.get("event_type"))
         code = number(data.get("vk"))
         if topic == "mouse":
-            found = numbers(data.get(axis) for axis in "xy")
-            at = place.of(found[0], found[1], time) if found else {}
+            position = numbers(data.get(axis) for axis in "xy")
+            at = place.of(position[0], position[1], time) if position else {}
             yield from pointer_lines(kind, data | at, time, "windows", left_out)
         elif kind in {"press", "release"} and code is not None:
             event = "keydown" if kind == "press" else "keyup"

@@ -13,8 +13,8 @@ from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.importers.source_recording import (
-    FoundRecording,
     Importer,
+    SourceFiles,
     UnreadableSourceError,
     file_name,
     json_lines,
@@ -58,7 +58,7 @@ _LOST = (
 )
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The recordings in a folder, which share one folder of screenshots."""
     recordings = []
     for name in sorted(names):
@@ -70,7 +70,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
         others = [page] if page.name in names else []
         others += [path for path in images if path is not None]
         recordings.append(
-            FoundRecording(folder=folder, name=log.stem, logs=(log,), others=tuple(others))
+            SourceFiles(folder=folder, name=log.stem, logs=(log,), others=tuple(others))
         )
     return recordings
 
@@ -81,10 +81,10 @@ def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
     return log.parent / _SCREENSHOTS / name if name else None
 
 
-def _read(found: FoundRecording) -> SourceTrajectory:
-    log = found.logs[0]
+def _read(source: SourceFiles) -> SourceTrajectory:
+    log = source.logs[0]
     trajectory = SourceTrajectory(
-        steps=(), platform="windows", actor="human", task=_task(found), lost=list(_LOST)
+        steps=(), platform="windows", actor="human", task=_task(source), lost=list(_LOST)
     )
     steps = list[SourceStep]()
     pressed: SourceStep | None = None
@@ -119,16 +119,16 @@ def _read(found: FoundRecording) -> SourceTrajectory:
         if acts and not is_press:
             steps.append(step)
     if not steps:
-        reason = trajectory.damaged[0] if trajectory.damaged else "holds no action"
+        reason = next(iter(trajectory.damaged), "holds no action")
         raise UnreadableSourceError(f"{log}: {reason}")
     trajectory.steps = _without_idle_pauses(steps, trajectory)
     return trajectory
 
 
-def _task(found: FoundRecording) -> str:
+def _task(source: SourceFiles) -> str:
     """The description of the task in the page beside the log; empty without one."""
-    page = found.logs[0].with_suffix(".md")
-    if page not in found.others:
+    page = source.logs[0].with_suffix(".md")
+    if page not in source.others:
         return ""
     for line in page.read_text(encoding="utf-8", errors="replace").splitlines()[:5]:
         if line.startswith(_DESCRIPTION):

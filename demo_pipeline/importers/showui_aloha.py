@@ -12,21 +12,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.importers.film_remux import film_shape
 from demo_pipeline.importers.source_keys import pynput_key
 from demo_pipeline.importers.source_recording import (
-    FilmPart,
-    FoundRecording,
     Importer,
+    SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    VideoPart,
     json_lines,
     json_members,
     number,
     plain_text,
     wheel,
 )
+from demo_pipeline.importers.video_remux import video_shape
 
 _LOG = re.compile(r"input_log_\d{8}_(\d{6})\.txt")
 _VIDEOS = (".mp4", ".mkv", ".webm", ".mov")
@@ -57,26 +57,26 @@ _LOST = (
 )
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The recordings in a folder; with several, the time in a video's name tells which is whose."""
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
-    videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
+    names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
     recordings = []
     for match in logs:
-        own = [name for name in videos if match[1] in re.sub(r"\D", "", name)]
-        chosen = own if own or len(logs) > 1 else videos
+        own = [name for name in names_of_videos if match[1] in re.sub(r"\D", "", name)]
+        chosen = own if own or len(logs) > 1 else names_of_videos
         log = folder / match[0]
-        films = tuple(folder / name for name in chosen)
+        videos = tuple(folder / name for name in chosen)
         name = folder.resolve().name if len(logs) == 1 else log.stem
-        recordings.append(FoundRecording(folder=folder, name=name, logs=(log,), films=films))
+        recordings.append(SourceFiles(folder=folder, name=name, logs=(log,), videos=videos))
     return recordings
 
 
-def _read(found: FoundRecording) -> SourceRecording:
-    log = found.logs[0]
-    if len(found.films) != 1:
-        many = "is missing" if not found.films else "is one of several"
-        raise UnreadableSourceError(f"{log}: its film {many}: put one video beside it")
+def _read(source: SourceFiles) -> SourceRecording:
+    log = source.logs[0]
+    if len(source.videos) != 1:
+        many = "is missing" if not source.videos else "is one of several"
+        raise UnreadableSourceError(f"{log}: its video {many}: put one video beside it")
     metadata = _metadata(log)
     began = _began(metadata, log)
     damaged = list[str]()
@@ -86,11 +86,11 @@ def _read(found: FoundRecording) -> SourceRecording:
     if any(_PROGRAM_OF_WINDOWS in plain_text(event.get("message")) for event in events):
         platform = "windows"
     displays = list(_displays(metadata.get("screen_info")))
-    display = _filmed(displays, film_shape(found.films[0])[:2], _presses(events))
+    display = _filmed_display(displays, video_shape(source.videos[0])[:2], _presses(events))
     if display is None and displays:
         damaged.append(
             f"{log.name}: presses lie on several displays, and the log does not say which one was "
-            "filmed: where they were is left out"
+            "filmed: their positions are left out"
         )
     reader = _EventReader(platform, display, left_out)
     zero = began.timestamp() * 1000
@@ -99,7 +99,7 @@ def _read(found: FoundRecording) -> SourceRecording:
         recorded_at=began,
         platform=platform,
         lines=lines,
-        film=(FilmPart(found.films[0]),),
+        video=(VideoPart(source.videos[0]),),
         screen=(round(display[2]), round(display[3])) if display is not None else None,
         lost=list(_LOST),
         left_out=left_out,
@@ -140,7 +140,7 @@ def _displays(value: Any) -> Iterator[_Display]:
             yield left, top, width / scale, height / scale
 
 
-def _filmed(
+def _filmed_display(
     displays: Sequence[_Display], video: tuple[int, int], presses: Iterable[tuple[float, float]]
 ) -> _Display | None:
     """The display that was filmed: the only one, or the first, if all presses lie on it."""

@@ -29,14 +29,14 @@ class UnreadableSourceError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundRecording:
+class SourceFiles:
     """A recording of another tool, as found by the names of its files.
 
     Attributes:
         folder: that it lies in.
         name: by which people know it; the id begins with it.
         logs: the files whose content makes the id.
-        films: files of the film, in order, as far as their names tell.
+        videos: files of the video, in order, as far as their names tell.
         others: read if they are there.
         id: that the source gives it; empty: it follows from the name and the logs.
     """
@@ -44,7 +44,7 @@ class FoundRecording:
     folder: Path
     name: str
     logs: tuple[Path, ...]
-    films: tuple[Path, ...] = ()
+    videos: tuple[Path, ...] = ()
     others: tuple[Path, ...] = ()
     id: str = ""
 
@@ -56,7 +56,7 @@ class FoundRecording:
     @property
     def files(self) -> tuple[Path, ...]:
         """All that is read of it."""
-        return (*self.logs, *self.films, *self.others)
+        return (*self.logs, *self.videos, *self.others)
 
 
 class SourceLine(NamedTuple):
@@ -67,8 +67,8 @@ class SourceLine(NamedTuple):
     time: float
 
 
-class FilmPart(NamedTuple):
-    """A film, or one of several in order.
+class VideoPart(NamedTuple):
+    """A video, or one of several in order.
 
     Attributes:
         path: of its file.
@@ -87,13 +87,13 @@ class SourceRecording:
     """What an importer read.
 
     Attributes:
-        recorded_at: aware; when the film began, as well as the source knows it.
+        recorded_at: aware; when the video began, as well as the source knows it.
         platform: windows, macos, linux, or empty.
         lines: of the log; mouse positions are in the space of `screen`.
-        film: in one part, or in several that follow each other.
-        film_zero_ms: epoch milliseconds of the film's time 0 by the clock of the lines; None: the
+        video: in one part, or in several that follow each other.
+        video_zero_ms: epoch milliseconds of the video's time 0 by the clock of the lines; None: the
             source does not say it exactly, and the pipeline finds it in the pictures.
-        screen: width and height of the space of positions; None: that of the film's pixels.
+        screen: width and height of the space of positions; None: that of the video's pixels.
         task: what the person was to do; empty: not said.
         status: completed, failed or aborted; empty: not said.
         application: the main one; empty: not said.
@@ -105,8 +105,8 @@ class SourceRecording:
     recorded_at: datetime
     platform: str
     lines: Iterable[SourceLine]
-    film: Sequence[FilmPart]
-    film_zero_ms: float | None = None
+    video: Sequence[VideoPart]
+    video_zero_ms: float | None = None
     screen: tuple[int, int] | None = None
     task: str = ""
     status: str = ""
@@ -135,9 +135,9 @@ class Importer:
 
     tool: str
     files: str
-    find: Callable[[Path, Sequence[str]], list[FoundRecording]]
-    read: Callable[[FoundRecording], SourceRecording] | None = None
-    read_trajectory: Callable[[FoundRecording], SourceTrajectory] | None = None
+    find: Callable[[Path, Sequence[str]], list[SourceFiles]]
+    read: Callable[[SourceFiles], SourceRecording] | None = None
+    read_trajectory: Callable[[SourceFiles], SourceTrajectory] | None = None
 
 
 def wheel(notches: float, platform: str) -> dict[str, Any]:
@@ -221,6 +221,16 @@ def json_lines(
         damaged.append(f"{path.name}:{first}: {lines} not readable; the others were read")
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is a JSON object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value if it is a JSON list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def number(value: Any) -> float | None:
     """A finite number; None for anything else."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
@@ -229,8 +239,12 @@ def number(value: Any) -> float | None:
 
 def numbers(values: Iterable[Any]) -> list[float]:
     """The values as finite numbers; empty if one of them is none."""
-    found = [number(value) for value in values]
-    return [] if None in found else [value for value in found if value is not None]
+    finite = list[float]()
+    for value in values:
+        if (size := number(value)) is None:
+            return []
+        finite.append(size)
+    return finite
 
 
 def moment(milliseconds: float, where: Path) -> datetime:

@@ -31,10 +31,9 @@ from demo_pipeline.desktopd.models import (
 from demo_pipeline.files.image_files import PngWriter, probe_image
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.recording_files import SOURCE_FILE
-from demo_pipeline.importers.film_remux import first_frame
 from demo_pipeline.importers.source_recording import (
-    FoundRecording,
     Importer,
+    SourceFiles,
     UnreadableSourceError,
 )
 from demo_pipeline.importers.source_trajectory import (
@@ -46,6 +45,7 @@ from demo_pipeline.importers.source_trajectory import (
     SourceTrajectory,
 )
 from demo_pipeline.importers.upload_folder import OUTCOMES, Given, source_record
+from demo_pipeline.importers.video_remux import first_frame
 from demo_pipeline.observation.clock.canvas import Canvas, Image, fit_canvas
 from demo_pipeline.observation.trees.step_tree import canonical_role
 from demo_pipeline.osworld.task_matching import TaskMatch
@@ -116,8 +116,8 @@ def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
         writer.add(step)
     if not writer.written.columns or final is None:
         reasons = Counter(action.reason for action in writer.written.hidden)
-        shown = ", ".join(f"{reason}: {count}" for reason, count in sorted(reasons.items()))
-        raise UnreadableSourceError(f"no action became a step ({shown or 'there is none'})")
+        counts = ", ".join(f"{reason}: {count}" for reason, count in sorted(reasons.items()))
+        raise UnreadableSourceError(f"no action became a step ({counts or 'there is none'})")
     (out / "final_screenshot.png").write_bytes(final.png)
     return writer.written
 
@@ -161,7 +161,7 @@ def write_result(
 
 def write_source(
     trajectory: SourceTrajectory,
-    found: FoundRecording,
+    source: SourceFiles,
     importer: Importer,
     given: Given,
     *,
@@ -177,7 +177,7 @@ def write_source(
     lost += [f"{count} actions are hidden: {reason}" for reason, count in sorted(hidden.items())]
     missing = [] if outcome_of(trajectory, given)[0] else ["status"]
     record = source_record(
-        found, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
+        source, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
     )
     # Times of change would make another version of the same files; the recipe has their digests.
     record["files"] = [

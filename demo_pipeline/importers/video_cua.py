@@ -12,12 +12,13 @@ from typing import Any
 
 from demo_pipeline.importers.source_keys import pynput_key
 from demo_pipeline.importers.source_recording import (
-    FilmPart,
-    FoundRecording,
     Importer,
+    SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    VideoPart,
+    as_object,
     json_object,
     number,
     plain_text,
@@ -51,21 +52,21 @@ _KEY_NAMES = {
 }
 
 
-def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """The folder, if it holds the log."""
     if _LOG not in names:
         return []
     video = folder / _VIDEO
-    films = (video,) if video.is_file() else ()
+    videos = (video,) if video.is_file() else ()
     name = folder.resolve().name
-    return [FoundRecording(folder=folder, name=name, logs=(folder / _LOG,), films=films)]
+    return [SourceFiles(folder=folder, name=name, logs=(folder / _LOG,), videos=videos)]
 
 
-def _read(found: FoundRecording) -> SourceRecording:
-    log = found.logs[0]
+def _read(source: SourceFiles) -> SourceRecording:
+    log = source.logs[0]
     document = json_object(log)
-    if not found.films:
-        raise UnreadableSourceError(f"{log}: its film is missing: put it at {_VIDEO} beside it")
+    if not source.videos:
+        raise UnreadableSourceError(f"{log}: its video is missing: put it at {_VIDEO} beside it")
     actions = document.get("action_log")
     if not isinstance(actions, list) or not actions:
         raise UnreadableSourceError(f"{log}: action_log: expected a list of actions")
@@ -77,7 +78,7 @@ def _read(found: FoundRecording) -> SourceRecording:
         recorded_at=_UNKNOWN_DATE,
         platform="",
         lines=lines,
-        film=(FilmPart(found.films[0]),),
+        video=(VideoPart(source.videos[0]),),
         task=plain_text(document.get("task_instruction")),
         application=plain_text(document.get("platform")),  # it holds the application's name
         status="completed" if "TERMINATE_SUCCESS" in kinds else "",
@@ -107,7 +108,7 @@ class _ActionReader:
             self.left_out["actions without a time"] += 1
             return
         self._next = max(self._next, zero + seconds * 1000)
-        given: dict[str, Any] = values if isinstance(values, dict) else {}
+        given: dict[str, Any] = as_object(values)
         kind = _kind(action)
         if kind in {"CLICK", "MOVE_TO", "DRAG_TO", "SCROLL", "MOUSE_DOWN", "MOUSE_UP"}:
             yield from self._pointer(kind, given)

@@ -18,8 +18,8 @@ from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files_of, write_origin
 from demo_pipeline.importers.import_recordings import NO_STATUS, ImportOutcome, ImportState
 from demo_pipeline.importers.source_recording import (
-    FoundRecording,
     Importer,
+    SourceFiles,
     UnreadableSourceError,
 )
 from demo_pipeline.importers.source_trajectory import SourceTrajectory
@@ -72,7 +72,7 @@ class _ImportInputs(Inputs):
     """
 
     importer: Importer
-    found: FoundRecording
+    found: SourceFiles
     source: SourceTrajectory | None
     key: str
     given: Given
@@ -126,7 +126,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
         self,
         graph: Graph,
         importer: Importer,
-        found: FoundRecording,
+        found: SourceFiles,
         source: SourceTrajectory | None,
         given: Given,
     ) -> None:
@@ -184,7 +184,7 @@ def renew_catalog(workspace: Workspace) -> None:
 
 
 def import_trajectory(
-    workspace: Workspace, importer: Importer, found: FoundRecording, options: Given
+    workspace: Workspace, importer: Importer, found: SourceFiles, options: Given
 ) -> ImportOutcome:
     """Publish a trajectory, and build the outputs that need only trajectories, such as records.
 
@@ -209,7 +209,7 @@ def import_trajectory(
 
 
 def _import(
-    workspace: Workspace, importer: Importer, found: FoundRecording, given: Given
+    workspace: Workspace, importer: Importer, found: SourceFiles, given: Given
 ) -> ImportOutcome:
     """Publish a trajectory; raises what says that it cannot be."""
     place = found.place if importer.read_trajectory is not None else found.folder
@@ -281,7 +281,7 @@ def _copied_meta(folder: Path) -> Meta:
 
 
 def _source_meta(
-    workspace: Workspace, found: FoundRecording, source: SourceTrajectory, given: Given
+    workspace: Workspace, found: SourceFiles, source: SourceTrajectory, given: Given
 ) -> Meta:
     """The task of a trajectory of another tool: as given, as its source says, or the benchmark's.
 

@@ -20,7 +20,7 @@ from demo_pipeline.importers.source_keys import _SYMBOLS, _VIRTUAL_KEYS, virtual
 
 BOOT_S = 30_000.0  # of monotonic clocks: when the recording began
 SHAPE_AND_WINDOW = ((640, 360), [94, 50, 746, 416])  # with a border of six pixels
-MOVED = 100, 50  # of the film in the desktop, pixels
+MOVED = 100, 50  # of the video in the desktop, pixels
 _CODES = {virtual_key(code): code for code in range(256)} | {v: k for k, v in _VIRTUAL_KEYS.items()}
 _CHARS = {windows: char for char, (windows, _) in reversed(_SYMBOLS.items())}
 _RDEV = dict(_SYMBOLS.values())
@@ -56,17 +56,17 @@ def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
             yield time, "press" if line["event"] == "keydown" else "release", {"key": data["key"]}
 
 
-def film_times(film: Path) -> list[float]:
+def video_times(video: Path) -> list[float]:
     """Seconds of the pictures."""
-    with av.open(str(film)) as container:
+    with av.open(str(video)) as container:
         stream = container.streams.video[0]
         packets = [packet for packet in container.demux(stream) if packet.pts is not None]
         return sorted(float(packet.pts * packet.time_base) for packet in packets)
 
 
-def _as_matroska(film: Path, out: Path, *, late: bool) -> None:
-    """The film in another container; `late`: each picture has the time of the one before it."""
-    with av.open(str(film)) as source, av.open(str(out), "w") as target:
+def _as_matroska(video: Path, out: Path, *, late: bool) -> None:
+    """The video in another container; `late`: each picture has the time of the one before it."""
+    with av.open(str(video)) as source, av.open(str(out), "w") as target:
         stream = source.streams.video[0]
         copied = target.add_stream_from_template(stream)
         before = 0
@@ -90,19 +90,19 @@ def owamcap(
     late: bool = False,
     corner: tuple[int, int] = (0, 0),
 ) -> Path:
-    """NAME.mcap and NAME.mkv: of a window at `MOVED`, or of a display; its film may be `late`."""
+    """NAME.mcap and NAME.mkv: of a window at `MOVED`, or of a display; its video may be `late`."""
     out.mkdir(parents=True, exist_ok=True)
-    film = out / f"{name}.mkv"
-    _as_matroska(folder / "recording.mp4", film, late=late)
+    video = out / f"{name}.mkv"
+    _as_matroska(folder / "recording.mp4", video, late=late)
     left, top = MOVED if window else corner
     zero = began(folder)
     messages: list[tuple[float, str, dict[str, Any]]] = []
     if window:
         messages.append((zero, "window", {"title": "Form", "rect": SHAPE_AND_WINDOW[1], "hWnd": 1}))
-    taken = film_times(folder / "recording.mp4")
-    for seconds, filmed in zip(taken, film_times(film), strict=True):
+    taken = video_times(folder / "recording.mp4")
+    for seconds, filmed in zip(taken, video_times(video), strict=True):
         utc = zero + seconds * 1000
-        reference = {"uri": film.name, "pts_ns": round(filmed * 1e9)}
+        reference = {"uri": video.name, "pts_ns": round(filmed * 1e9)}
         shape = list(SHAPE_AND_WINDOW[0])
         frame = {"utc_ns": round(utc * 1e6), "source_shape": shape, "media_ref": reference}
         messages.append((utc, "screen", frame))
@@ -218,7 +218,7 @@ def openadapt(folder: Path, out: Path) -> Path:
 
 
 def crowd_cast(folder: Path, out: Path, *, segments: int = 2) -> Path:
-    """A folder with the segments of a session; each has the same events and film again."""
+    """A folder with the segments of a session; each has the same events and video again."""
     out.mkdir(parents=True)
     zero = began(folder)
     metadata = [640, 360, 1.8, 640, 360, 1.8, 640, 360, 1.8, "", None, [], "linux", "display"]

@@ -70,30 +70,30 @@ def test_a_log_that_is_cut_anywhere_gives_a_sentence(source, tmp_path):
 
 @every_tool
 @pytest.mark.parametrize("spoil", ["missing", "empty", "text", "cut"])
-def test_a_film_that_is_missing_or_none_gives_a_sentence(source, tmp_path, spoil):
+def test_a_video_that_is_missing_or_none_gives_a_sentence(source, tmp_path, spoil):
     _, folder = source
     videos = [path for path in folder.rglob("*") if path.suffix in {".mp4", ".mkv"}]
     assert videos
-    for film in videos:
-        data = film.read_bytes()
-        film.unlink()
+    for video in videos:
+        data = video.read_bytes()
+        video.unlink()
         if spoil != "missing":
-            film.write_bytes({"empty": b"", "text": TYPED.encode() * 99, "cut": data[:200]}[spoil])
+            video.write_bytes({"empty": b"", "text": TYPED.encode() * 99, "cut": data[:200]}[spoil])
     uploads = tmp_path / "uploads"
     result = run_import(folder, "--to", uploads)
     assert result.exit_code == 1, result.output
-    assert "film" in result.stderr
+    assert "video" in result.stderr
     assert TYPED not in result.output
     assert visible(uploads) == []
 
 
-def test_a_film_of_a_disguised_playlist_reads_no_other_file(form, tmp_path):
+def test_a_video_of_a_disguised_playlist_reads_no_other_file(form, tmp_path):
     folder = source_forms.agentnet(form, tmp_path / "source")
-    [film] = folder.glob("*.mp4")
-    film.write_text(f"#EXTM3U\n#EXTINF:1,\n{form / 'recording.mp4'}\n#EXT-X-ENDLIST\n")
+    [video] = folder.glob("*.mp4")
+    video.write_text(f"#EXTM3U\n#EXTINF:1,\n{form / 'recording.mp4'}\n#EXT-X-ENDLIST\n")
     result = run_import(folder, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
-    assert "the film cannot be opened" in result.stderr
+    assert "the video cannot be opened" in result.stderr
 
 
 def test_wrong_names_and_foreign_files_give_a_sentence(form, tmp_path):
@@ -159,7 +159,7 @@ def test_what_nobody_said_is_blank_and_said_later_it_is_there(form, tmp_path):
     assert "status: expected one of completed, failed, aborted" in " ".join(result.stderr.split())
 
 
-def test_a_film_that_ends_early_is_imported_and_said(form, tmp_path):
+def test_a_video_that_ends_early_is_imported_and_said(form, tmp_path):
     source = source_forms.agentnet(form, tmp_path / "source")
     lines = (source / "events.jsonl").read_text().splitlines()
     late = json.loads(lines[-1])

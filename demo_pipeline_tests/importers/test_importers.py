@@ -13,7 +13,7 @@ from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline_tests.importers import source_forms
 from demo_pipeline_tests.importers.conftest import run_import
-from demo_pipeline_tests.importers.source_forms import began, film_times, log_of
+from demo_pipeline_tests.importers.source_forms import began, log_of, video_times
 
 POINTER = {"mousemove", "mousedown", "mouseup", "mousewheel"}
 WHOLE: dict[str, Callable[[Path, Path], Path]] = {
@@ -75,12 +75,12 @@ def test_where_a_tool_knows_the_first_picture_the_log_says_it(form, tmp_path, br
         assert f"start: {began(form) / 1000:.3f}" in first["data"]["output"]
 
 
-def test_the_film_of_a_display_is_not_moved(form, tmp_path, bring):
+def test_the_video_of_a_display_is_not_moved(form, tmp_path, bring):
     source = source_forms.owamcap(form, tmp_path / "source", window=False)
     assert [line[2] for line in input_of(bring(source))] == [line[2] for line in input_of(form)]
 
 
-def test_a_film_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
+def test_a_video_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source", window=False, corner=(640, 0))
     result = run_import(clip, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
@@ -96,9 +96,9 @@ def test_a_film_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
 
 def test_pictures_have_the_times_at_which_they_were_taken(form, tmp_path, bring):
     source = source_forms.owamcap(form, tmp_path / "source", late=True)
-    right = film_times(form / "recording.mp4")
-    assert film_times(source.with_suffix(".mkv")) != pytest.approx(right, abs=0.002)
-    assert film_times(bring(source) / "recording.mp4") == pytest.approx(right, abs=0.002)
+    right = video_times(form / "recording.mp4")
+    assert video_times(source.with_suffix(".mkv")) != pytest.approx(right, abs=0.002)
+    assert video_times(bring(source) / "recording.mp4") == pytest.approx(right, abs=0.002)
 
 
 def test_trees_of_agentnet_keep_roles_and_boxes(form, tmp_path, bring):

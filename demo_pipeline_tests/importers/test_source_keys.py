@@ -71,7 +71,7 @@ def agentnet(folder: Path, system: str, *keys: tuple[str | None, str | None]) ->
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     metadata = {"system": system, "start_time": "2024-11-05 18:56:31", "video_start_timestamp": 0}
     (folder / "metadata.json").write_text(json.dumps(metadata))
-    (folder / "film.mp4").touch()
+    (folder / "video.mp4").touch()
     platform = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}[system]
     return read(AGENTNET, folder, platform)
 

@@ -7,8 +7,8 @@ import av
 import numpy as np
 import pytest
 
-from demo_pipeline.importers.film_remux import copy_film
-from demo_pipeline.importers.source_recording import FilmPart, UnreadableSourceError
+from demo_pipeline.importers.source_recording import UnreadableSourceError, VideoPart
+from demo_pipeline.importers.video_remux import copy_video
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH = 128
@@ -18,9 +18,9 @@ SECONDS = 3
 TRIMMED_S = 1.0
 
 
-def frames(film: Path) -> list[tuple[float, int]]:
+def frames(video: Path) -> list[tuple[float, int]]:
     """Time and number of each frame that a player shows; the number is its brightness."""
-    with av.open(str(film)) as container:
+    with av.open(str(video)) as container:
         return [
             (round(frame.time or 0.0, 3), round(float(frame.to_ndarray()[:HEIGHT].mean() - 40) / 3))
             for frame in container.decode(video=0)
@@ -60,7 +60,7 @@ def test_the_copy_of_a_trimmed_video_shows_the_same_frames_at_the_same_times(
     assert shown[0] == (0.0, 20)
     assert len(shown) == 40
     copy = tmp_path / "copy.mp4"
-    facts = copy_film([FilmPart(trimmed)], copy)
+    facts = copy_video([VideoPart(trimmed)], copy)
     assert frames(copy) == shown
     assert facts.first_s == 0.0
     assert facts.last_s == pytest.approx(1.95)
@@ -69,6 +69,6 @@ def test_the_copy_of_a_trimmed_video_shows_the_same_frames_at_the_same_times(
 def test_a_trimmed_video_in_the_middle_of_a_recording_is_refused_with_what_to_do(
     tmp_path: Path, trimmed: Path
 ) -> None:
-    parts = [FilmPart(tmp_path / "whole.mp4"), FilmPart(trimmed, 60.0)]
+    parts = [VideoPart(tmp_path / "whole.mp4"), VideoPart(trimmed, 60.0)]
     with pytest.raises(UnreadableSourceError, match=r"cut\.mp4: the video is trimmed.*ffmpeg"):
-        copy_film(parts, tmp_path / "copy.mp4")
+        copy_video(parts, tmp_path / "copy.mp4")

@@ -19,12 +19,14 @@ from typing import Any
 
 from demo_pipeline.importers.source_keys import DeadKeys, dead_accent, pynput_key
 from demo_pipeline.importers.source_recording import (
+    KEY_EVENTS,
     Importer,
     SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
     VideoPart,
+    as_list,
     as_object,
     json_lines,
     json_object,
@@ -32,6 +34,7 @@ from demo_pipeline.importers.source_recording import (
     numbers,
     plain_text,
     pointer_lines,
+    screen_size,
 )
 
 _EVENTS = "events.jsonl"
@@ -44,7 +47,9 @@ _UNUSED = ("top_window.jsonl", "html.jsonl", "reduced_events_complete.jsonl")
 _PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
 _SIDES = ("left", "top", "right", "bottom")
 _MOST_LEVELS = 400  # of a tree's nodes; real ones have 30
-_TREE, _ELEMENT = "axtree", "a11y_tree"  # keys in the lines of these files
+# Keys in the lines of these two files.
+_TREE = "axtree"
+_ELEMENT = "a11y_tree"
 _SAME_PRESS_S = 0.1  # between two listeners of one press; the tool itself accepts 0.3
 
 
@@ -82,7 +87,7 @@ class _TimeOfDay:
         states = metadata.get("obs_record_state_timings")
         timings = as_object(states)
         started = timings.get("OBS_WEBSOCKET_OUTPUT_STARTED")
-        first = started[0] if isinstance(started, list) and started else None
+        first = next(iter(as_list(started)), None)
         self._origin = number(metadata.get("video_start_timestamp")) or number(first)
         self._paused_at: float | None = None
         self._paused = 0.0
@@ -97,7 +102,9 @@ class _TimeOfDay:
         """The recording, and OBS, paused, or went on."""
         if not begins and self._paused_at is not None:
             self._paused += max(seconds - self._paused_at, 0.0)
-        self._paused_at = seconds if begins else None
+        self._paused_at = None
+        if begins:
+            self._paused_at = seconds
 
 
 def _read(source: SourceFiles) -> SourceRecording:
@@ -114,12 +121,17 @@ def _read(source: SourceFiles) -> SourceRecording:
     presses: dict[float, float] = {}
     events = _note_presses(json_lines(source.folder / _EVENTS, damaged), clock, presses)
     keys = DeadKeys(platform)
-    lines = (line for event in events for line in _lines(event, keys, clock, left_out))
-    trees = json_lines(others[_TREES], damaged) if _TREES in others else ()
-    elements = json_lines(others[_ELEMENTS], damaged) if _ELEMENTS in others else ()
+    lines = chain.from_iterable(_lines(event, keys, clock, left_out) for event in events)
+    trees: Iterable[dict[str, Any]] = ()
+    if _TREES in others:
+        trees = json_lines(others[_TREES], damaged)
+    elements: Iterable[dict[str, Any]] = ()
+    if _ELEMENTS in others:
+        elements = json_lines(others[_ELEMENTS], damaged)
     scans = _scans(trees, elements, clock, presses, left_out)
-    task = json_object(others[_TASK]) if _TASK in others else {}
-    width, height = (number(metadata.get(f"screen_{side}")) for side in ("width", "height"))
+    task: dict[str, Any] = {}
+    if _TASK in others:
+        task = json_object(others[_TASK])
     lost = [f"{name}" for name in _UNUSED if (source.folder / name).is_file()]
     lost += ["sound of the video", "the time zone of start_time, which is taken as UTC"]
     lost += [f"{video.name}: a further video" for video in source.videos[1:]]
@@ -128,7 +140,7 @@ def _read(source: SourceFiles) -> SourceRecording:
         platform=platform,
         lines=chain(lines, scans),
         video=(VideoPart(source.videos[0]),),
-        screen=(round(width), round(height)) if width and height else None,
+        screen=screen_size(metadata.get("screen_width"), metadata.get("screen_height")),
         task=plain_text(task.get("task_name")) or plain_text(task.get("description")),
         arch=plain_text(metadata.get("machine")),
         version=plain_text(metadata.get("version")),
@@ -152,9 +164,8 @@ def _lines(
         left_out["pauses, which are not filmed either"] += action == "pause"
         return
     time = clock.of(seconds)
-    if action in {"press", "release"}:
-        is_press = action == "press"
-        yield SourceLine("keydown" if is_press else "keyup", _key(event, keys, is_press), time)
+    if action in KEY_EVENTS:
+        yield SourceLine(KEY_EVENTS[action], _key(event, keys, action == "press"), time)
         return
     yield from pointer_lines(action, event, time, keys.platform, left_out)
 
@@ -171,8 +182,10 @@ def _key(event: dict[str, Any], keys: DeadKeys, is_press: bool) -> dict[str, Any
     printed = label if isinstance(label, str) else ""
     code = _CODE.fullmatch(printed)
     typed = not printed or printed == repr(name)
-    number = int(code[1]) if code else None
-    data = pynput_key(name, keys.platform, typed=typed, code=number)
+    key_code = None
+    if code is not None:
+        key_code = int(code[1])
+    data = pynput_key(name, keys.platform, typed=typed, code=key_code)
     if not is_press:
         return keys.released(data)
     accent = ""
@@ -274,7 +287,7 @@ def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
         left, top, right, bottom = sides
         bbox = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     below = value.get("Children")
-    nodes = [node for node in below if isinstance(node, dict)] if isinstance(below, list) else []
+    nodes = [node for node in as_list(below) if isinstance(node, dict)]
     return {
         "bbox": bbox,
         "children": [inner for node in nodes if (inner := _node(node, levels - 1)) is not None],

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,15 @@ from demo_pipeline.importers.video_remux import video_shape
 _LOG = re.compile(r"input_(?P<session>.+)_seg(?P<number>\d{4,})(?:_partial_\d+)?\.msgpack")
 _VIDEOS = (".mp4", ".mkv")
 _VIDEO_FOLDERS = (".", "../recordings")  # of the recorder itself, and of its bucket
-_PLATFORM_PLACE, _TIME_PLACE = 12, 9  # in the array of a segment's metadata
+# Places in the array of a segment's metadata.
+_PLATFORM_PLACE = 12
+_TIME_PLACE = 9
+_EVENTS = {
+    "KeyPress": "keydown",
+    "KeyRelease": "keyup",
+    "MousePress": "mousedown",
+    "MouseRelease": "mouseup",
+}
 _BUTTONS = ("Left", "Right", "Middle")
 _Event = tuple[float, str, list[Any]]
 _BETWEEN_S = 0.05  # between the videos of two segments at least: starts are known to the second
@@ -59,9 +68,11 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 def _video_of(folder: Path, segment: str) -> Path | None:
     """The video of a segment; None if there is none."""
-    names = (f"{start}{segment}{end}" for start in ("recording_", "") for end in _VIDEOS)
-    paths = (folder / place / name for name in names for place in _VIDEO_FOLDERS)
-    return next((path for path in paths if path.is_file()), None)
+    for start, end, place in product(("recording_", ""), _VIDEOS, _VIDEO_FOLDERS):
+        path = folder / place / f"{start}{segment}{end}"
+        if path.is_file():
+            return path
+    return None
 
 
 def _size(video: Path) -> tuple[int, int] | None:
@@ -121,7 +132,7 @@ def _events(log: Path) -> list[_Event]:
 def _metadata(events: Sequence[_Event], place: int) -> str:
     """A text of a segment's metadata; empty if it has none there."""
     data = next((data for _, kind, data in events if kind == "Metadata"), [])
-    return plain_text(data[place]) if place < len(data) else ""
+    return plain_text(next(iter(data[place:]), ""))
 
 
 def _began(events: Sequence[_Event], source: SourceFiles) -> datetime:
@@ -139,11 +150,12 @@ def _lines(
     """Yield the lines for an event, and count what has none."""
     match kind, data:
         case "KeyPress" | "KeyRelease", [_, str(name), *_]:
-            yield SourceLine("keydown" if kind == "KeyPress" else "keyup", {"key": name}, time)
+            yield SourceLine(_EVENTS[kind], {"key": name}, time)
         case "MousePress" | "MouseRelease", [button, *_]:
-            name = button if button in _BUTTONS else "Other"
-            pressed = "mousedown" if kind == "MousePress" else "mouseup"
-            yield SourceLine(pressed, {"button": name}, time)
+            name = "Other"
+            if button in _BUTTONS:
+                name = button
+            yield SourceLine(_EVENTS[kind], {"button": name}, time)
         case "MouseScroll", [across, int() | float() as turned, *_]:
             left_out["sideways turns of the wheel"] += bool(across)
             if turned:  # on macOS pixels, elsewhere notches

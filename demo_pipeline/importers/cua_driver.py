@@ -7,6 +7,7 @@ that steps have no tree.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     logs = [path / _ACTION for path in turns if (path / _ACTION).is_file()]
     if not logs:
         return []
-    images = [path / name for path in turns for name in (_BEFORE, _AFTER)]
+    images = (path / name for path, name in product(turns, (_BEFORE, _AFTER)))
     others = tuple(path for path in images if path.is_file())
     name = folder.resolve().name
     return [SourceFiles(folder=folder, name=name, logs=tuple(logs), others=others)]
@@ -106,7 +107,9 @@ def _read(source: SourceFiles) -> SourceTrajectory:
 
 
 def _image(source: SourceFiles, path: Path) -> SourceImage | None:
-    return SourceImage(path=path) if path in source.others else None
+    if path not in source.others:
+        return None
+    return SourceImage(path=path)
 
 
 def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
@@ -120,8 +123,9 @@ def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
         ) from None
     began = number(turn.get("t_start_ms_from_session_start"))
     ended = number(turn.get("t_ms_from_session_start"))
-    took = ended - began if began is not None and ended is not None else 0.0
-    return end - max(took, 0.0), end
+    if began is None or ended is None:
+        return end, end
+    return end - max(ended - began, 0.0), end
 
 
 def _acts(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> list[SourceAct]:
@@ -168,7 +172,9 @@ _ENDS = ("from", "to")
 def _keys(tool: str, values: Mapping[str, Any]) -> SourceAct | None:
     text = values.get("text")
     if tool.startswith("type_text"):
-        return type_text(text) if isinstance(text, str) and text else None
+        if not isinstance(text, str) or not text:
+            return None
+        return type_text(text)
     if tool == "hotkey":
         names = values.get("keys")
     else:
@@ -187,7 +193,9 @@ def _point(value: Any) -> SourcePoint | None:
 
 def _pair(place: tuple[float | None, float | None]) -> SourcePoint | None:
     x, y = place
-    return None if x is None or y is None else (x, y)
+    if x is None or y is None:
+        return None
+    return x, y
 
 
 CUA_DRIVER = Importer(

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from demo_pipeline.osworld.task_matching import TaskMatch
 from demo_pipeline.trajectories.provenance import (
     IMPORTED,
     PROVENANCE_SCHEMA,
+    HiddenAction,
     action_columns,
     write_hidden_actions,
     write_provenance,
@@ -46,8 +48,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 def files_of(folder: Path) -> Iterator[str]:
     """Yield the format's files that are there, relative to the folder; links are left out."""
-    steps = [f"steps/{step.name}/{name}" for _, step in step_folders(folder) for name in _OF_A_STEP]
-    for name in (*_DOCUMENTS, *steps):
+    steps = product(step_folders(folder), _OF_A_STEP)
+    names = (f"steps/{step.name}/{name}" for (_, step), name in steps)
+    for name in (*_DOCUMENTS, *names):
         if (folder / name).is_file() and not (folder / name).is_symlink():
             yield name
 
@@ -78,7 +81,11 @@ def write_origin(
         DemonstrationError: it cannot be read.
     """
     trajectory = read_trajectory(out)
-    hidden = written.hidden if written is not None else []
+    hidden: list[HiddenAction] = []
+    status = "completed"
+    if written is not None:
+        hidden = written.hidden
+        status = written.status
     complete = not hidden
     rows = []
     for number in range(len(trajectory.steps)):
@@ -101,7 +108,7 @@ def write_origin(
         "steps": len(rows),
         "complete": complete,
         "success": result.success,
-        "status": "completed" if written is None else written.status,
+        "status": status,
         "targets": sum(row["target_x"] is not None for row in rows),
     }
 
@@ -157,7 +164,9 @@ def _time(text: str) -> datetime:
     """When a tree was read, which is all that the format says of time; else 1970."""
     try:
         at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+        if at.tzinfo is None:
+            return at.replace(tzinfo=UTC)
+        return at.astimezone(UTC)
     except (ValueError, OverflowError):
         return _UNKNOWN_TIME
 

@@ -78,7 +78,11 @@ def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFil
         if not path.exists():
             raise UnreadableSourceError(f"{path}: no such file or folder")
         any_found = False
-        for importer, source in _in_folder(path) if path.is_dir() else _with_file(path):
+        if path.is_dir():
+            recordings = _in_folder(path)
+        else:
+            recordings = _with_file(path)
+        for importer, source in recordings:
             any_found = True
             if (place := source.logs[0].resolve()) not in seen:
                 seen.add(place)
@@ -93,7 +97,8 @@ def _in_folder(top: Path) -> Iterator[tuple[Importer, SourceFiles]]:
     for folder, below, names in os.walk(top):
         below[:] = sorted(name for name in below if name[0] != "." and name != "steps")
         for importer in IMPORTERS:
-            yield from ((importer, source) for source in importer.find(Path(folder), names))
+            for source in importer.find(Path(folder), names):
+                yield importer, source
 
 
 def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
@@ -133,7 +138,12 @@ def import_recording(
             raise
         reason = system_trouble(error) or "it cannot be read"
         return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))
-    state = ImportState.DAMAGED if recording.damaged else ImportState.IMPORTED
-    missing = [] if given.task or recording.task else [_NO_TASK]
-    missing += [] if given.status or recording.status else [NO_STATUS]
+    state = ImportState.IMPORTED
+    if recording.damaged:
+        state = ImportState.DAMAGED
+    missing = list[str]()
+    if not (given.task or recording.task):
+        missing.append(_NO_TASK)
+    if not (given.status or recording.status):
+        missing.append(NO_STATUS)
     return ImportOutcome(place, state, name, (*recording.damaged, *missing))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from demo_pipeline.importers.source_keys import (
     pynput_key,
 )
 from demo_pipeline.importers.source_recording import (
+    KEY_EVENTS,
     Importer,
     SourceFiles,
     SourceLine,
@@ -31,6 +33,7 @@ from demo_pipeline.importers.source_recording import (
     number,
     plain_text,
     pointer_lines,
+    screen_size,
 )
 from demo_pipeline.recording.key_names import lookup
 
@@ -73,20 +76,24 @@ def _read(source: SourceFiles) -> SourceRecording:
     left_out = Counter[str]()
     events = tables["action_event"]
     keys = _Keys(events, platform)
-    lines = [line for row in events for line in _lines(row, keys, left_out)]
+    lines = list[SourceLine]()
+    for row in events:
+        lines += _lines(row, keys, left_out)
     lost = ["windows, narration, browser events and pictures of the database"]
     observed = sum(1 for row in events if row.get("structural_observation"))
     if observed:
         lost.append(f"elements under {observed} actions: trees of whole windows are not recorded")
     scoped = any(scope in plain_text(recording.get("config")) for scope in _SCOPES)
-    width, height = (number(recording.get(f"monitor_{side}")) for side in ("width", "height"))
+    screen = screen_size(recording.get("monitor_width"), recording.get("monitor_height"))
+    if scoped:
+        screen = None
     return SourceRecording(
         recorded_at=moment(at * 1000, database),
         platform=platform,
-        lines=sorted(lines, key=lambda line: line.time),
+        lines=sorted(lines, key=attrgetter("time")),
         video=(VideoPart(source.videos[0]),),
         video_zero_ms=None if began is None else began * 1000,
-        screen=(round(width), round(height)) if width and height and not scoped else None,
+        screen=screen,
         task=plain_text(recording.get("task_description")),
         lost=lost,
         left_out=left_out,
@@ -120,9 +127,9 @@ def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceL
         left_out["actions without time, or disabled"] += 1
         return
     time = seconds * 1000
-    if kind in {"press", "release"}:
-        data = keys.pressed(row) if kind == "press" else keys.released(row)
-        yield SourceLine("keydown" if kind == "press" else "keyup", data, time)
+    if kind in KEY_EVENTS:
+        read = {"press": keys.pressed, "release": keys.released}[kind]
+        yield SourceLine(KEY_EVENTS[kind], read(row), time)
         return
     event = {name.removeprefix("mouse_").removesuffix("_name"): row[name] for name in row}
     yield from pointer_lines(kind, event, time, keys.platform, left_out)
@@ -183,7 +190,8 @@ class _Keys:
         code = _code(row)
         data = self._data(row)
         shortcut = _TYPES_NOTHING & {held.partition("_")[0] for held in self._held}
-        self._held |= {name} if name else set()
+        if name:
+            self._held.add(name)
         if name.startswith(_DEAD_NAME):
             return {**data, "actual_char": DEAD_KEY}
         if name or char or shortcut or code is None:
@@ -221,7 +229,9 @@ class _Keys:
 def _code(row: _Row) -> int | None:
     """The code of a key; None: not recorded."""
     code = plain_text(row.get("key_vk") or row.get("canonical_key_vk"))
-    return int(code) if code.isdecimal() else None
+    if not code.isdecimal():
+        return None
+    return int(code)
 
 
 OPENADAPT = Importer(

@@ -128,12 +128,16 @@ def _first_screenshot(source: SourceFiles) -> SourceImage | None:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
             return SourceImage(path=path)
     video = source.folder / _VIDEO
-    return SourceImage(path=video, is_video=True) if video in source.others else None
+    if video not in source.others:
+        return None
+    return SourceImage(path=video, is_video=True)
 
 
 def _image(source: SourceFiles, line: Mapping[str, Any]) -> SourceImage | None:
     name = file_name(line.get("screenshot_file"))
-    return SourceImage(path=source.folder / name) if name else None
+    if not name:
+        return None
+    return SourceImage(path=source.folder / name)
 
 
 def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
@@ -146,7 +150,7 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
             pass
         else:
             return at.timestamp() * 1000 + int(match[2].ljust(6, "0")) / 1000
-    return before[-1].time_ms if before else 0.0
+    return max((step.time_ms for step in before[-1:]), default=0.0)
 
 
 class _ActionReader:
@@ -210,9 +214,7 @@ class _ActionReader:
         """`dx` right and `dy` up, as the runner passes them to pyautogui's two wheels."""
         across = round(number(values.get("dx")) or 0.0)
         up = round(number(values.get("dy")) or 0.0)
-        calls = [f"pyautogui.hscroll({across})"] if across else []
-        calls += [f"pyautogui.vscroll({up})"] if up else []
-        return self._code.read("\n".join(calls))
+        return self._code.read(f"pyautogui.hscroll({across})\npyautogui.vscroll({up})")
 
 
 _ENDS = frozenset({"DONE", "FAIL"})

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from demo_pipeline.importers.source_keys import virtual_key
 from demo_pipeline.importers.source_recording import (
+    KEY_EVENTS,
     Importer,
     SourceFiles,
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
     VideoPart,
+    as_list,
     json_members,
     moment,
     number,
@@ -186,7 +188,7 @@ class _CapturedPlace:
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
         """The corner of the video for a window of this rectangle; None if it is not the window."""
-        sides = numbers(rect) if isinstance(rect, list) else []
+        sides = numbers(as_list(rect))
         if len(sides) != 4:
             return None
         left, top, right, bottom = sides
@@ -224,8 +226,10 @@ def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
 
 def _source_shape(frame: _Message) -> tuple[float, float] | None:
     shape = frame.data.get("source_shape", frame.data.get("original_shape"))
-    sides = numbers(shape) if isinstance(shape, list) else []
-    return (sides[0], sides[1]) if len(sides) == 2 and min(sides) > 0 else None
+    sides = numbers(as_list(shape))
+    if len(sides) != 2 or min(sides) <= 0:
+        return None
+    return sides[0], sides[1]
 
 
 def _lines(
@@ -239,9 +243,8 @@ def _lines(
             position = numbers(data.get(axis) for axis in "xy")
             at = place.of(position[0], position[1], time) if position else {}
             yield from pointer_lines(kind, data | at, time, "windows", left_out)
-        elif kind in {"press", "release"} and code is not None:
-            event = "keydown" if kind == "press" else "keyup"
-            yield SourceLine(event, {"key": virtual_key(int(code))}, time)
+        elif kind in KEY_EVENTS and code is not None:
+            yield SourceLine(KEY_EVENTS[kind], {"key": virtual_key(int(code))}, time)
 
 
 OWAMCAP = Importer(

@@ -16,6 +16,7 @@ from demo_pipeline.importers.source_recording import (
     Importer,
     SourceFiles,
     UnreadableSourceError,
+    as_list,
     file_name,
     json_lines,
     numbers,
@@ -39,10 +40,12 @@ from demo_pipeline.importers.source_trajectory import (
 _LOG = re.compile(r"(task\d*|free_task|events)_\d{8}_\d{6}\.jsonl")
 _SCREENSHOTS = "screenshot"
 _DESCRIPTION = "**Description:**"
+_NO_TASK = "free task"  # the recorder's text when the person said none
 _PAUSE_S = 6.0  # after which the recorder logs `wait`
 _SIDES = ("left", "top", "right", "bottom")
 _NAMELESS = "Unknown"  # the recorder's name of an element without one
 _HELD = frozenset({"ctrl", "shift", "alt"})  # alone they do nothing; the Windows key opens a menu
+_ENDS = {"finish": "completed", "fail": "failed"}
 _CLICKS = {"click": ("left", 1), "right click": ("right", 1), "double click": ("left", 2)}
 _POINT = r"\((-?\d+), *(-?\d+)\)"
 _POINTED = re.compile(rf"(click|right click|double click|press|drag to) {_POINT}")
@@ -50,7 +53,7 @@ _DRAG = re.compile(rf"drag from {_POINT} to {_POINT}")
 _SCROLL = re.compile(r"scroll \((-?\d+)(?:, *(-?\d+))?\)")
 _KEY = re.compile(r"press key:? (.+)", re.DOTALL)
 _HOTKEY = re.compile(r"hotkey \((.+)\)", re.DOTALL)
-_TEXT = re.compile(r"type text: (.*)", re.DOTALL)
+_TEXT = re.compile(r"type text: (.+)", re.DOTALL)
 _LOST = (
     "the time zone, which is taken as UTC, and times below a second",
     "places of the wheel: the recorder does not log them",
@@ -67,8 +70,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
         log = folder / name
         page = log.with_suffix(".md")
         images = dict.fromkeys(_image_path(log, line) for line in json_lines(log, []))
-        others = [page] if page.name in names else []
-        others += [path for path in images if path is not None]
+        others = [path for path in images if path is not None]
+        if page.name in names:
+            others.insert(0, page)
         recordings.append(
             SourceFiles(folder=folder, name=log.stem, logs=(log,), others=tuple(others))
         )
@@ -78,7 +82,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
     """The screenshot of a line, whose path begins at the recorder's folder, as Windows has it."""
     name = file_name(line.get("screenshot"))
-    return log.parent / _SCREENSHOTS / name if name else None
+    if not name:
+        return None
+    return log.parent / _SCREENSHOTS / name
 
 
 def _read(source: SourceFiles) -> SourceTrajectory:
@@ -90,10 +96,12 @@ def _read(source: SourceFiles) -> SourceTrajectory:
     pressed: SourceStep | None = None
     for line in json_lines(log, trajectory.damaged):
         path = _image_path(log, line)
-        image = SourceImage(path=path) if path is not None else None
+        image = None
+        if path is not None:
+            image = SourceImage(path=path)
         action = plain_text(line.get("action"))
-        if action in {"finish", "fail"}:
-            trajectory.status = "completed" if action == "finish" else "failed"
+        if action in _ENDS:
+            trajectory.status = _ENDS[action]
             trajectory.status_source = f"the person ended it with {action}"
             trajectory.final = image
             continue
@@ -115,7 +123,9 @@ def _read(source: SourceFiles) -> SourceTrajectory:
                 end_ms=step.time_ms,
                 element=pressed.element,
             )
-        pressed = step if is_press else None
+        pressed = None
+        if is_press:
+            pressed = step
         if acts and not is_press:
             steps.append(step)
     if not steps:
@@ -133,7 +143,8 @@ def _task(source: SourceFiles) -> str:
     for line in page.read_text(encoding="utf-8", errors="replace").splitlines()[:5]:
         if line.startswith(_DESCRIPTION):
             text = line.removeprefix(_DESCRIPTION).strip()
-            return "" if text == "free task" else text  # the recorder's text without a task
+            if text != _NO_TASK:
+                return text
     return ""
 
 
@@ -142,7 +153,7 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
     try:
         at = datetime.strptime(text, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
-        return before[-1].time_ms if before else 0.0
+        return max((step.time_ms for step in before[-1:]), default=0.0)
     return at.timestamp() * 1000
 
 
@@ -151,12 +162,14 @@ def _element(line: Mapping[str, Any]) -> SourceElement | None:
     box = line.get("rect")
     if isinstance(box, dict):
         box = [box.get(side) for side in _SIDES]
-    sides = numbers(box) if isinstance(box, list) else []
+    sides = numbers(as_list(box))
     if len(sides) != 4:
         return None
     name = plain_text(line.get("element"))
+    if name == _NAMELESS:
+        name = ""
     left, top, right, bottom = sides
-    return SourceElement(name="" if name == _NAMELESS else name, box=(left, top, right, bottom))
+    return SourceElement(name=name, box=(left, top, right, bottom))
 
 
 def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory) -> list[SourceAct]:
@@ -179,15 +192,17 @@ def _pointer_act(action: str, pressed: SourceStep | None) -> SourceAct | None:
         if match[1] == "press":
             return SourceAct(kind=ActionType.DRAG, at=at)
         if match[1] == "drag to":
-            return drag(pressed.acts[0].at if pressed is not None else None, at)
+            if pressed is None:
+                return drag(None, at)
+            return drag(pressed.acts[0].at, at)
         return click(at, *_CLICKS[match[1]])
     if match := _DRAG.fullmatch(action):
         left, top, right, bottom = (float(side) for side in match.groups())
         return drag((left, top), (right, bottom))
     if match := _SCROLL.fullmatch(action):
-        # The data set has only the turn down.
-        across, up = ("0", match[1]) if match[2] is None else (match[1], match[2])
-        return scroll(None, float(across), -float(up))
+        if match[2] is None:  # the data set has only the vertical turn
+            return scroll(None, 0.0, -float(match[1]))
+        return scroll(None, float(match[1]), -float(match[2]))
     return None
 
 
@@ -198,7 +213,7 @@ def _keyboard_act(action: str) -> SourceAct | None:
         names = [key.strip(" '\"") for key in match[1].split(", ")]
         return press_keys([key_name(name, "windows") for name in names])
     if match := _TEXT.fullmatch(action):
-        return type_text(match[1]) if match[1] else None
+        return type_text(match[1])
     return None
 
 
@@ -219,8 +234,10 @@ def _without_idle_pauses(
 
 def _bytes(image: SourceImage | None) -> bytes:
     """The bytes of a screenshot: the recorder encodes equal ones equally; empty: unreadable."""
+    if image is None:
+        return b""
     try:
-        return image.path.read_bytes() if image is not None else b""
+        return image.path.read_bytes()
     except OSError:
         return b""
 

@@ -28,6 +28,7 @@ from demo_pipeline.importers.source_trajectory import (
 
 _MOST_CHARACTERS = 100_000
 _MOST_ACTS = 1000
+_MOST_CLICKS = 3  # of one action
 _UNIT_OF_WINDOWS = 120  # pyautogui passes the number on: 120 a notch on Windows, else one
 _PLACE = ("x", "y")
 _DISTANCE = ("xOffset", "yOffset")
@@ -185,12 +186,7 @@ class CodeReader:
     def _do(self, name: str, given: Mapping[str, Any]) -> None:
         """Note one call."""
         if name in _CLICKS:
-            button, clicks = _CLICKS[name]
-            clicks = int(given.get("clicks", clicks))
-            self._move(given)
-            button = _button(given, button)
-            for _ in range(1 if clicks <= 3 else clicks):
-                self._act(click(self.at, button, clicks if clicks <= 3 else 1))
+            self._click(name, given)
         elif name in {"moveTo", "move", "moveRel"}:
             self._move(given)
         elif name in {"dragTo", "drag", "dragRel"}:
@@ -202,10 +198,7 @@ class CodeReader:
             self._down = (self.at, _button(given))
         elif name == "mouseUp":
             self._move(given)
-            start, button = self._down or (self.at, _button(given))
-            self._down = None
-            is_still = start == self.at
-            self._act(click(start, button) if is_still else drag(start, self.at, button))
+            self._let_go(_button(given))
         elif name in {"scroll", "vscroll", "hscroll"}:
             self._scroll(name, given)
         elif name in {"press", "write", "typewrite"}:
@@ -220,6 +213,26 @@ class CodeReader:
             self._held = [held for held in self._held if held != key]
         else:
             self._slept += number(given.get("seconds")) or 0.0
+
+    def _click(self, name: str, given: Mapping[str, Any]) -> None:
+        button, clicks = _CLICKS[name]
+        clicks = int(given.get("clicks", clicks))
+        button = _button(given, button)
+        self._move(given)
+        if clicks <= _MOST_CLICKS:
+            self._act(click(self.at, button, clicks))
+            return
+        for _ in range(clicks):
+            self._act(click(self.at, button))
+
+    def _let_go(self, named: str) -> None:
+        """The button is released: where it was pressed that is a click, elsewhere a drag."""
+        start, button = self._down or (self.at, named)
+        self._down = None
+        if start == self.at:
+            self._act(click(start, button))
+        else:
+            self._act(drag(start, self.at, button))
 
     def _move(self, given: Mapping[str, Any]) -> None:
         """Move the pointer to the place that a call names, or by the distance."""
@@ -238,9 +251,9 @@ class CodeReader:
         notches = number(given.get("clicks")) or 0.0
         if self.platform == "windows":
             notches /= _UNIT_OF_WINDOWS
-        across = notches if name == "hscroll" else 0.0
-        down = 0.0 if name == "hscroll" else -notches
-        turn = scroll(self.at, across, down)
+        turn = scroll(self.at, 0.0, -notches)
+        if name == "hscroll":
+            turn = scroll(self.at, notches, 0.0)
         if turn is not None:
             self._act(turn)
 
@@ -265,19 +278,20 @@ class CodeReader:
 
     def _text(self, text: str) -> None:
         """Note a text; it goes on with a text before it in the same code."""
-        last = self._acts[-1] if self._acts else None
-        if last is not None and last.kind is ActionType.TYPE:
-            text = last.values["text"] + text
-            self._acts.pop()
+        if self._goes_on():
+            text = self._acts.pop().values["text"] + text
         if text:
             self._act(type_text(text))
 
     def _press(self, key: str, presses: int) -> None:
-        last = self._acts[-1] if self._acts else None
-        if key == "enter" and not self._held and last is not None and last.kind is ActionType.TYPE:
+        if key == "enter" and not self._held and self._goes_on():
             self._text("\n" * presses)
         else:
             self._act(press_keys([*self._held, key], presses))
+
+    def _goes_on(self) -> bool:
+        """Whether the last action is a text, which more text continues."""
+        return bool(self._acts) and self._acts[-1].kind is ActionType.TYPE
 
     def _hotkey(self, keys: list[str]) -> None:
         names = [self._key(key) for key in keys]

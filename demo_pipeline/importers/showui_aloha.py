@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from demo_pipeline.importers.source_recording import (
     SourceRecording,
     UnreadableSourceError,
     VideoPart,
+    as_object,
     json_lines,
     json_members,
     number,
     plain_text,
+    screen_size,
     wheel,
 )
 from demo_pipeline.importers.video_remux import video_shape
@@ -35,6 +38,7 @@ _MOST_HEADER_LINES = 20
 _TIME = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _PLACED = re.compile(r"(\w+) at \((-?\d+), *(-?\d+)\)")
 _KEY = re.compile(r"(Key Press|Key Release|Hotkey): (\S.*)")
+_TURNS = {"ScrollUp": 1, "ScrollDown": -1}
 _BUTTONS = {"L": "Left", "R": "Right", "M": "Middle"}
 _PROGRAM_OF_WINDOWS = ".exe - "  # in the title of each window that the log names
 # The recorder's names of keys that pynput calls otherwise.
@@ -94,13 +98,13 @@ def _read(source: SourceFiles) -> SourceRecording:
         )
     reader = _EventReader(platform, display, left_out)
     zero = began.timestamp() * 1000
-    lines = [line for event in events for line in reader.lines(event, zero)]
+    lines = list(chain.from_iterable(reader.lines(event, zero) for event in events))
     return SourceRecording(
         recorded_at=began,
         platform=platform,
         lines=lines,
         video=(VideoPart(source.videos[0]),),
-        screen=(round(display[2]), round(display[3])) if display is not None else None,
+        screen=screen_size(*display[2:]) if display is not None else None,
         lost=list(_LOST),
         left_out=left_out,
         damaged=damaged,
@@ -130,12 +134,12 @@ def _began(metadata: Mapping[str, Any], log: Path) -> datetime:
 
 def _displays(value: Any) -> Iterator[_Display]:
     """Yield the displays in the order of their numbers."""
-    for _, display in sorted(value.items()) if isinstance(value, dict) else ():
+    for _, display in sorted(as_object(value).items()):
         if not isinstance(display, dict):
             continue
         scale = number(display.get("scale_factor")) or 1.0
-        sides = [number(display.get(name)) for name in ("x0", "y0", "width", "height")]
-        left, top, width, height = (0.0 if side is None else side for side in sides)
+        names = ("x0", "y0", "width", "height")
+        left, top, width, height = (number(display.get(name)) or 0.0 for name in names)
         if width > 0 and height > 0 and scale > 0:
             yield left, top, width / scale, height / scale
 
@@ -195,11 +199,10 @@ class _EventReader:
         return {"x": x - self._display[0], "y": y - self._display[1]}
 
     def _pointer(self, kind: str, place: dict[str, float], time: float) -> Iterator[SourceLine]:
-        if kind in {"ScrollUp", "ScrollDown"}:
+        if kind in _TURNS:
             if place:
                 yield SourceLine("mousemove", place, time)
-            turn = 1 if kind == "ScrollUp" else -1
-            yield SourceLine("mousewheel", wheel(turn, self._platform), time)
+            yield SourceLine("mousewheel", wheel(_TURNS[kind], self._platform), time)
             return
         button = _BUTTONS.get(kind[0], "Left")
         if kind.endswith(("Click", "DragStart")):
@@ -223,7 +226,9 @@ class _EventReader:
             yield SourceLine("keyup", self._data(text), time)
             return
         # `Hotkey: CTRL++` is the plus key.
-        names = [*text[:-1].rstrip("+").split("+"), "+"] if text.endswith("++") else text.split("+")
+        names = text.split("+")
+        if text.endswith("++"):
+            names = [*names[:-2], "+"]
         for name in filter(None, names[:-1]):
             if name not in self._held:
                 self._held.add(name)

@@ -18,10 +18,15 @@ from demo_pipeline.importers.source_trajectory import SourceTrajectory
 # The wheel of the log, which differs by platform: see `wheel`.
 _NOTCH = 120
 _PIXELS_OF_A_LINE = 10
+_BUTTON_EVENTS = {True: "mousedown", False: "mouseup"}
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
 _YEAR_3000_MS = 32_503_680_000_000
 _LONGEST_NAME = 255  # bytes, of a file
 _LARGEST = 1e20  # of numbers; nanoseconds of the year 3000 have 3e19
+
+
+KEY_EVENTS = {"press": "keydown", "release": "keyup"}
+"""pynput's kinds of events of keys → events of the log."""
 
 
 class UnreadableSourceError(Exception):
@@ -51,7 +56,9 @@ class SourceFiles:
     @property
     def place(self) -> Path:
         """The path that messages name: its only log, or its folder."""
-        return self.logs[0] if len(self.logs) == 1 else self.folder
+        if len(self.logs) == 1:
+            return self.logs[0]
+        return self.folder
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -166,8 +173,8 @@ def pointer_lines(
     place = dict(zip("xy", numbers(event.get(axis) for axis in "xy"), strict=False))
     if kind == "click":
         named = plain_text(event.get("button")) or "unknown"
-        pressed = "mousedown" if event.get("pressed") else "mouseup"
-        yield SourceLine(pressed, place | {"button": _BUTTONS.get(named, named)}, time)
+        data = place | {"button": _BUTTONS.get(named, named)}
+        yield SourceLine(_BUTTON_EVENTS[bool(event.get("pressed"))], data, time)
     elif kind in {"move", "scroll"}:
         if place:
             yield SourceLine("mousemove", place, time)
@@ -234,7 +241,9 @@ def as_list(value: Any) -> list[Any]:
 def number(value: Any) -> float | None:
     """A finite number; None for anything else."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and abs(value) < _LARGEST else None
+    if not plain or abs(value) >= _LARGEST:
+        return None
+    return float(value)
 
 
 def numbers(values: Iterable[Any]) -> list[float]:
@@ -245,6 +254,14 @@ def numbers(values: Iterable[Any]) -> list[float]:
             return []
         finite.append(size)
     return finite
+
+
+def screen_size(width: Any, height: Any) -> tuple[int, int] | None:
+    """Width and height as whole pixels; None unless both are numbers above 0."""
+    sides = numbers((width, height))
+    if not sides or min(sides) <= 0:
+        return None
+    return round(sides[0]), round(sides[1])
 
 
 def moment(milliseconds: float, where: Path) -> datetime:
@@ -258,9 +275,10 @@ def file_name(value: Any) -> str:
     """The name of a file without its folders; empty for anything that cannot be one."""
     name = PureWindowsPath(plain_text(value)).name
     try:
-        return "" if "\0" in name or len(name.encode()) > _LONGEST_NAME else name
+        is_possible = "\0" not in name and len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
-        return ""
+        is_possible = False
+    return name * is_possible
 
 
 def plain_text(value: Any) -> str:

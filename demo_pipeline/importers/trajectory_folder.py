@@ -180,9 +180,8 @@ def write_source(
         source, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
     )
     # Times of change would make another version of the same files; the recipe has their digests.
-    record["files"] = [
-        {k: v for k, v in file.items() if k != "changed_ns"} for file in record["files"]
-    ]
+    for file in record["files"]:
+        del file["changed_ns"]
     dump_json(out / SOURCE_FILE, record | {"carried_over": dict(sorted(kinds.items()))})
 
 
@@ -307,7 +306,7 @@ def _hidden_reason(act: SourceAct, screen: _Screen | None) -> HiddenReason | Non
         return None
     if act.at is None or (act.kind is ActionType.DRAG and act.end is None):
         return HiddenReason.NO_POSITION
-    places = [act.at] if act.end is None else [act.at, act.end]
+    places = [place for place in (act.at, act.end) if place is not None]
     if not all(screen.canvas.on_screen(*place) for place in places):
         return HiddenReason.OFF_SCREEN
     return None

@@ -7,6 +7,7 @@ video: a click or a text becomes presses and releases that follow each other in 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def _read(source: SourceFiles) -> SourceRecording:
         raise UnreadableSourceError(f"{log}: action_log: expected a list of actions")
     reader = _ActionReader(Counter())
     zero = _UNKNOWN_DATE.timestamp() * 1000
-    lines = [line for action in actions for line in reader.lines(action, zero)]
+    lines = list(chain.from_iterable(reader.lines(action, zero) for action in actions))
     kinds = {_kind(action) for action in actions}
     return SourceRecording(
         recorded_at=_UNKNOWN_DATE,
@@ -88,7 +89,7 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _kind(action: Any) -> str:
-    return plain_text(action.get("action_type")).upper() if isinstance(action, dict) else ""
+    return plain_text(as_object(action).get("action_type")).upper()
 
 
 class _ActionReader:
@@ -102,13 +103,12 @@ class _ActionReader:
 
     def lines(self, action: Any, zero: float) -> Iterator[SourceLine]:
         """Yield the lines for an action; what has none is counted."""
-        values = action.get("action_params") if isinstance(action, dict) else None
-        seconds = number(action.get("timestamp")) if isinstance(action, dict) else None
+        seconds = number(as_object(action).get("timestamp"))
         if seconds is None:
             self.left_out["actions without a time"] += 1
             return
         self._next = max(self._next, zero + seconds * 1000)
-        given: dict[str, Any] = as_object(values)
+        given = as_object(action.get("action_params"))
         kind = _kind(action)
         if kind in {"CLICK", "MOVE_TO", "DRAG_TO", "SCROLL", "MOUSE_DOWN", "MOUSE_UP"}:
             yield from self._pointer(kind, given)
@@ -118,7 +118,7 @@ class _ActionReader:
         elif kind in {"PRESS", "HOTKEY"} and (names := _names(given)):
             yield from self._keys(names)
         elif kind in {"KEY_DOWN", "KEY_UP"} and (names := _names(given)):
-            yield self._line("keydown" if kind == "KEY_DOWN" else "keyup", _key(names[0]))
+            yield self._line(kind.lower().replace("_", ""), _key(names[0]))
         elif kind not in _ENDS:
             self.left_out["actions of another kind"] += 1
 

@@ -27,7 +27,8 @@ _OPTIONS = {
     "protocol_whitelist": "file",
     "enable_drefs": "0",
 }
-_FIRST_OTHER_UNIT, _BEGINNINGS = 32, range(16, 24)  # HEVC units: no slices; slices that begin anew
+_FIRST_OTHER_UNIT = 32  # of HEVC: from here on units are no slices
+_BEGINNINGS = range(16, 24)  # of HEVC: slices that begin anew
 _TIME_BASE = Fraction(1, 90_000)  # seconds; MPEG's own
 _ROUNDING_S = 0.0015  # Matroska has whole milliseconds
 

@@ -1,9 +1,9 @@
 """AgentNet Tool of OpenCUA, and DuckTrack, which it grew out of: a folder with `events.jsonl`.
 
-Belongs here: events of Python's pynput, times in seconds of a monotonic clock, OBS's video, the
-trees of Windows' UI Automation in `a11y.jsonl`, and in `element.jsonl` what was under the pointer
-at each press. The only time of day is `start_time`, to the second
-and without a zone; it is taken as UTC.
+The folder holds events of Python's pynput with times in seconds of a monotonic clock, OBS's video,
+the trees of Windows' UI Automation in `a11y.jsonl`, and in `element.jsonl` the element under the
+pointer at each press. The only time of day is `start_time`, to the second and without a zone; it is
+taken as UTC.
 """
 
 import heapq
@@ -170,7 +170,7 @@ def _lines(
     yield from pointer_lines(action, event, time, keys.platform, left_out)
 
 
-# What AgentNet writes of a key besides its name, as pynput prints it: `'a'` for a character,
+# Besides the name of a key AgentNet writes how pynput prints it: `'a'` for a character,
 # `<101>` for a code, and in square brackets the accent of a dead key.
 _CODE = re.compile(r"<(\d{1,9})>")
 
@@ -267,7 +267,7 @@ def _identities(node: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
-    """The press of an element; None when there is none at that time."""
+    """The press of an element; None: no press at that time."""
     at = bisect_left(ascending, seconds)
     near = ascending[max(0, at - 1) : at + 1]
     nearest = min(near, key=lambda press: abs(press - seconds), default=None)

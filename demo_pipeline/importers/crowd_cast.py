@@ -1,8 +1,8 @@
 """crowd-cast of p(doom): sessions of five-minute segments, `input_*.msgpack` and a video for each.
 
-Belongs here: its positional MessagePack, and joining segments. It records no place of the pointer,
-on no system: presses come without x and y, and moves are the mouse's own steps. So keys, wheel and
-pictures are carried over; clicks have an unknown place and are hidden actions.
+The log is positional MessagePack, and the segments of a session are joined. The recorder logs no
+place of the pointer on any system: presses come without x and y, and moves are the mouse's own
+steps. So keys, wheel and frames are carried over; clicks have an unknown place and are hidden.
 """
 
 import re
@@ -67,7 +67,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _video_of(folder: Path, segment: str) -> Path | None:
-    """The video of a segment; None if there is none."""
+    """The video of a segment; None: it has no video."""
     for start, end, place in product(("recording_", ""), _VIDEOS, _VIDEO_FOLDERS):
         path = folder / place / f"{start}{segment}{end}"
         if path.is_file():

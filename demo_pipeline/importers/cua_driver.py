@@ -1,7 +1,7 @@
 """cua-driver of trycua/cua: a folder with `turn-NNNNN/`, each with an action and its states.
 
-Belongs here: the calls of its tools in `action.json`, and `before.png` and `after.png`, which show
-the window that the call is for, not the screen. `before_state.json` has no boxes of elements, so
+`action.json` has a call of one of its tools. `before.png` and `after.png` show the window that the
+call is for, not the screen. `before_state.json` has no boxes of elements, so
 that steps have no tree.
 """
 
@@ -66,7 +66,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Whether a file may lie beside the turns: the driver's own, or what people add."""
+    """Whether a file may lie next to the turns: the driver's own, or one that people add."""
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 
 

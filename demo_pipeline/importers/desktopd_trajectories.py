@@ -1,8 +1,8 @@
 """OSWorld-Desktopd trajectories that were made elsewhere: there is no recording of them.
 
-Belongs here: finding their folders, and the output of the stage `trajectories` made of one: the
-files as they are, and provenance that says nothing which nobody measured. It is published by
-runs/imported_trajectories.py.
+The output of the stage `trajectories` has their files unchanged, and a provenance that holds only
+facts that somebody measured. runs/imported_trajectories.py publishes it. The provenance of other
+tools' trajectories is written here, too.
 """
 
 import shutil

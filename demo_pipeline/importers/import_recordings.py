@@ -1,6 +1,6 @@
 """Finds recordings of other tools below given paths, and imports them one after the other.
 
-Belongs here: the list of importers, the search, and going on after one that cannot be read.
+An unreadable recording does not stop the others. To add a tool, add its importer to `IMPORTERS`.
 """
 
 import os
@@ -33,8 +33,8 @@ from demo_pipeline.importers.upload_folder import (
 )
 from demo_pipeline.importers.video_cua import VIDEO_CUA
 
-_NO_TASK = "--task was not said: without a task it ends in the quarantine"
-NO_STATUS = "--status was not said: without an outcome it does not count as successful"
+_NO_TASK = "--task was not given: without a task it ends in the quarantine"
+NO_STATUS = "--status was not given: without an outcome it does not count as successful"
 # To add a tool, add its importer here.
 IMPORTERS: tuple[Importer, ...] = (
     *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, SHOWUI_ALOHA, VIDEO_CUA),
@@ -43,7 +43,7 @@ IMPORTERS: tuple[Importer, ...] = (
 
 
 class ImportState(StrEnum):
-    """What became of a recording of another tool."""
+    """The outcome of importing a recording of another tool."""
 
     IMPORTED = "imported"
     KNOWN = "already there"
@@ -58,8 +58,8 @@ class ImportOutcome:
     Attributes:
         place: of the source.
         state: what became of it.
-        id: of the demonstration; empty if there is none.
-        sentences: what could not be read, and what nobody said.
+        id: of the demonstration; empty: the recording was not imported.
+        sentences: what could not be read, and which facts are missing.
     """
 
     place: Path
@@ -71,7 +71,7 @@ class ImportOutcome:
 def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFiles]]:
     """Yield the recordings below folders, and those that files belong to, each once.
 
-    Raises `UnreadableSourceError` for a path in which there is none.
+    Raises `UnreadableSourceError` for a path without a recording.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -115,7 +115,7 @@ def import_recording(
 ) -> ImportOutcome:
     """Make a recording an upload folder, unless it is there already.
 
-    What is wrong with the recording is in the outcome; nothing of it is written then.
+    If the recording cannot be read, nothing is written, and the outcome says why.
 
     Raises:
         OSError: of the disk, which no other recording could be written to either.

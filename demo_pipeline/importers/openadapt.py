@@ -63,7 +63,7 @@ def _read(source: SourceFiles) -> SourceRecording:
     database = source.logs[0]
     if len(source.videos) != 1:
         many = "is missing" if not source.videos else "is one of several"
-        message = f"its video {many}: expected one {_VIDEO}*.mp4 beside it"
+        message = f"its video {many}: expected one {_VIDEO}*.mp4 next to it"
         raise UnreadableSourceError(f"{database}: {message}")
     tables = _tables(database)
     if len(tables["recording"]) != 1:

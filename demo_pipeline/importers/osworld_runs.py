@@ -1,9 +1,9 @@
 """Results of OSWorld's runner: a folder with `traj.jsonl`, `result.txt` and a screenshot a step.
 
-Belongs here: the lines that `lib_run_single.py` writes, in the action spaces `pyautogui` and
-`computer_13`. A line's screenshot was taken after its action: the state before it is the screenshot
-of the line before, and the state before the first action is the first frame of `recording.mp4`,
-which begins before. The task's text is not in the folder; its id is the folder's name.
+`lib_run_single.py` writes a line for each action, in the action spaces `pyautogui` and
+`computer_13`. A line's screenshot was taken after its action: the state before an action is the
+screenshot of the previous line. The state before the first action is the first frame of
+`recording.mp4`, which begins earlier. The folder is named by the task's id and lacks its text.
 """
 
 import re
@@ -154,7 +154,7 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
 
 
 class _ActionReader:
-    """Reads the actions of a run in order; counts those that are none in `left_out`."""
+    """Reads the actions of a run in order, and counts in `left_out` those that do nothing."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self._left_out = left_out
@@ -163,7 +163,7 @@ class _ActionReader:
     def of(self, action: Any) -> list[SourceAct]:
         """The actions of a line."""
         if isinstance(action, dict) and isinstance(action.get("command"), str):
-            action = action["command"]  # of the agent for Claude: its code, beside the tool call
+            action = action["command"]  # of the agent for Claude: its code, next to the tool call
         elif isinstance(action, dict) and action.get("action_type") in _ENDS:
             action = action["action_type"]
         if isinstance(action, dict):

@@ -52,7 +52,7 @@ class _Message(NamedTuple):
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """A recording for each `.mcap`, with the video of the same name beside it."""
+    """A recording for each `.mcap`, with the video of the same name next to it."""
     logs = (folder / name for name in sorted(names) if name.lower().endswith(".mcap"))
     return [_found(log, names) for log in logs]
 
@@ -132,7 +132,7 @@ def _media(frame: _Message) -> tuple[str, float | None]:
 
 
 def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
-    """The video: as the frames name it, if it is beside the log, else the one of the log's name."""
+    """The video that the frames name, if it is next to the log; else the one of the log's name."""
     names = {_media(frame)[0] for frame in frames}
     if any(name.startswith("data:") for name in names):
         raise UnreadableSourceError(f"{source.place}: its pictures are in the log, not in a video")
@@ -144,7 +144,7 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
     if source.videos:
         return source.videos[0]
     wanted = ", ".join(sorted(Path(name).name for name in names - {""})) or "the .mkv of its name"
-    raise UnreadableSourceError(f"{source.place}: its video is missing: put {wanted} beside it")
+    raise UnreadableSourceError(f"{source.place}: its video is missing: put {wanted} next to it")
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
@@ -161,7 +161,7 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
 
 
 class _CapturedPlace:
-    """Which part of the desktop the video shows, from when on.
+    """The part of the desktop that the video shows, at each time.
 
     The video is of a window if windows are reported that are larger than it by their invisible
     border; else of a display: of the one whose corner is the desktop's origin, if all `presses`
@@ -201,7 +201,7 @@ class _CapturedPlace:
 
     @property
     def lost(self) -> list[str]:
-        """What the video does not show of the desktop, as sentences."""
+        """The parts of the desktop that the video does not show, as sentences."""
         if self._corners:
             return ["what lies outside of the captured window"]
         return ["which display was captured: it is taken for the one at the desktop's origin"]

@@ -1,8 +1,8 @@
 """PC Tracker of PC Agent and PC Agent-E (Windows): `task1_TIME.jsonl`, its `.md`, `screenshot/`.
 
-Belongs here: the recorder's lines, and those of the refined data set, which have a drag in one
+The lines of the recorder are read, and those of the refined data set, which have a drag in one
 line, `press key: NAME`, and boxes as lists. A line's screenshot shows the state before its action.
-The recorder asks UI Automation what is under the pointer at each press: that is the target.
+At each press the recorder asks UI Automation for the element under the pointer: that is the target.
 """
 
 import re
@@ -136,7 +136,7 @@ def _read(source: SourceFiles) -> SourceTrajectory:
 
 
 def _task(source: SourceFiles) -> str:
-    """The description of the task in the page beside the log; empty without one."""
+    """The description of the task in the page next to the log; empty without one."""
     page = source.logs[0].with_suffix(".md")
     if page not in source.others:
         return ""
@@ -158,7 +158,7 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
 
 
 def _element(line: Mapping[str, Any]) -> SourceElement | None:
-    """What was under the pointer at a press; a box is an object, in the data set a list."""
+    """The element under the pointer at a press; its box is an object, in the data set a list."""
     box = line.get("rect")
     if isinstance(box, dict):
         box = [box.get(side) for side in _SIDES]

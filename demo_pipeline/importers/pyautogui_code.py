@@ -1,7 +1,7 @@
 """Code of pyautogui, as OSWorld's agents write and run it, read as actions without running it.
 
-Belongs here: calls of pyautogui, of pyperclip (text that is pasted) and of `time.sleep`, in
-programs of literals, assignments and counted loops. Places are pixels of the screen.
+Programs of literals, assignments and counted loops are read, with calls of pyautogui, of pyperclip
+(text that is pasted) and of `time.sleep`. Places are pixels of the screen.
 """
 
 import ast
@@ -79,7 +79,7 @@ _SILENT = frozenset({"print", "copy", "position", "size"})  # calls that do noth
 
 
 class UnreadCodeError(Exception):
-    """Why code is not read; the message does not quote it."""
+    """Code cannot be read; the message says why and does not quote the code."""
 
 
 class NotPythonError(UnreadCodeError):

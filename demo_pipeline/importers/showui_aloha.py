@@ -1,8 +1,8 @@
 """ShowUI-Aloha's recorder: a text log `input_log_DATE_TIME.txt` and its video.
 
-Belongs here: the lines of the log, times since the recording began, and places in the logical
-pixels of the desktop. The log has no movements without a button, and a key by its name only, so
-that whether Caps Lock was on is not known.
+Its times count from the beginning of the recording, and its places are logical pixels of the
+desktop. It has no movements without a button. It names keys, not characters, so that nobody knows
+whether Caps Lock was on.
 """
 
 import re
@@ -80,7 +80,7 @@ def _read(source: SourceFiles) -> SourceRecording:
     log = source.logs[0]
     if len(source.videos) != 1:
         many = "is missing" if not source.videos else "is one of several"
-        raise UnreadableSourceError(f"{log}: its video {many}: put one video beside it")
+        raise UnreadableSourceError(f"{log}: its video {many}: put one video next to it")
     metadata = _metadata(log)
     began = _began(metadata, log)
     damaged = list[str]()

@@ -202,7 +202,7 @@ def dead_accent(
     Args:
         char: of the key.
         code: of the key, Windows' virtual key or X11's keysym; None: not recorded.
-        following: the character of the next key that has one; empty: there is none.
+        following: the character of the next key that has one; empty: no key does.
         following_code: its code.
     """
     if char in _SURE_ACCENTS:

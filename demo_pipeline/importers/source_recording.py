@@ -1,6 +1,8 @@
-"""What an importer reads: the recording of another tool, in the terms of an upload.
+"""The types and readers that all importers share.
 
-Belongs here: the types that every importer shares. Writing the upload is in upload_folder.py.
+An importer reads a recording of another tool into a `SourceRecording`, which upload_folder.py
+writes as an upload, or into a `SourceTrajectory`, which trajectory_folder.py writes as a
+trajectory.
 """
 
 import json
@@ -30,7 +32,7 @@ KEY_EVENTS = {"press": "keydown", "release": "keyup"}
 
 
 class UnreadableSourceError(Exception):
-    """Why a recording of another tool cannot be imported, as a sentence that names the file."""
+    """A recording of another tool cannot be imported; the message names the file and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,7 @@ class VideoPart(NamedTuple):
 
 @dataclass(kw_only=True)
 class SourceRecording:
-    """What an importer read.
+    """A recording with a video, as an importer read it.
 
     Attributes:
         recorded_at: aware; when the video began, as well as the source knows it.
@@ -247,7 +249,7 @@ def number(value: Any) -> float | None:
 
 
 def numbers(values: Iterable[Any]) -> list[float]:
-    """The values as finite numbers; empty if one of them is none."""
+    """The values as finite numbers; empty if one of them is not a number."""
     finite = list[float]()
     for value in values:
         if (size := number(value)) is None:

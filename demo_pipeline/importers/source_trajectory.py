@@ -1,7 +1,7 @@
 """A trajectory of another tool: actions and screenshots without a video, in its own pixels.
 
-Belongs here: the types that every importer of such trajectories shares. They are written as an
-OSWorld-Desktopd trajectory by trajectory_folder.py.
+These types are shared by every importer of such trajectories; trajectory_folder.py writes them as
+an OSWorld-Desktopd trajectory.
 """
 
 from collections import Counter
@@ -102,11 +102,11 @@ class SourceImage:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceStep:
-    """What was done at a screenshot.
+    """The actions at a screenshot.
 
     Attributes:
         acts: in order; only the first can be a step, because nothing shows the screen between them.
-        screenshot: of the state before; None: there is none.
+        screenshot: of the state before; None: missing.
         time_ms: when it was done, epoch milliseconds.
         end_ms: when the source noted that it was over; None: not said.
         element: under the pointer of the first act; None: not recorded.
@@ -123,11 +123,11 @@ class SourceStep:
 
 @dataclass(kw_only=True)
 class SourceTrajectory:
-    """What an importer read of a trajectory.
+    """A recording with screenshots and no video, as an importer read it.
 
     Attributes:
         steps: in order.
-        final: the screenshot after the last step; None: there is none.
+        final: the screenshot after the last step; None: missing.
         task: what was to be done; empty: not said.
         status: completed, failed or aborted; empty: not said.
         status_source: how the source says so, for result.json; empty if `status` is.
@@ -171,7 +171,7 @@ def drag(start: SourcePoint | None, end: SourcePoint | None, button: str = "left
 
 
 def scroll(at: SourcePoint | None, across: float, down: float) -> SourceAct | None:
-    """Notches of the wheel, positive = right and down; None if there is none.
+    """Notches of the wheel, positive = right and down; None: less than half a notch.
 
     Of a turn in both directions the larger one counts.
     """

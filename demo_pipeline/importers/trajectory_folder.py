@@ -1,7 +1,8 @@
 """The OSWorld-Desktopd trajectory that a trajectory of another tool becomes.
 
-Belongs here: which actions become steps and why the others are hidden, screenshots and places on
-the canvas, the tree of the one element that a recorder found, and `source.json`.
+This module decides which actions become steps and why the others are hidden, puts screenshots and
+places on the canvas, and writes the tree of the one element that a recorder found, and
+`source.json`.
 """
 
 from collections import Counter
@@ -62,13 +63,13 @@ _Box = tuple[int, int, int, int]
 
 @dataclass
 class WrittenSteps:
-    """What is known of the steps beside the format's own files.
+    """Facts about the steps that the format's own files have no place for.
 
     Attributes:
         columns: of the provenance of each step, as far as the source says more than the format.
         kinds: of the actions of the steps.
         hidden: the actions that are not steps.
-        status: completed or aborted; empty: nobody said it.
+        status: completed or aborted; empty: not given.
     """
 
     columns: list[Mapping[str, Any]] = field(default_factory=list)
@@ -91,14 +92,14 @@ def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
         return given.status, f"given as {given.status}"
     if trajectory.status:
         return trajectory.status, trajectory.status_source
-    return "", "nobody said how it ended"
+    return "", "the outcome is not known"
 
 
 def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
     """Write `steps/NNN` and `final_screenshot.png`.
 
     An action without a screenshot of the state before it, and the last one when nothing shows what
-    came after, are hidden. What cannot be read is added to `trajectory.damaged`.
+    came after, are hidden. Unreadable screenshots are added to `trajectory.damaged`.
 
     Raises:
         UnreadableSourceError: no action became a step.
@@ -117,7 +118,9 @@ def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
     if not writer.written.columns or final is None:
         reasons = Counter(action.reason for action in writer.written.hidden)
         counts = ", ".join(f"{reason}: {count}" for reason, count in sorted(reasons.items()))
-        raise UnreadableSourceError(f"no action became a step ({counts or 'there is none'})")
+        raise UnreadableSourceError(
+            f"no action became a step ({counts or 'the source has no action'})"
+        )
     (out / "final_screenshot.png").write_bytes(final.png)
     return writer.written
 
@@ -142,7 +145,7 @@ def task_of(assignment: Assignment, steps: int, match: TaskMatch) -> Task:
 def write_result(
     trajectory: SourceTrajectory, given: Given, key: str, steps: int, out: Path
 ) -> str:
-    """Write result.json; return the status for the provenance, empty if nobody said it."""
+    """Write result.json; return the status for the provenance, empty if it is not known."""
     status, sentence = outcome_of(trajectory, given)
     times = [step.time_ms for step in trajectory.steps]
     ends = [step.end_ms for step in trajectory.steps if step.end_ms is not None]
@@ -299,7 +302,7 @@ def _milliseconds(time_ms: float) -> int:
 
 
 def _hidden_reason(act: SourceAct, screen: _Screen | None) -> HiddenReason | None:
-    """Why an action at this screenshot is no step; None if it is one."""
+    """The reason why an action at this screenshot is hidden; None: it is a step."""
     if screen is None:
         return HiddenReason.UNDECODABLE
     if act.kind not in POINTED:

@@ -1,7 +1,7 @@
 """The upload folder that an imported recording becomes: written whole, or not at all.
 
-Belongs here: its id, its four files, and what people say about a recording (task, status, app)
-where its source does not: by options of the command, or in a file `import.json` beside it.
+The module also reads the facts that people state about a recording (task, status, application)
+where its source does not: options of the command, or a file `import.json` next to the recording.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ OUTCOMES = {
     "failed": ("completed", "fail"),
     "aborted": ("aborted", None),
 }
-"""What a person says of a recording → `status` and `reason` of meta.json."""
+"""The outcome as a person states it → `status` and `reason` of meta.json."""
 PLATFORMS = ("windows", "macos", "linux")
 _FORM = 1  # of what this module writes; raised when it writes other bytes
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")  # uploaders' e-mail in names of folders
@@ -45,7 +45,7 @@ _UNFILMED_MS = 5000  # recorders begin and end the video up to 2.5 s apart from 
 
 @dataclass(frozen=True)
 class Given:
-    """What a person says of a recording; empty: nothing.
+    """The facts that a person states about a recording; empty: not stated.
 
     `status` is one of `OUTCOMES`, `platform` one of `PLATFORMS`.
     """
@@ -57,7 +57,7 @@ class Given:
 
 
 def given_for(source: SourceFiles, options: Given) -> Given:
-    """What is given for one recording: its sidecar counts before the options.
+    """The facts for one recording: its file `import.json` overrides the options.
 
     Raises `UnreadableSourceError` for a sidecar that cannot be used.
     """
@@ -155,7 +155,7 @@ def source_record(
         given: what a person says of it.
         damaged: sentences: what could not be read.
         lost: sentences: what was not carried over.
-        missing: `task` and `status`, if nobody said them.
+        missing: `task` and `status`, if they are not known.
     """
     return {
         "tool": importer.tool,
@@ -211,7 +211,7 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
 
 
 def _meta(name: str, recording: SourceRecording, video: VideoFacts, given: Given) -> dict[str, Any]:
-    """meta.json; what nobody said is blank, and named in `imported`."""
+    """meta.json; facts that are not known are blank, and named in `imported`."""
     status, reason = OUTCOMES.get(given.status or recording.status, ("", None))
     task = given.task or recording.task
     width, height = recording.screen or (video.width, video.height)

@@ -1,7 +1,7 @@
 """VideoCUA of CUA-Suite: a folder with `action_log.json` and `video/video.mp4`.
 
-Belongs here: its action types and their parameters. The log has whole actions and seconds of the
-video: a click or a text becomes presses and releases that follow each other in short steps.
+The log has whole actions, at seconds of the video: a click or a text becomes presses and releases
+that follow each other in short steps.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ def _read(source: SourceFiles) -> SourceRecording:
     log = source.logs[0]
     document = json_object(log)
     if not source.videos:
-        raise UnreadableSourceError(f"{log}: its video is missing: put it at {_VIDEO} beside it")
+        raise UnreadableSourceError(f"{log}: its video is missing: put it at {_VIDEO} next to it")
     actions = document.get("action_log")
     if not isinstance(actions, list) or not actions:
         raise UnreadableSourceError(f"{log}: action_log: expected a list of actions")

@@ -19,7 +19,7 @@ from demo_pipeline.files.image_files import Pixels
 from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.importers.source_recording import UnreadableSourceError, VideoPart
 
-# What MP4 holds and browsers, FFmpeg and the review page show.
+# Codecs that MP4 holds, and that browsers, FFmpeg and the review page show.
 _SOUND_CODECS = frozenset({"h264", "hevc", "av1", "vp9", "mpeg4"})
 _OPTIONS = {
     # Else a playlist with the name of a video could read any file.
@@ -28,7 +28,7 @@ _OPTIONS = {
     "enable_drefs": "0",
 }
 _FIRST_OTHER_UNIT = 32  # of HEVC: from here on units are no slices
-_BEGINNINGS = range(16, 24)  # of HEVC: slices that begin anew
+_BEGINNINGS = range(16, 24)  # of HEVC: slices that need no earlier frame
 _TIME_BASE = Fraction(1, 90_000)  # seconds; MPEG's own
 _ROUNDING_S = 0.0015  # Matroska has whole milliseconds
 
@@ -57,7 +57,7 @@ def video_shape(path: Path) -> tuple[int, int, float]:
 def first_frame(path: Path) -> Pixels:
     """The first frame of a video, as RGB of shape (height, width, 3).
 
-    Raises ValueError with the reason why there is none.
+    Raises ValueError with the reason if no frame can be decoded.
     """
     try:
         with _opened(path) as (container, stream):
@@ -166,7 +166,7 @@ def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
             elif placed >= 0 and not is_seconds:
                 raise UnreadableSourceError(
                     f"{part.path}: the video is trimmed, and does not begin the recording; write "
-                    f"it anew first: ffmpeg -i VIDEO -c:v libx264 -crf 18 -fps_mode passthrough "
+                    f"it again first: ffmpeg -i VIDEO -c:v libx264 -crf 18 -fps_mode passthrough "
                     f"NEW.mp4"
                 )
             packet.pts, packet.dts = (round(t / _TIME_BASE) for t in (placed, placed - ahead))

@@ -286,7 +286,7 @@ def _source_meta(
     """The task of a trajectory of another tool: as given, as its source says, or the benchmark's.
 
     Raises:
-        UnreadableSourceError: nobody said it.
+        UnreadableSourceError: it is not known.
     """
     task = given.task or source.task or task_instruction(workspace, found.name)
     if not task:

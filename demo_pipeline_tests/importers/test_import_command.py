@@ -63,8 +63,8 @@ def test_a_log_that_is_cut_anywhere_gives_a_sentence(source, tmp_path):
         for name in visible(uploads):
             files = sorted(path.name for path in (uploads / name).iterdir())
             assert files == ["input_log.jsonl", "meta.json", "recording.mp4", "source.json"]
-            said = json.loads((uploads / name / "source.json").read_text())
-            assert said["damaged"]
+            written = json.loads((uploads / name / "source.json").read_text())
+            assert written["damaged"]
             assert log_of(uploads / name)
 
 
@@ -140,13 +140,13 @@ def test_what_nobody_said_is_blank_and_said_later_it_is_there(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source")
     uploads = tmp_path / "uploads"
     result = run_import(clip, "--to", uploads)
-    assert "1 of 1: --task was not said: without a task it ends in the quarantine" in result.stderr
+    assert "1 of 1: --task was not given: without a task it ends in the quarantine" in result.stderr
     [folder] = uploads.iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["status"], meta["reason"], meta["quest"], meta["title"]) == ("", None, None, "")
     assert json.loads((folder / "source.json").read_text())["missing"] == ["task", "status"]
-    said = {"task": "Tick the box", "status": "failed", "application": "Form"}
-    (clip.parent / "clip.import.json").write_text(json.dumps(said))
+    facts = {"task": "Tick the box", "status": "failed", "application": "Form"}
+    (clip.parent / "clip.import.json").write_text(json.dumps(facts))
     run_import(clip, "--to", uploads, "--task", "Another task", "--status", "completed")
     [same] = uploads.iterdir()
     assert same == folder
@@ -186,7 +186,7 @@ def test_values_of_any_type_stop_no_import(form, tmp_path, value):
         source,
         [
             {"time_stamp": value, "a11y_tree": value},
-            *[one | {"a11y_tree": one["axtree"]} for one in odd_trees],
+            *[line | {"a11y_tree": line["axtree"]} for line in odd_trees],
         ],
     )
     result = run_import(source, "--to", tmp_path / "uploads")

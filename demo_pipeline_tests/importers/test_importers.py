@@ -53,9 +53,9 @@ def test_a_recording_is_the_same_from_every_tool(form, tmp_path, bring, tool):
     mine = list(input_of(imported))
     theirs = list(input_of(form))
     assert len(mine) == len(theirs)
-    for one, other in zip(mine, theirs, strict=True):
-        assert one[1:] == other[1:]
-        assert abs(one[0] - other[0]) <= 1  # rounded twice
+    for imported_event, event in zip(mine, theirs, strict=True):
+        assert imported_event[1:] == event[1:]
+        assert abs(imported_event[0] - event[0]) <= 1  # rounded twice
     manifest = examine(imported, imported.name)
     before = examine(form, form.name)
     assert manifest.video.frames == before.video.frames
@@ -170,12 +170,12 @@ def test_actions_of_video_cua_become_presses_and_releases(form, tmp_path, bring)
     imported = bring(source_forms.video_cua(form, tmp_path / "51533"))
     lines = [line for line in log_of(imported) if line["event"] != "ffmpeg_stderr"]
     zero = 946_684_800_000
-    shown = [
+    pointer = [
         (line["time"] - zero, line["event"], line["data"].get("x"), line["data"].get("button"))
         for line in lines
         if line["event"].startswith("mouse")
     ]
-    assert shown == [
+    assert pointer == [
         (1000, "mousemove", 50, None),
         (1040, "mousedown", 51, "Left"),
         (1080, "mouseup", 51, "Left"),
@@ -252,8 +252,8 @@ def test_duck_track_leaves_out_pauses_which_are_not_filmed(form, tmp_path, bring
     ],
 )
 def test_names_of_pynput(name, platform, key, char):
-    found = pynput_key(name, platform)
-    assert (found["key"], found.get("actual_char")) == (key, char)
+    data = pynput_key(name, platform)
+    assert (data["key"], data.get("actual_char")) == (key, char)
 
 
 def test_every_virtual_key_with_a_name_is_a_known_key():

@@ -60,8 +60,8 @@ def test_it_is_published_and_a_dataset_has_it(foreign, tmp_path):
     assert {(row["trajectory_id"], row["platform"]) for row in rows} == {("traj_form_001", "linux")}
     with_target = [step for step in ours.steps if step.action.target_element]
     assert sum(row["target_x"] is not None for row in rows) == len(with_target) > 0
-    made = run_dataset_stage(workspace, SFT_STAGE)
-    assert made.summary["samples"] == len(ours.steps)
+    dataset = run_dataset_stage(workspace, SFT_STAGE)
+    assert dataset.summary["samples"] == len(ours.steps)
 
 
 def test_again_it_is_there_and_a_recording_of_its_name_stays(foreign, made_root, tmp_path):
@@ -96,9 +96,9 @@ def test_run_renews_what_follows_from_it(foreign, tmp_path):
 
 def test_inspect_says_that_there_is_no_recording(foreign):
     run_import(foreign)
-    shown = run_command("inspect", "traj_form_001").stdout
-    assert "no recording: the trajectory was imported" in shown
-    assert "steps/000/screenshot.png" in shown
+    page = run_command("inspect", "traj_form_001").stdout
+    assert "no recording: the trajectory was imported" in page
+    assert "steps/000/screenshot.png" in page
 
 
 def test_one_that_does_not_fit_the_format_is_named_and_not_published(foreign, tmp_path):

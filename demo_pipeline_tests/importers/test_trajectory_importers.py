@@ -96,8 +96,8 @@ def test_a_run_of_osworld_has_the_screen_before_each_action(root):
     assert {(row["scale"], row["pad_x"], row["clock_method"]) for row in rows} == {
         (2.0, 0.0, "none")
     }
-    made = run_dataset_stage(open_workspace(root), SFT_STAGE)
-    assert made.summary["samples"] == 6
+    dataset = run_dataset_stage(open_workspace(root), SFT_STAGE)
+    assert dataset.summary["samples"] == 6
 
 
 def test_the_folders_of_a_run_name_the_model_and_the_domain(root):
@@ -296,10 +296,10 @@ def test_without_a_status_it_is_no_success_and_without_a_task_it_is_refused(root
     assert published(root) == []
     result = run_import(source, "--task", "Write notes")
     assert result.exit_code == 0, result.output
-    assert "--status was not said" in result.stderr
+    assert "--status was not given" in result.stderr
     trajectory = imported(root)
     assert not trajectory.result.success
-    assert trajectory.result.error_message == "nobody said how it ended"
+    assert trajectory.result.error_message == "the outcome is not known"
     rows = read_provenance(trajectory.path / "provenance.parquet")
     assert {(row["status"], row["reason"]) for row in rows} == {("", "")}
     assert source_of(trajectory)["missing"] == ["status"]
@@ -385,5 +385,5 @@ def test_it_is_reviewed_annotated_and_renewed_like_any_other(root):
     noted = run_command("annotate", key, "--provider", "rule")
     assert noted.exit_code == 0, noted.output
     assert "1 done, 0 quarantined" in run_command("run").stdout
-    shown = run_command("inspect", key).stdout
-    assert "no recording: the trajectory was imported" in shown
+    page = run_command("inspect", key).stdout
+    assert "no recording: the trajectory was imported" in page

@@ -19,7 +19,7 @@ from typing import Any
 
 from demo_pipeline.importers.source_keys import DeadKeys, dead_accent, pynput_key
 from demo_pipeline.importers.source_recording import (
-    KEY_EVENTS,
+    PYNPUT_KEY_EVENTS,
     Importer,
     SourceFiles,
     SourceLine,
@@ -164,8 +164,8 @@ def _lines(
         left_out["pauses, which are not filmed either"] += action == "pause"
         return
     time = clock.of(seconds)
-    if action in KEY_EVENTS:
-        yield SourceLine(KEY_EVENTS[action], _key(event, keys, action == "press"), time)
+    if action in PYNPUT_KEY_EVENTS:
+        yield SourceLine(PYNPUT_KEY_EVENTS[action], _key(event, keys, action == "press"), time)
         return
     yield from pointer_lines(action, event, time, keys.platform, left_out)
 

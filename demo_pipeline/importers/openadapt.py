@@ -22,7 +22,7 @@ from demo_pipeline.importers.source_keys import (
     pynput_key,
 )
 from demo_pipeline.importers.source_recording import (
-    KEY_EVENTS,
+    PYNPUT_KEY_EVENTS,
     Importer,
     SourceFiles,
     SourceLine,
@@ -127,9 +127,9 @@ def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceL
         left_out["actions without time, or disabled"] += 1
         return
     time = seconds * 1000
-    if kind in KEY_EVENTS:
+    if kind in PYNPUT_KEY_EVENTS:
         read = {"press": keys.pressed, "release": keys.released}[kind]
-        yield SourceLine(KEY_EVENTS[kind], read(row), time)
+        yield SourceLine(PYNPUT_KEY_EVENTS[kind], read(row), time)
         return
     event = {name.removeprefix("mouse_").removesuffix("_name"): row[name] for name in row}
     yield from pointer_lines(kind, event, time, keys.platform, left_out)

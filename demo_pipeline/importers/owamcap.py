@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from demo_pipeline.importers.source_keys import virtual_key
 from demo_pipeline.importers.source_recording import (
-    KEY_EVENTS,
+    PYNPUT_KEY_EVENTS,
     Importer,
     SourceFiles,
     SourceLine,
@@ -243,8 +243,8 @@ def _lines(
             position = numbers(data.get(axis) for axis in "xy")
             at = place.of(position[0], position[1], time) if position else {}
             yield from pointer_lines(kind, data | at, time, "windows", left_out)
-        elif kind in KEY_EVENTS and code is not None:
-            yield SourceLine(KEY_EVENTS[kind], {"key": virtual_key(int(code))}, time)
+        elif kind in PYNPUT_KEY_EVENTS and code is not None:
+            yield SourceLine(PYNPUT_KEY_EVENTS[kind], {"key": virtual_key(int(code))}, time)
 
 
 OWAMCAP = Importer(

@@ -27,7 +27,7 @@ _LONGEST_NAME = 255  # bytes, of a file
 _LARGEST = 1e20  # of numbers; nanoseconds of the year 3000 have 3e19
 
 
-KEY_EVENTS = {"press": "keydown", "release": "keyup"}
+PYNPUT_KEY_EVENTS = {"press": "keydown", "release": "keyup"}
 """pynput's kinds of events of keys → events of the log."""
 
 

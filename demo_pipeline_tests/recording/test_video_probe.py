@@ -111,7 +111,7 @@ def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, 
     video = RecordedVideo(path, read_packets(path))
     assert np.allclose(np.diff(video.times), 0.1)
     [last] = video.frames([Span(video.times[20] - 0.01, video.times[20] + 0.01)])
-    shown = last.picture.to_ndarray(format="rgb24").mean()
+    shown = last.decoded.to_ndarray(format="rgb24").mean()
     assert abs(shown - 200) < 6  # the frame of that time, not a neighbour
 
 

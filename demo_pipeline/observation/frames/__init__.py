@@ -1,1 +1,1 @@
-"""Frames: the decode pass, frame choice, change detection, waits and screenshots."""
+"""Decodes the video once, chooses the frame of each action and writes it as a screenshot."""

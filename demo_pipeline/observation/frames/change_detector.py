@@ -1,8 +1,8 @@
-"""What changed from frame to frame of a recording, without cells that flicker.
+"""Compares the frames of a recording, without the cells that flicker.
 
-Belongs here: learning which do so: those that change over and over while nobody acts, as a spinner
-or a clip that plays. What a scroll, a drag or a page that comes changes does not count, however
-often it does.
+A cell flickers if it changes over and over while nobody acts, like a spinner or a clip that plays.
+Changes during an action or shortly after it are its effect, for example a scroll or a page that
+loads. They never make a cell flicker.
 """
 
 from collections.abc import Sequence
@@ -24,27 +24,27 @@ from demo_pipeline.observation.frames.pointer_path import Point
 from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, Luma, Span
 
 EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
-# Frames; in little quiet time the share alone is soon reached. Of 24 films six gave what eight did,
-# and a film of six seconds has no more.
+# A cell flickers if it changes in more than this many frames, and in more than the share below.
+# (The share alone would soon be reached in little quiet time.) Of 24 videos six gave the same as
+# eight, and a video of six seconds has no more such frames.
 FLICKER_FRAMES = 6
-# Of the quiet time: a clip that had played for 11 s is known 40 s later (with 0.045 not so), and
-# text in a terminal whose output ran for 2 s counts again after as long.
+# Of the quiet time. With it, a clip that played for 11 s still flickers 40 s later (with 0.045 it
+# does not), and a terminal whose output ran for 2 s counts again 2 s later.
 FLICKER_SHARE = 0.035
 
 
 class ChangeDetector:
-    """Compares frames of one recording, in order; cells that flicker never count.
+    """Compares frames of one recording in order, and ignores cells that flicker.
 
     Args:
-        acting: when somebody acts, or a change may be the effect of it, video seconds; without
-            it always, so that nothing flickers.
-        grab_s: seconds that a frame stands for; those between which nothing changes may be left
-            out.
-        seen: what changed in stretches of the video that were looked at before.
+        acting: when somebody acts, or a change may be an action's effect. By default always, so
+            that no cell flickers.
+        grab_s: seconds between two frames while the screen changes.
+        seen: changes in stretches of the video that were decoded before.
 
     Attributes:
-        flickering: (rows, columns) of cells that flicker, by what was seen so far; None before
-            two quiet frames.
+        flickering: (rows, columns) of cells that flicker, by the frames so far; None before two
+            frames in which nobody acts.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ChangeDetector:
             self._until = -inf
 
     def between(self, before: Frame, after: Frame) -> Difference:
-        """What changed from a frame to the next one."""
+        """Returns the cells that changed from a frame to the next one."""
         least = KEY_FRAME_THRESHOLD if after.is_key else THRESHOLD
         changed = changed_cells(before.luma, after.luma, least)
         if self._is_quiet(before.time, after.time):
@@ -78,24 +78,24 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Learn from a frame and the next one what flickers, unless they were compared."""
+        """Learn which cells flicker from a frame and the next one, unless they were compared."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
-        """What changed between two frames some time apart, except around the pointers."""
+        """Returns the cells that changed between two distant frames, except around the pointers."""
         changed = self._steady(changed_cells(before, after, KEY_FRAME_THRESHOLD))
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts from one frame to the next, which were not counted yet."""
+        """Whether nobody acts between two frames, and the frames were not counted yet."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1
         return bool(acting < 0 or before >= self._ends[acting])
 
     def _count(self, before: float, time: float, changed: Cells) -> None:
-        """Count what changed from one frame to the next."""
+        """Count the cells that changed from one frame to the next."""
         self._until = time
         self._quiet_s += time - before
         if self.flickering is None:

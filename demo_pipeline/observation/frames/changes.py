@@ -1,9 +1,9 @@
-"""What changed between two pictures of the screen: in cells, coarsely, and in detail.
+"""Finds what changed between two frames: coarsely in cells of 8 x 8 pixels, and in detail.
 
-Belongs here: every threshold that tells a change from codec noise, from the pointer and its hover
-effects, from cells that flicker, from highlights, a text cursor and a focus ring. `changed_cells`
-asks where anything changed, from frame to frame; `content_changes` asks where content was replaced,
-between pictures far apart. Points and boxes: video pixels.
+`changed_cells` finds where anything changed from frame to frame. `content_changes` finds where
+content was replaced between frames that are far apart. All thresholds are here that separate a
+change from codec noise, the pointer and its hover effects, flickering cells, highlights, a text
+cursor and a focus ring. Points and boxes are in video pixels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,27 +19,30 @@ from pydantic import Field
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
 
-# One recording per process: OpenCV's own threads cost a quarter of the CPU time and save none.
+# OpenCV's own threads cost a quarter of the CPU time and save none, because every process works on
+# one recording.
 cv2.setNumThreads(1)
 
-BLOCK = 8  # video pixels to a side of the cells in which change is noted
-CHANGED_LEVELS = 10  # of 255; codec noise in a still picture is mostly less
-MEAN_LEVELS = 12  # of 255; two encodings differ so in 3 cells at most in means of 4 x 4 pixels
-THRESHOLD = 24  # of 255; an encoder refines a still picture by less
-KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture again
-SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
-MIN_SIGNIFICANT_CELLS = 4  # cells; a text cursor has 3, the least content awaited 20
-SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches two
+BLOCK = 8  # video pixels per side of a cell
+# Brightness differences, of 255:
+CHANGED_LEVELS = 10  # codec noise on a still screen is mostly less
+MEAN_LEVELS = 12  # of means of 4 x 4 pixels; two encodings of a screen reach it in 3 cells at most
+THRESHOLD = 24  # an encoder refines a still screen by less
+KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen again
+# Numbers and shares of cells:
+SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and a typed letter are less
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3, the smallest content that was awaited had 20
+SMALL_CELLS = 2  # a tick in a small check box; noise seldom reaches two
 LARGE_SHARE = 0.02  # of all cells; another screen had 3.9 to 14.8 %, typed letters 0.06 %
-POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
+POINTER_PX = 40  # video pixels around the pointer's hot spot that the drawn pointer covers
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class ChangeMap:
-    """The cells in which each frame differs from the previous one.
+    """The cells in which each frame differs from the one before, in one bit per cell.
 
-    Memory: one bit for each cell and frame, 4 kB for a 1080p frame.
+    A 1080p frame takes 4 kB.
 
     Attributes:
         times: of the frames, seconds.
@@ -71,23 +74,26 @@ class ChangeMap:
         self._last = luma
 
     def pairs(self) -> Iterator[tuple[float, float, Cells]]:
-        """The times of each two successive frames, and the cells that changed between them."""
+        """Yields the times of two successive frames, and the cells that changed between them."""
         rows, columns = self.shape
-        for times, packed in zip(pairwise(self.times), self._packed, strict=True):
+        for (before, after), packed in zip(pairwise(self.times), self._packed, strict=True):
             cells = np.unpackbits(packed, count=rows * columns).reshape(self.shape)
-            yield *times, cells.view(bool)
+            yield before, after, cells.view(bool)
 
-    def only(self, chosen: Cells) -> "ChangeMap":
-        """The chosen ones of the (frames - 1,) comparisons, with the frame before the first."""
-        kept = ChangeMap()
-        first = int(np.argmax(chosen)) if chosen.any() else 0
-        kept.times = self.times[first : first + 1] + list(compress(self.times[1:], chosen))
-        kept._packed = list(compress(self._packed, chosen))
-        kept.shape = self.shape
-        return kept
+    def only(self, is_chosen: Cells) -> "ChangeMap":
+        """Returns the chosen ones of the (frames - 1,) comparisons.
+
+        The frame before the first chosen comparison stays, too.
+        """
+        chosen = ChangeMap()
+        first = int(np.argmax(is_chosen)) if is_chosen.any() else 0
+        chosen.times = self.times[first : first + 1] + list(compress(self.times[1:], is_chosen))
+        chosen._packed = list(compress(self._packed, is_chosen))
+        chosen.shape = self.shape
+        return chosen
 
     def without_repeats(self) -> "ChangeMap":
-        """Without the frames that show the same as the one before."""
+        """Returns the map without the frames that repeat the frame before."""
         return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -96,65 +102,69 @@ class ChangeMap:
 
 
 def with_neighbours(cells: Cells) -> Cells:
-    """(rows, columns): the cells and their eight neighbours."""
-    found: Cells = cv2.dilate(cells.view(np.uint8), np.ones((3, 3), np.uint8)).view(bool)
-    return found
+    """Returns the cells and their eight neighbours."""
+    widened: Cells = cv2.dilate(cells.view(np.uint8), np.ones((3, 3), np.uint8)).view(bool)
+    return widened
 
 
 def filled(cells: Cells) -> Cells:
-    """The cells with those two beside them, which closes the space between lines of text."""
+    """Returns the cells and two cells around each, which closes the space between text lines."""
     return with_neighbours(with_neighbours(cells))
 
 
 def connected(cells: Cells, near: Cells) -> Cells:
-    """Those of `cells` in the parts that reach `near`, across gaps as between lines of text."""
+    """Returns the cells that are connected with `near`, across gaps like those of text lines."""
     return cells & _parts_at(near, filled(cells))
 
 
 def _parts_at(near: Cells, cells: Cells) -> Cells:
-    """The connected parts of `cells` that reach `near`."""
+    """Returns the connected parts of `cells` that overlap `near`."""
     count, labels = cv2.connectedComponents(cells.view(np.uint8), connectivity=8)
-    reaching = np.zeros(count, bool)
-    reaching[labels[near & cells]] = True
-    found: Cells = reaching[labels]
-    return found
+    is_reached = np.zeros(count, bool)
+    is_reached[labels[near & cells]] = True
+    parts: Cells = is_reached[labels]
+    return parts
 
 
 def box_share(cells: Cells) -> float:
-    """The share of all cells that the box around some of them covers."""
+    """Returns the share of the screen that the smallest box around the set cells covers."""
     _, _, width, height = cv2.boundingRect(cells.view(np.uint8))
     return float(width * height) / max(1, cells.size)
 
 
 def cells_of(box: PixelBox) -> tuple[slice, slice]:
-    """Rows and columns of the cells that a box in video pixels touches."""
-    sides = ((box.y, box.height), (box.x, box.width))
-    rows, columns = (
-        slice(max(0, int(low // BLOCK)), max(0, int((low + length) // BLOCK) + 1))
-        for low, length in sides
-    )
-    return rows, columns
+    """Returns rows and columns of the cells that a box in video pixels touches."""
+    return _cell_range(box.y, box.bottom), _cell_range(box.x, box.right)
+
+
+def _cell_range(low: float, high: float) -> slice:
+    return slice(max(0, int(low // BLOCK)), max(0, int(high // BLOCK) + 1))
 
 
 def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
     """(rows, columns) of cells of BLOCK x BLOCK video pixels in which a sample changed.
 
     A strip at the right or lower edge that is narrower than a cell is ignored.
+
+    Args:
+        before, after: samples of two frames at a quarter of their size.
+        threshold: difference of brightness, of 255, above which a sample has changed.
     """
     side = BLOCK // SAMPLE_STEP
-    rows, columns = (samples // side for samples in before.shape)
+    rows = before.shape[0] // side
+    columns = before.shape[1] // side
     if before is after or not rows * columns or cv2.norm(before, after, cv2.NORM_INF) <= threshold:
         return np.zeros((rows, columns), bool)
     inside = cv2.absdiff(before, after)[: rows * side, : columns * side]
     strips = reduce(cv2.max, (inside[first::side] for first in range(side)))
     changed = cv2.threshold(strips, threshold, 255, cv2.THRESH_BINARY)[1]
-    cells: Cells = changed.view(f"u{side}") != 0  # a cell's samples as one number
+    cells: Cells = changed.view(f"u{side}") != 0  # reads the samples of a cell as one number
     return cells
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two frames differ, and what kind of change that is. Points, boxes: video pixels.
+    """Where two frames differ, and tests for the kind of change. Points and boxes: video pixels.
 
     `cells`: (rows, columns), set where the frames differ.
     """
@@ -163,16 +173,20 @@ class Difference:
 
     @cached_property
     def count(self) -> int:
-        """How many cells differ."""
+        """Number of cells that differ."""
         return _count(self.cells)
 
     @property
     def is_large(self) -> bool:
-        """Whether it covers more of the screen than hover effects do."""
+        """Whether the change covers more of the screen than hover effects do."""
         return self.count >= LARGE_SHARE * self.cells.size
 
     def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
-        """Whether more than noise changed outside the pointer, its hover effects and the target."""
+        """Whether more than noise changed.
+
+        Changes around the pointers, changes connected with them (hover effects), and changes inside
+        the target are ignored.
+        """
         if not is_notable(self.cells):
             return False
         rest = self.without_pointers(pointers)
@@ -181,24 +195,24 @@ class Difference:
         return is_notable(rest) and is_notable(self._without_hover_effects(rest, pointers))
 
     def count_away_from(self, pointers: list[Point]) -> int:
-        """How many cells changed that are not around the pointer."""
+        """Returns how many cells changed that are not around the pointer."""
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
-        """Whether anything but the pointer changed in `box`, even as little as a tick."""
+        """Whether anything besides the pointer changed in `box`, even as little as a tick."""
         if self.count < SMALL_CELLS:
             return False
         return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS
 
     def without_pointers(self, pointers: list[Point]) -> Cells:
-        """The cells that changed away from the pointer."""
+        """Returns the cells that changed away from the pointer."""
         rest = self.cells.copy()
         for point in pointers:
             rest[cells_of(PixelBox.around(point, POINTER_PX))] = False
         return rest
 
     def _without_hover_effects(self, rest: Cells, pointers: list[Point]) -> Cells:
-        """`rest` without the connected regions around a pointer, such as a highlighted row."""
+        """Returns `rest` without the parts connected with a pointer, such as a highlighted row."""
         near = np.zeros_like(self.cells)
         for x, y in pointers:
             row = int(y // BLOCK)
@@ -208,7 +222,7 @@ class Difference:
 
 
 def is_notable(cells: Cells) -> bool:
-    """Whether it is more than a text cursor, a letter or noise."""
+    """Whether the change is more than a text cursor, a letter or noise."""
     return _count(cells) >= max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * cells.size)
 
 
@@ -218,31 +232,35 @@ def _count(cells: Cells) -> int:
 
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # of 0 and 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a mask
-DETAIL_STEP = HALF  # pixels of which each sample of `ScreenDetail.detail` is the mean, both ways
+# Each sample of `ScreenDetail.detail` is the mean of this many pixels in both directions. Numbers
+# of samples below are of these.
+DETAIL_STEP = HALF
 
-BEFORE_POINTER_PX, AFTER_POINTER_PX = 16, 32  # pixels; the largest usual pointer has 24 to a side
-SHARED_RIM_PX = 4.0  # pixels inside an element's box that its neighbours' lines reach
-CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
-STEPS = 16  # brightnesses are compared in so many, each wider than codec noise
+# Pixels around the hot spot: left and above, right and below. The largest usual pointer is 24 wide.
+BEFORE_POINTER_PX = 16
+AFTER_POINTER_PX = 32
+SHARED_RIM_PX = 4.0  # pixels inside an element's box that lines of its neighbours reach
+CHANGED_DETAIL = 32  # of 255; two encodings of the same screen differ by less
+STEPS = 16  # steps of brightness; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
-LEAST_SAMPLES = 6  # samples that changed, about a digit of small text; noise has fewer together
-CARET_SAMPLES = 2  # width of a text cursor; a letter beside it makes it wider
-RING_SAMPLES = 4  # thickness of a focus ring with its gap
-LINE_GAP = (4, 1)  # samples across and down between letters of one line, less than between lines
-CLUSTER_GAP = 9  # samples between the lines of one menu or paragraph
+LEAST_SAMPLES = 6  # changed samples in a digit of small text; a cluster of noise has fewer
+CARET_SAMPLES = 2  # width of a text cursor; with a letter beside it, it is wider
+RING_SAMPLES = 4  # thickness of a focus ring and its gap
+LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
+CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
 SHADED_DETAIL = 8  # of 255; flat areas of two encodings differ by less, those of dark themes more
-SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underline
+SHADED_SAMPLES = 6  # per side; a smaller area is a tick, a letter or an underline
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
-EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
+EDGE_SAMPLES = 24  # height of a straight edge; letters are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
 
 
 @dataclass(frozen=True)
 class ScreenDetail:
-    """What a frame shows.
+    """The screen in a frame, for comparisons in detail.
 
     Attributes:
-        detail: (rows, columns) uint8, the luma at half size; each sample the mean of 2 x 2 pixels.
+        detail: (rows, columns) uint8, the luma at half size; each sample a mean of 2 x 2 pixels.
         time: of the frame, video seconds.
     """
 
@@ -251,7 +269,7 @@ class ScreenDetail:
 
 
 def screen_detail(frame: Frame) -> ScreenDetail:
-    """The picture of a frame."""
+    """Returns the screen in a frame."""
     return ScreenDetail(frame.halved, frame.time)
 
 
@@ -261,13 +279,13 @@ ChangedBox = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class ContentChanges:
-    """What differs between two pictures, beyond highlights.
+    """The content that differs between two screens. Highlights are not content.
 
     Attributes:
         regions: tight boxes, about one for each line of text.
-        panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
+        panels: boxes of changes with straight edges, such as a menu, a dialog or an image.
         replaced: (rows, columns) of `ScreenDetail.detail`, set where content was replaced; None:
-            nowhere, or not kept.
+            nowhere, or it was not kept.
     """
 
     regions: tuple[ChangedBox, ...] = ()
@@ -282,12 +300,13 @@ class ContentChanges:
         """Whether anything in a box was replaced, apart from its rim."""
         if self.replaced is None:
             return False
-        rims = (min(SHARED_RIM_PX, side / 6) for side in (box.width, box.height))
-        inside = self.replaced[_samples_of(box, *rims)]
+        rim_x = min(SHARED_RIM_PX, box.width / 6)
+        rim_y = min(SHARED_RIM_PX, box.height / 6)
+        inside = self.replaced[_samples_of(box, rim_x, rim_y)]
         return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
     def cover(self, x: float, y: float) -> bool:
-        """Whether a point lies on what was replaced, or between its lines."""
+        """Whether a point lies on replaced content, or between its lines."""
         if self.replaced is None:
             return False
         if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
@@ -309,17 +328,17 @@ def content_changes(
     flickering: Cells | None = None,
     pointer_scale: float = 1.0,
 ) -> ContentChanges:
-    """What differs between two pictures (`ScreenDetail.detail`) of one size.
+    """Returns the content that differs between two screens (`ScreenDetail.detail`) of one size.
 
-    A change is a highlight when each brightness of the one picture became one brightness of the
-    other: a selected row keeps its letters. Replaced content mixes them.
+    A change is a highlight if every brightness before became a single brightness after, because a
+    selected row keeps its letters. In replaced content, a brightness becomes many.
 
     Args:
-        before: the earlier picture.
-        after: the later one.
-        pointers: around these the pointer's own picture does not count, video pixels.
-        flickering: cells of `BLOCK` pixels that never count; None: no such cells.
-        pointer_scale: video pixels for one pixel of a pointer's usual picture.
+        before: the earlier screen.
+        after: the later screen.
+        pointers: changes under a pointer drawn at these points are ignored, video pixels.
+        flickering: cells of `BLOCK` pixels that are ignored; None: no such cells.
+        pointer_scale: video pixels per pixel of a pointer of usual size.
     """
     changed = _differ(before, after, CHANGED_DETAIL)
     _leave_out_pointers(changed, pointers, pointer_scale)
@@ -329,7 +348,7 @@ def content_changes(
     replaced = np.zeros_like(changed)
     panels = []
     for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
-        if _is_ring(inside):  # on a dense screen its round corners mix more samples than noise
+        if _is_ring(inside):  # its round corners would look like content on a dense screen
             continue
         content = _content(before[part], after[part], inside)
         if not content.any():
@@ -343,9 +362,9 @@ def content_changes(
 def shaded_areas(
     before: Luma, after: Luma, pointers: Sequence[Point], pointer_scale: float = 1.0
 ) -> list[PixelBox]:
-    """Boxes of the areas whose every sample changed, however little: a lit row, a dark menu.
+    """Returns the boxes of areas in which every sample changed: a highlighted row, a dark menu.
 
-    Arguments as of `content_changes`.
+    The change may be slight. Arguments are those of `content_changes`.
     """
     changed = _differ(before, after, SHADED_DETAIL - 1)
     _leave_out_pointers(changed, pointers, pointer_scale)
@@ -365,17 +384,19 @@ def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
 
 
 def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
-    """Clear what the pointer's picture covers; most of it is right of and below its hot spot."""
+    """Clear the samples that the drawn pointer covers, most of it right of and below its point."""
     before = round(BEFORE_POINTER_PX * scale)
     after = round(AFTER_POINTER_PX * scale)
     for x, y in pointers:
-        left, top = (max(0, int(side) - before) // DETAIL_STEP for side in (x, y))
-        right, bottom = (max(0, int(side) + after) // DETAIL_STEP for side in (x, y))
-        changed[top:bottom, left:right] = 0
+        rows = slice(max(0, int(y) - before) // DETAIL_STEP, max(0, int(y) + after) // DETAIL_STEP)
+        columns = slice(
+            max(0, int(x) - before) // DETAIL_STEP, max(0, int(x) + after) // DETAIL_STEP
+        )
+        changed[rows, columns] = 0
 
 
 def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
-    """Clear the cells that always change."""
+    """Clear the samples in flickering cells."""
     if flickering is None:
         return
     side = BLOCK // DETAIL_STEP
@@ -389,11 +410,11 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
 
 
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
-    """The changed samples that no highlight explains, without a text cursor and a focus ring.
+    """Returns the changed samples that no highlight explains, without text cursors and focus rings.
 
-    Only the changed part of the picture and what is next to it is looked at: text replaced on its
-    background has neighbours that stayed, a highlight leaves none but at its rim, where samples
-    are of both sides.
+    Changed samples are compared together with their neighbours. Replaced text has neighbours on its
+    background that did not change. A highlight has such neighbours only at its rim, where samples
+    mix both sides, so there the rim is left out.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -410,25 +431,26 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples changed, as under a highlight; of replaced text, most stayed.
+    """Whether most samples changed, as under a highlight. Of replaced text, most samples stay.
 
-    Each line counts by itself: a text cursor beside a highlight does not make it less solid.
+    The share is of the boxes of the lines, so that a text cursor beside a highlight does not lower
+    it.
     """
     lines = sum(inside.size for _, inside in connected_parts(changed, LINE_GAP, LEAST_SAMPLES))
     return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """1 where a sample is not what most of its brightness became, or came from; else 0."""
+    """1 where a sample did not change like most samples of its brightness, before or after."""
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
     return became | _far_from_usual(after, before, pairs.T)
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """1 where the result is not that of most samples of their brightness in the source.
+    """1 where the result is far from that of most samples with the same brightness in the source.
 
-    `pairs`: (steps, steps) how many samples of a brightness of the source have which result.
+    `pairs`: (steps, steps) number of samples by their brightness in the source and in the result.
     """
     middles = (pairs.argmax(axis=1) * STEP_LEVELS + STEP_LEVELS // 2).astype(np.uint8)
     usual = cv2.LUT(source, np.repeat(middles, STEP_LEVELS))
@@ -436,7 +458,7 @@ def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
 
 
 def _is_ring(inside: Mask) -> bool:
-    """Whether samples are only along the edges of their box, as those of a focus ring."""
+    """Whether the samples lie along the edges of their box only, like those of a focus ring."""
     height, width = inside.shape
     if min(height, width) <= 2 * RING_SAMPLES:
         return False
@@ -445,16 +467,17 @@ def _is_ring(inside: Mask) -> bool:
 
 
 def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
-    """Rows and columns of a box in video pixels, without a rim of so many."""
+    """Returns rows and columns of a box, without a rim; all in video pixels."""
     sides = (box.y + down, box.bottom - down, box.x + across, box.right - across)
     top, bottom, left, right = (max(0, round(side / DETAIL_STEP)) for side in sides)
     return slice(top, bottom), slice(left, right)
 
 
 def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
-    """The boxes between straight upright edges in a change; none without two of them.
+    """Returns the boxes between two straight vertical edges of a changed part, as video pixels.
 
-    Where an edge begins or ends, so does a box: beside the lit title of a menu there is no panel.
+    A box begins and ends where an edge does, so that the highlighted title of a menu is not part of
+    its panel.
     """
     if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
         return []
@@ -464,38 +487,40 @@ def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     between = upright.any(axis=1) & (right - left >= PANEL_SAMPLES)
     steps = np.abs(np.diff(left)) + np.abs(np.diff(right)) >= PANEL_SAMPLES
     begins = np.flatnonzero(np.diff(between, prepend=False, append=False) | np.pad(steps, 1))
-    rows = [slice(*ends) for ends in pairwise(begins.tolist()) if between[ends[0]]]
-    top = part[0].start
-    start = part[1].start
-    return [
-        _box(
-            (
-                slice(top + some.start, top + some.stop),
-                slice(start + left[some].min(), start + right[some].max()),
+    first_row = part[0].start
+    first_column = part[1].start
+    panels = []
+    for begin, end in pairwise(begins.tolist()):
+        if between[begin]:
+            rows = slice(first_row + begin, first_row + end)
+            columns = slice(
+                first_column + left[begin:end].min(), first_column + right[begin:end].max()
             )
-        )
-        for some in rows
-    ]
+            panels.append(_box((rows, columns)))
+    return panels
 
 
 def _box(part: PartPlace) -> ChangedBox:
-    """Samples as video pixels."""
-    (top, bottom), (left, right) = (
-        (int(side.start) * DETAIL_STEP, int(side.stop) * DETAIL_STEP) for side in part
-    )
+    """Converts samples to video pixels."""
+    rows, columns = part
+    left = int(columns.start) * DETAIL_STEP
+    top = int(rows.start) * DETAIL_STEP
+    right = int(columns.stop) * DETAIL_STEP
+    bottom = int(rows.stop) * DETAIL_STEP
     return left, top, right - left, bottom - top
 
 
 def connected_parts(
     mask: Mask, gap: tuple[int, int], least_samples: int
 ) -> Iterator[tuple[PartPlace, Mask]]:
-    """Yield the connected parts of a mask: where each is, tightly, and its samples there.
+    """Yields the connected parts of a mask: the smallest box of each, and its samples there.
 
-    Row by row, by the first block of 2 x 2 samples of each.
+    They come row by row, in the order of their first blocks of 2 x 2 samples.
 
     Args:
         mask: (rows, columns).
-        gap: samples (across, down) by which a part is widened to each side to reach the next.
+        gap: samples (horizontally, vertically) by which a part is widened on each side; parts that
+            then touch are connected.
         least_samples: parts with fewer are left out.
     """
     left, top, columns, rows = cv2.boundingRect(mask)
@@ -504,7 +529,8 @@ def connected_parts(
         return
     widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
     labels = cv2.connectedComponents(widened, connectivity=8)[1]
-    # Outlines take an eighth of the time of OpenCV's own statistics; that of a hole is no larger.
+    # Outlines take an eighth of the time of OpenCV's own statistics. The outline of a hole is never
+    # larger than that of its part, so the largest box of a label is that of the part.
     boxes: dict[int, Sequence[int]] = {}
     for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:
         x, y = outline[0, 0].tolist()

@@ -1,8 +1,6 @@
-"""Which frame shows the screen before an action: the rule, and what it falls back to.
+"""Chooses the frame that shows the screen before an action, from the frames of its request.
 
-Belongs here: which of a request's candidate frames is chosen, and keeping the frames shown at
-moments that are known beforehand. Without these, requests without a candidate would open the video
-again.
+frame_fallback.py replaces a choice that the video does not support.
 """
 
 from enum import StrEnum
@@ -13,7 +11,8 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
-APPROACH_ERROR_S = 0.01  # seconds; clocks found in a film at a steady rate are off by less
+# Seconds. The clock of a video with a steady frame rate is off by less (test_exactness.py).
+APPROACH_ERROR_S = 0.01
 
 
 class Reason(StrEnum):
@@ -21,15 +20,15 @@ class Reason(StrEnum):
 
     `pre_move`: the screen was still and the pointer had not started towards the target.
     `settled`: the first frame of the still screen, while the pointer was already on its way.
-    `backoff`: no still frame, or the best one did not decode: the nearest one before the limit.
+    `backoff`: no frame was still, or the best one did not decode: the nearest before the limit.
     `first_frame`: the video starts after the limit but before the press: its first frame.
-    `waiting`: of a wait: the screen that was waited at, a second after the previous action.
+    `waiting`: a wait: the screen one second after the previous action.
     `missing`: no frame of the video shows the screen before the press.
     `pause`: a pause that was not a wait.
     `continued`: typing that went on while the screen was not replaced.
-    `recorder_control`: an action that was for the recorder.
+    `recorder_control`: the action was done to the recorder.
     `private`: the screen was dark or locked.
-    `unknown_scale`: where the action's coordinates are in the video.
+    `unknown_scale`: the action's place in the video is unknown.
     """
 
     PRE_MOVE = "pre_move"
@@ -46,21 +45,21 @@ class Reason(StrEnum):
 
 
 class FrameChoice(NamedTuple):
-    """A chosen frame (None: no candidate was seen) and why it was chosen."""
+    """The chosen frame, or None without a candidate, and why it was chosen."""
 
     frame: Frame | None
     reason: Reason
 
 
 class FrameChooser:
-    """Chooses for a request the latest still frame before the pointer starts towards the target.
+    """Chooses the latest still frame before the pointer starts towards the target.
 
-    When the screen changes after that, the first frame of the last still stretch. When no frame is
-    still, the last candidate as it is. Candidates are the frames from `since` up to the limit, of
-    these the ones after a black one.
+    If the screen changes after that frame, the first frame of the last still stretch is chosen. If
+    no frame is still, the last candidate is chosen. Candidates are the frames from `since` to the
+    limit. A black frame drops the candidates before it.
 
     Attributes:
-        request: the request.
+        request: the request that is answered.
         candidates: times of the candidates, ascending video seconds.
         latest: the newest candidate.
     """
@@ -68,10 +67,9 @@ class FrameChooser:
     def __init__(self, request: FrameRequest) -> None:
         self.request = request
         self._changes: list[float] = []
-        self._forget()
+        self._drop_candidates()
 
-    def _forget(self) -> None:
-        """Begin anew: what was shown so far is no candidate."""
+    def _drop_candidates(self) -> None:
         self.candidates: list[float] = []
         self.latest: Frame | None = None
         self._best: Frame | None = None
@@ -80,27 +78,33 @@ class FrameChooser:
         self._first_after_change: Frame | None = None
 
     def see(self, diff: FrameDiff) -> bool:
-        """Take the next frame of the span; return whether much of the screen changed in it."""
+        """Take the next frame of the span. Returns whether much of the screen changed in it."""
         request = self.request
         frame = diff.frame
         difference = diff.difference
         if frame.is_black:
-            self._forget()
+            self._drop_candidates()
             return False
-        large = difference is not None and difference.is_large
-        if difference is not None and not large and self.needs_only_large_changes(frame):
+        if difference is None:  # nothing to compare with, so the screen counts as changed
+            self.add(frame, changed=True, large=False)
+            return False
+        large = difference.is_large
+        if not large and self.needs_only_large_changes(frame):
             self.add(frame, changed=False, large=False)
             return False
         pointers = diff.pointers
-        changed = difference is None or difference.is_significant(pointers, request.target)
+        changed = difference.is_significant(pointers, request.target)
         response = request.response_box
-        if difference is not None and response and frame.time <= request.since + EFFECT_S:
+        if response and frame.time <= request.since + EFFECT_S:
             changed |= difference.shows_response(pointers, response)
         self.add(frame, changed=changed, large=large)
         return large and changed
 
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """Whether the pointer left a still screen and is on its way: small changes are its own."""
+        """Whether the pointer left a still screen and is on its way to the target.
+
+        Small changes are then its own hover effects.
+        """
         request = self.request
         return (
             frame.time >= request.approach
@@ -110,7 +114,13 @@ class FrameChooser:
         )
 
     def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Note the next frame of the span: whether it differs from the one before, and by much."""
+        """Note the next frame of the span.
+
+        Args:
+            frame: the next frame in presentation order.
+            changed: the screen differs from the frame before.
+            large: much of the screen differs.
+        """
         if changed:
             self._changes.append(frame.time)
         if not self.request.since <= frame.time <= self.request.limit + TIME_TOLERANCE_S:
@@ -136,17 +146,21 @@ class FrameChooser:
     def _is_early(self, frame: Frame) -> bool:
         """Whether the pointer had not started towards the target, even if the clock is off."""
         request = self.request
-        moves = request.approach < request.limit
-        error_s = APPROACH_ERROR_S + TIME_TOLERANCE_S if moves else 0.0
+        error_s = 0.0
+        if request.approach < request.limit:
+            error_s = APPROACH_ERROR_S + TIME_TOLERANCE_S
         return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
-        """The best still frame, or the last candidate when no still frame followed a change."""
+        """Returns the best still frame, or the last candidate if no still frame followed a change.
+
+        Call it after the last frame of the span.
+        """
         if self.latest is not None and (self._best is None or self._changed_since_best):
             return FrameChoice(self.latest, Reason.BACKOFF)
         return FrameChoice(self._best, self._reason)
 
     def seconds_still(self, frame: Frame) -> float:
-        """Seconds for which the screen had not changed at `frame`, as far back as the span."""
-        before = [time for time in self._changes if time <= frame.time]
-        return max(0.0, frame.time - max(before, default=self.request.span.start))
+        """Returns for how long the screen had not changed at `frame`, within the span."""
+        changes = [time for time in self._changes if time <= frame.time]
+        return max(0.0, frame.time - max(changes, default=self.request.span.start))

@@ -1,4 +1,4 @@
-"""A frame, and what changed since the frame that was decoded before it."""
+"""A decoded frame, and what changed since the frame that was decoded before it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,11 +14,13 @@ from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Fram
 class FrameDiff:
     """A frame and the frame decoded before it.
 
+    Observers share it, so that two frames are compared at most once.
+
     Attributes:
         before: the previously decoded frame; None at the beginning.
         frame: the newest frame.
         times: (frames,) times of all frames of the video, ascending seconds.
-        detector: compares the two.
+        detector: compares the two frames.
         pointer: the pointer in this video.
     """
 
@@ -30,9 +32,9 @@ class FrameDiff:
 
     @cached_property
     def difference(self) -> Difference | None:
-        """What changed; None without a frame before.
+        """The cells that changed; None without a frame before.
 
-        When frames between the two were not decoded, the pointer at either end does not count.
+        If frames between the two were not decoded, changes around the pointer are ignored.
         """
         before = self.before
         frame = self.frame
@@ -46,14 +48,15 @@ class FrameDiff:
 
     @cached_property
     def pointers(self) -> list[Point]:
-        """Video pixels at which the pointer may be; empty when nothing changed."""
+        """Video pixels at which the pointer may be; empty if nothing changed."""
         difference = self.difference
-        changed = difference is None or difference.count >= SMALL_CELLS
-        return self.pointer.positions_near(self.frame.time) if changed else []
+        if difference is not None and difference.count < SMALL_CELLS:
+            return []
+        return self.pointer.positions_near(self.frame.time)
 
     @cached_property
     def is_next(self) -> bool:
-        """Whether the video has no frame between the frame before and this one."""
+        """Whether the video has no frame between `before` and `frame`."""
         if self.before is None:
             return False
         following = self.times.searchsorted(self.before.time + TIME_TOLERANCE_S)

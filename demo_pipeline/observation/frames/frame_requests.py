@@ -1,6 +1,9 @@
-"""Frame requests: for each action, which stretch of video to look at and which frames are allowed.
+"""Frame requests: for each action, the stretch of video to decode and the frames that are allowed.
 
-Belongs here: the request, made from the actions, the clock and the targets found in scans.
+The life of a frame begins here. A request is made from the action, the clock and the target that a
+scan has. decode_pass.py decodes its stretch, frame_choice.py chooses a frame, and frame_fallback.py
+replaces a choice that the video does not support. screenshot_writer.py writes the screenshot and
+measures the leak. action_frames.py takes each request through these stations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,23 +26,23 @@ from demo_pipeline.observation.frames.video_reader import Span
 
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
-POINTER_RADIUS_PX = 40  # screen pixels; a nearer pointer is at a target
-# Seconds. With a clock that is less sure than that, an earlier frame may show the screen before an
-# earlier action, unless the actions are further apart than the clock may be off.
+POINTER_RADIUS_PX = 40  # screen pixels; a pointer nearer than this is at the target
+# Seconds. If the clock is less certain than this, a frame may show the screen before an earlier
+# action, unless the two actions are further apart than the clock may be off.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click without a known target that may show its effect
-SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it is compared with
+RESPONSE_PX = 60  # video pixels around a click without a known target in which its effect may show
+SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span, to compare its first frame with another
 
 
 @dataclass(frozen=True)
 class ElementUnderAction:
-    """What a scan has under an action, or in one of several windows there.
+    """The element that a scan has under an action, in one of the windows there.
 
     Attributes:
-        element: box of the element, of any size; None without one.
-        around: boxes of all nodes under the action, which may be lit together with it.
-        window: box of the window; None where there is only one.
-        position: of the window in the tree; None where there is only one.
+        element: its box, of any size; None without an element.
+        around: boxes of all nodes under the action, which may be highlighted together with it.
+        window: box of the window; None if only one window is there.
+        position: of the window in the tree; None if only one window is there.
     """
 
     element: PixelBox | None = None
@@ -52,18 +55,19 @@ class ElementUnderAction:
 class ScannedTarget:
     """The current scan of an action, and the element that it has under the action.
 
-    Boxes are in event space, those of a request, but for marks and window boxes, in video pixels.
+    Boxes are in event space. In a `FrameRequest` they are in video pixels, except `marks` and
+    `window_boxes`.
 
     Attributes:
         event_index: line of the scan.
         begin_ms, end_ms: when the scan ran, epoch milliseconds.
-        aim: what the tree has under the action.
-        windows: the same for each, where several lie over each other; the picture shows which one
-            is in front.
-        box: of the element, unless it is too large to tell that the pointer is at the target.
-        marks: (elements, 4) boxes of the scan that show in which units it is.
-        before_ms: when the scan before it ran; None without one, and of keys.
-        window_boxes: of the windows of the scan, in event space.
+        aim: the element under the action.
+        windows: the elements under the action in each window, if several windows overlap there; the
+            frame shows which one is in front.
+        box: of the element, if it is small enough to tell that the pointer is at the target.
+        marks: (elements, 4) boxes of the scan, to test the units of the tree.
+        before_ms: when the previous scan ran; None without a previous scan, and for keys.
+        window_boxes: of the windows of the scan.
     """
 
     event_index: int
@@ -77,46 +81,51 @@ class ScannedTarget:
     window_boxes: frozenset[PixelBox] = frozenset()
 
     def in_video(self, canvas: Canvas) -> "ScannedTarget":
-        """The same in video pixels."""
+        """Returns the target with its boxes in video pixels."""
 
-        def filmed(aim: ElementUnderAction) -> ElementUnderAction:
-            around = [canvas.box_to_video(box) for box in aim.around]
-            element, window = (
-                box and canvas.box_to_video(box) for box in (aim.element, aim.window)
+        def in_video(aim: ElementUnderAction) -> ElementUnderAction:
+            return ElementUnderAction(
+                element=aim.element and canvas.box_to_video(aim.element),
+                around=[canvas.box_to_video(box) for box in aim.around],
+                window=aim.window and canvas.box_to_video(aim.window),
+                position=aim.position,
             )
-            return ElementUnderAction(element, around, window, aim.position)
 
         return replace(
             self,
-            aim=filmed(self.aim),
-            windows=[filmed(aim) for aim in self.windows],
+            aim=in_video(self.aim),
+            windows=[in_video(aim) for aim in self.windows],
             box=self.box and canvas.box_to_video(self.box),
         )
 
 
 @dataclass(frozen=True)
 class FrameRequest:
-    """The frame wanted for one action. Times are video seconds.
+    """The frame that one action asks for. Times are video seconds.
 
     Attributes:
         action_index: row of actions.parquet.
         press: when the action began.
-        since: when the previous action had ended; minus infinity for the first.
-        limit: the latest time of a frame that certainly shows the screen before the press; of a
-            pause, when the previous action's own effect is over and nothing awaited has come.
-        approach: when the pointer started towards the target; `limit` when it did not move.
+        since: when the previous action ended; minus infinity for the first action.
+        limit: the latest time of a frame that certainly shows the screen before the press. For a
+            pause: a time when the previous action's own effect is over, and before an awaited
+            answer comes.
+        approach: when the pointer started towards the target; `limit` if it did not move.
         target_area: where the pointer counts as being at the target, event space; None for keys.
-        span: the stretch of video to look at.
+        span: the stretch of video to decode.
         response_box: where the previous action's effect may show, however small, video pixels.
-        scan: the scan that is current at the action, and what it has there; None without one.
+        scan: the current scan at the action and the target that it has; None without a scan.
         point: where a pointing action began, video pixels.
-        pause: the action is a pause: it gets a screenshot only when it was a wait.
-        continued: the action is typing that gets a screenshot only when the screen was replaced.
-        after_long_rest: only a dark screen parts the typing from the typing before it.
+        pause: the action is a pause. It gets a screenshot only if it was a wait.
+        continued: the action is typing after a short rest. It gets a screenshot only if the screen
+            was replaced in the rest.
+        after_long_rest: the typing follows a long rest. It is a step of its own only if the screen
+            was dark in the rest.
         press_ms: when the action began, epoch milliseconds.
-        canvas: of the action; None when the screen's resolution is not known then.
-        proven_until: the latest time of a frame that shows the screen before the press, however far
-            the clock is off within its uncertainty; minus infinity when no frame is known to.
+        canvas: of the action; None if the screen's resolution is unknown then.
+        proven_until: the latest time of a frame that certainly shows the screen before the press,
+            even if the clock is off by its whole uncertainty; minus infinity if there is no such
+            frame.
     """
 
     action_index: int
@@ -138,14 +147,16 @@ class FrameRequest:
 
     @property
     def target(self) -> PixelBox | None:
-        """The box of a target that is small, video pixels."""
+        """The target's box if it is small, video pixels."""
         return self.scan.box if self.scan else None
 
 
 def lead_seconds(clock: Clock, grab_s: float) -> float:
-    """The least lead: `MIN_LEAD_MS`, the clock's uncertainty or a frame, whichever is longest.
+    """Returns the least time from a frame to its press, seconds.
 
-    `grab_s`: `RecordedVideo.grab_s`. The frames that a variable rate leaves out show nothing new.
+    It is the longest of `MIN_LEAD_MS`, the clock's uncertainty and the distance of two frames, but
+    at most `MAX_LEAD_S`. `grab_s` is that of `RecordedVideo`: frames that a variable rate leaves
+    out would show nothing new.
     """
     lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, grab_s)
     return min(lead, MAX_LEAD_S)
@@ -160,11 +171,19 @@ def request_frames(
     frame_s: float,
     grab_s: float,
 ) -> list[FrameRequest]:
-    """One request for each action, in order. `targets`: action index → what its scan has."""
+    """Returns a request for each action, in order.
+
+    Args:
+        actions: in time order.
+        targets: the scan and the target of an action, by action index.
+        path: the pointer's positions in the log.
+        calibration: of the recording.
+        frame_s, grab_s: distances of two frames, as `RecordedVideo` has them.
+    """
     clock = calibration.clock
     screen = calibration.screen
     lead_s = lead_seconds(clock, grab_s)
-    unsure_s = clock.uncertainty_ms / 1000
+    uncertainty_s = clock.uncertainty_ms / 1000
     requests: list[FrameRequest] = []
     since_ms = float("-inf")
     after_rest = False
@@ -178,13 +197,14 @@ def request_frames(
         since = clock.video_time(since_ms)
         limit = max(press, since + EARLY_S) if pause else press - lead_s
         proven_until = inf
-        if unsure_s > MAX_LEAD_S and not pause:
-            # By then the previous action has shown its effect; until the limit this one has not.
-            shown = since + unsure_s + EFFECT_S
+        if uncertainty_s > MAX_LEAD_S and not pause:
+            # From `effect_over` on, the previous action has shown its effect for certain. Up to the
+            # limit, this action has certainly not begun.
+            effect_over = since + uncertainty_s + EFFECT_S
             proven_until = -inf
-            if shown <= press - unsure_s:
-                since = shown
-                limit = press - unsure_s
+            if effect_over <= press - uncertainty_s:
+                since = effect_over
+                limit = press - uncertainty_s
                 proven_until = limit
         target = targets.get(action.action_index)
         box = target.box if target else None
@@ -220,13 +240,13 @@ def request_frames(
 
 
 def without_box(request: FrameRequest) -> FrameRequest:
-    """The request with the place of the press, whatever element is there, as its target."""
+    """Returns the request with the surroundings of the press as its target, not a box."""
     area = request.target_area
     return request if area is None else replace(request, target_area=replace(area, box=None))
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
-    """Where the effect of a click shows first: its target, else a square around it; video px."""
+    """Returns where the effect of a click shows first: its target or a square around the click."""
     if target is not None or action.x is None or action.y is None:
         return target
     return PixelBox.around(canvas.to_video(action.x, action.y), RESPONSE_PX)
@@ -239,7 +259,10 @@ def _target_area(action: Action, box: PixelBox | None) -> TargetArea | None:
 
 
 def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:
-    """Ascending, disjoint spans that cover `spans`, each widened at its start by the margin."""
+    """Returns ascending, disjoint spans that cover `spans`, each widened at its start.
+
+    The margin lets the first frame of a span be compared with the frame before it.
+    """
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
         start = span.start - SPAN_MARGIN_FRAMES * frame_s

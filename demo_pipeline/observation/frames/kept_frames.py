@@ -1,4 +1,4 @@
-"""Frames that are kept until they are needed."""
+"""Keeps what certain frames show until it is asked for, so that the video is decoded only once."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -10,12 +10,15 @@ Kept = TypeVar("Kept")
 
 
 class KeptFrames(Generic[Kept]):
-    """Keeps what some frames of the video show, until they are no longer asked for.
+    """Observer that keeps what the frames of certain numbers show.
 
     Args:
         times: (frames,) presentation times of the video's frames, ascending seconds.
         numbers: of the frames that will be asked for.
-        keep: what is kept of a frame; a frame that is held makes decoding slower.
+        keep: returns what is kept of a frame. Keeping whole frames makes decoding slower.
+
+    Attributes:
+        spans: the times of these frames.
     """
 
     def __init__(
@@ -35,9 +38,9 @@ class KeptFrames(Generic[Kept]):
                 self._kept[number] = self._keep(frame)
 
     def get(self, number: int) -> Kept | None:
-        """Of the frame of a number; None: it did not decode, or is none of those asked for."""
+        """Returns what was kept of a frame; None if it did not decode or was not asked for."""
         return self._kept.get(number)
 
     def forget_before(self, number: int) -> None:
-        """Drop the frames before the one of a number."""
+        """Drop the frames before the frame of a number."""
         self._kept = {other: kept for other, kept in self._kept.items() if other >= number}

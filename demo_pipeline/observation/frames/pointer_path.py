@@ -14,12 +14,12 @@ from demo_pipeline.recording.input_log import INPUT_EVENTS
 Point = tuple[float, float]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-MOVED_PX = 8.0  # units of event space between two frames that count as a move
+MOVED_PX = 8.0  # units of event space; a pointer that is further away in the next frame has moved
 RUN_GAP_MS = 300  # milliseconds of rest that separate two movements of the pointer
 
 
 class PixelBox(NamedTuple):
-    """An axis-aligned box, x and y included, right and bottom not."""
+    """An axis-aligned box. It includes x and y, but not right and bottom."""
 
     x: float
     y: float
@@ -28,22 +28,22 @@ class PixelBox(NamedTuple):
 
     @classmethod
     def around(cls, point: Point, reach: float) -> "PixelBox":
-        """The square that reaches so far from a point to each side."""
+        """Returns the square whose sides are `reach` away from a point."""
         return cls(point[0] - reach, point[1] - reach, 2 * reach, 2 * reach)
 
     @property
     def right(self) -> float:
-        """The first x beyond it."""
+        """The first x beyond the box."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """The first y beyond it."""
+        """The first y beyond the box."""
         return self.y + self.height
 
     @property
     def area(self) -> float:
-        """Its width times its height."""
+        """Width times height."""
         return self.width * self.height
 
     def contains(self, x: float, y: float) -> bool:
@@ -53,9 +53,12 @@ class PixelBox(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetArea:
-    """Where the pointer counts as at its target: in its box, else within a radius of the point.
+    """The area in which the pointer counts as being at its target, in event space.
 
-    In event space.
+    Attributes:
+        x, y: the place of the press.
+        radius: around the press; it counts if `box` is None.
+        box: of the target, if it is small enough to tell.
     """
 
     x: float
@@ -72,10 +75,13 @@ class TargetArea:
 
 @dataclass(frozen=True)
 class PointerPath:
-    """Where the pointer was: (n,) ascending epoch milliseconds, (n,) x and (n,) y in event space.
+    """The pointer's positions in the log.
 
-    `elapsed`: (n,) the times of a log whose clock was set as by one that was not: how long a rest
-    was; None: they are `times`.
+    Attributes:
+        times: (n,) ascending epoch milliseconds.
+        x, y: (n,) event space.
+        elapsed: (n,) the times that a clock would show that nobody set, to measure rests by; None:
+            nobody set the clock, and these are `times`.
     """
 
     times: Floats
@@ -85,39 +91,40 @@ class PointerPath:
 
     @classmethod
     def through(cls, places: Iterable[tuple[float, float, float]]) -> "PointerPath":
-        """The path through (time, x, y), ascending."""
+        """Returns the path through (time, x, y), which must ascend in time."""
         return cls(*np.array(list(places), float).reshape(-1, 3).T)
 
     def at(self, time_ms: float) -> Point | None:
-        """Position of the pointer in event space; None before the first event with a position."""
-        position = self._newest(time_ms)
-        return self.place(position) if position >= 0 else None
+        """Returns where the pointer was at a time; None before the first logged position."""
+        number = self._newest(time_ms)
+        return self.place(number) if number >= 0 else None
 
     def arrival(self, time_ms: float) -> float:
-        """When the pointer came to where it is at a time, epoch milliseconds.
+        """Returns when the pointer came to where it was at a time, epoch milliseconds.
 
-        Minus infinity when it was there from the beginning.
+        Minus infinity if it was there from the beginning.
         """
-        first = position = self._newest(time_ms)
-        while position >= 0 and dist(self.place(position), self.place(first)) <= MOVED_PX:
-            position -= 1
-        return float(self.times[position + 1]) if position >= 0 else float("-inf")
+        last = self._newest(time_ms)
+        number = last
+        while number >= 0 and dist(self.place(number), self.place(last)) <= MOVED_PX:
+            number -= 1
+        return float(self.times[number + 1]) if number >= 0 else float("-inf")
 
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
-        """All positions from one time to another, the one at the beginning included.
+        """Returns the position at the first time, and all later ones up to the last time.
 
-        Before the first event with a position, the pointer is where that has it.
+        Before the first logged position, the pointer counts as being there already.
         """
         begin = max(0, self._newest(first_ms))
         inside = slice(begin, max(begin, self._newest(last_ms)) + 1)
         return list(zip(self.x[inside].tolist(), self.y[inside].tolist(), strict=True))
 
     def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
-        """When the last movement that brought the pointer into `area` began, epoch milliseconds.
+        """Returns when the last movement into `area` before a press began, epoch milliseconds.
 
-        Searches back from the press to `since_ms`, the end of the previous action. When the pointer
-        was in the area's box all that time, the last movement that brought it near the press; None
-        when it was there all that time, too.
+        The search goes back to `since_ms`, the end of the previous action. If the pointer was in
+        the area's box all that time, the last movement to the surroundings of the press counts.
+        None if the pointer was there all that time, too.
         """
         start = self._entry_start(press_ms, since_ms, area)
         if start is None and area.box is not None:
@@ -125,41 +132,45 @@ class PointerPath:
         return start
 
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
-        position = self._newest(press_ms)
-        while position >= 0 and area.contains(*self.place(position)):
-            if self.times[position] <= since_ms:
+        number = self._newest(press_ms)
+        while number >= 0 and area.contains(*self.place(number)):
+            if self.times[number] <= since_ms:
                 return None
-            position -= 1
-        start = position + 1
+            number -= 1
+        start = number + 1  # the first position inside the area
         if start >= len(self.times):
             return None
         elapsed = self.times if self.elapsed is None else self.elapsed
-        while position >= 0 and self.times[position] > since_ms:
-            if elapsed[start] - elapsed[position] >= RUN_GAP_MS:
+        while number >= 0 and self.times[number] > since_ms:
+            if elapsed[start] - elapsed[number] >= RUN_GAP_MS:
                 break
-            start = position
-            position -= 1
+            start = number
+            number -= 1
         return float(self.times[start])
 
     def _newest(self, time_ms: float) -> int:
-        """Number of the last position at a time; -1 before the first."""
+        """Returns the number of the last position at or before a time; -1 before the first."""
         return int(self.times.searchsorted(time_ms, "right")) - 1
 
-    def place(self, position: int) -> Point:
-        """The position of a number, event space."""
-        return float(self.x[position]), float(self.y[position])
+    def place(self, number: int) -> Point:
+        """Returns the position of a number, event space."""
+        return float(self.x[number]), float(self.y[number])
 
 
 _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 
 
 def pointer_path(events: pa.Table) -> PointerPath:
-    """The path by an events table: of every input with a position, not cut to a display."""
-    uncut = pc.is_valid(events["raw_x"])
-    x, y = (pc.if_else(uncut, events[f"raw_{side}"], events[side]) for side in "xy")
-    placed = pc.and_(pc.is_valid(x), pc.is_valid(y))
-    placed = pc.and_(placed, pc.is_in(events["event"], _INPUT_EVENTS))
-    columns = (pc.filter(column, placed).to_numpy() for column in (events["time_ms"], x, y))
+    """Returns the path through every input with a position, from an events table.
+
+    Positions that the `events` stage cut to a display are taken as the recorder logged them.
+    """
+    is_cut = pc.is_valid(events["raw_x"])
+    x = pc.if_else(is_cut, events["raw_x"], events["x"])
+    y = pc.if_else(is_cut, events["raw_y"], events["y"])
+    has_position = pc.and_(pc.is_valid(x), pc.is_valid(y))
+    is_used = pc.and_(has_position, pc.is_in(events["event"], _INPUT_EVENTS))
+    columns = (pc.filter(column, is_used).to_numpy() for column in (events["time_ms"], x, y))
     times, x, y = (column.astype(float) for column in columns)
     order = np.argsort(times, kind="stable")
     return PointerPath(times[order], x[order], y[order])

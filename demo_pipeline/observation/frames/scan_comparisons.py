@@ -1,9 +1,8 @@
-"""The screen as each scan found it: its boxes in the picture, and what differs before the action.
+"""Compares the screen before each action with the screen at its scan.
 
-Belongs here: what changed from the frames shown when a scan began and ended to the screenshot, at
-the target and anywhere, and from before typed text to the next action; and the border test. What a
-tree says of the order of windows is in trees/hit_test.py, whether a place is that of the element
-with the focus in trees/keyboard_focus.py.
+Two questions are answered for each action. Was the target redrawn since the scan began or ended?
+And what else changed since then? The scale of the scan's boxes is noted on the way, because it is
+tested on the same frames.
 """
 
 from collections.abc import Sequence
@@ -34,20 +33,21 @@ from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
-ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
-HIGHLIGHT_PARTS = 4  # an area so many times smaller is not a highlight of it; not measured
-BEYOND_PX = 8  # pixels that a highlight may reach beyond its element; not measured
-NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 parts a menu item that lights up
-LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
+ROOMY_ELEMENT_SHARE = 0.01  # of the screen; a menu may open inside a larger element
+HIGHLIGHT_PARTS = 4  # an area this many times smaller is not the element's highlight; chosen
+BEYOND_PX = 8  # pixels that a highlight may reach beyond its element; chosen
+NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 pixels divides a highlighted menu item
+LARGE_ELEMENT_SHARE = 0.05  # of the screen; a larger element is compared around the press only
 
 
 class ActionScreens(NamedTuple):
     """The screen at an action and at its scan.
 
     Attributes:
-        first, last: as the scan began and ended; None: such a frame did not decode.
-        shot: the screenshot.
-        at_press: the last before the press.
+        first: when the scan began; None if its frame did not decode.
+        last: when the scan ended; None if its frame did not decode.
+        shot: in the screenshot.
+        at_press: in the last frame before the press.
     """
 
     first: ScreenDetail | None
@@ -59,20 +59,21 @@ class ActionScreens(NamedTuple):
 class ScanComparison:
     """Observer that compares the screen before each action with the screen at its scan.
 
-    The frame shown at a moment is the last one no later, however old: a video with a variable
-    frame rate has none while nothing changes.
+    The screen at a moment is that of the last frame before it, however old that is, because a video
+    with a variable frame rate has no frames while nothing changes.
 
     Args:
-        requests: those compared, in order.
+        requests: of the actions that are compared, in order.
         times: (frames,) times of all frames of the video, ascending seconds.
         detector: knows the cells that flicker.
-        pointer: whose own picture does not count.
+        pointer: changes around it are ignored.
 
     Attributes:
-        spans: the frames shown when scans began and ended.
-        targets: what was seen of those of pointing actions with a scan, by action index.
-        since_scan: what changed, of every action with a screenshot and a scan, by action index.
-        scales: in which units the boxes of scans are.
+        spans: the frames in which scans began and ended.
+        targets: evidence on the targets of pointing actions with a scan, by action index.
+        since_scan: the changes since the scan, by action index, for every action with a screenshot
+            and a scan.
+        scales: of the boxes of scans.
     """
 
     def __init__(
@@ -85,20 +86,22 @@ class ScanComparison:
         self._times = times
         self._detector = detector
         self._pointer = pointer
-        scans = [request.scan for request in requests if request.scan is not None]
-        shown = [number for scan in scans for number in self._needed(scan) if number >= 0]
-        self._frames = KeptFrames(times, shown, screen_detail)
+        numbers: list[int] = []
+        for request in requests:
+            if request.scan is not None:
+                numbers += [number for number in self._needed(request.scan) if number >= 0]
+        self._frames = KeptFrames(times, numbers, screen_detail)
         self.spans: Sequence[Span] = self._frames.spans
         self.targets: dict[int, TargetEvidence] = {}
         self.since_scan: dict[int, SinceScanEvidence] = {}
         self.scales = TreeScales()
 
     def _numbers(self, scan: ScannedTarget) -> tuple[int, int]:
-        """Of the frames shown when a scan began and ended."""
+        """Returns the numbers of the frames in which a scan began and ended."""
         return self._shown_at(scan.begin_ms), self._shown_at(scan.end_ms)
 
     def _needed(self, scan: ScannedTarget) -> list[int]:
-        """Of all frames that a request with this scan asks for, those of the scan before first."""
+        """Returns the numbers of all frames that a scan needs, those of its previous scan first."""
         return [*map(self._shown_at, scan.before_ms or ()), *self._numbers(scan)]
 
     def _shown_at(self, time_ms: float) -> int:
@@ -108,17 +111,18 @@ class ScanComparison:
         """Take the next frame."""
         self._frames.see(diff.frame)
 
-    def pictures(
+    def screens(
         self, request: FrameRequest, frame: Frame | None, latest: Frame | None
     ) -> ActionScreens | None:
-        """The pictures of an action and of its scan; requests come in order.
+        """Returns the screens of an action and of its scan; None without a scan or its frames.
 
-        None when there is nothing to compare.
+        Requests must come in order, because frames of earlier scans are dropped.
 
         Args:
             request: of the action.
             frame: of its screenshot.
-            latest: the last frame before the press; what opened under the pointer is only there.
+            latest: the last frame before the press. Only this one shows what opened under the
+                pointer.
         """
         scan = request.scan
         if scan is None or frame is None:
@@ -135,9 +139,9 @@ class ScanComparison:
         return ActionScreens(first, last, shot, at_press)
 
     def note_scale(self, request: FrameRequest, *, is_last: bool) -> bool:
-        """Note how the boxes of a request's scan fit the picture; False: not known.
+        """Note how the boxes of a request's scan fit the screen. Returns whether that is known.
 
-        `is_last`: the frame shown when the scan ended was seen, if it decodes.
+        `is_last`: whether the frame in which the scan ended was seen already, if it decodes at all.
         """
         scan = request.scan
         canvas = request.canvas
@@ -145,22 +149,25 @@ class ScanComparison:
             return False
         if scan.event_index not in self.scales.fits:
             begin, end = (self._frames.get(number) for number in self._numbers(scan))
-            shown = end or (begin if is_last else None)
-            if shown is None:
+            at_scan = end
+            if at_scan is None and is_last:
+                at_scan = begin
+            if at_scan is None:
                 return False
-            fit = fitting_scale(shown.detail, canvas.boxes_to_video(scan.marks))
+            fit = fitting_scale(at_scan.detail, canvas.boxes_to_video(scan.marks))
             self.scales.add(scan.event_index, fit, scan.window_boxes)
         return True
 
-    def compare(self, request: FrameRequest, pictures: ActionScreens | None) -> bool:
-        """Compare the screen before an action with its scan's.
+    def compare(self, request: FrameRequest, screens: ActionScreens | None) -> bool:
+        """Note the changes between an action and its scan.
 
-        Returns whether the target was certainly redrawn.
+        Returns:
+            Whether the target was certainly redrawn since the scan began.
         """
         scan = request.scan
-        if scan is None or pictures is None:
+        if scan is None or screens is None:
             return False
-        first, last, shot, _ = pictures
+        first, last, shot, _ = screens
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
         index = request.action_index
@@ -177,9 +184,10 @@ class ScanComparison:
         aim = scan.aim if front is None else scan.windows[front]
         redrawn = later = before_began = before = None
         if aim.element is not None and first is not None and began is not None:
-            redrawn = later = self._is_redrawn(aim, point, began, pictures)
+            redrawn = self._is_redrawn(aim, point, began, screens)
+            later = redrawn
             if redrawn and ended is not None and last is not None and last is not first:
-                later = self._is_redrawn(aim, point, ended, pictures._replace(first=last))
+                later = self._is_redrawn(aim, point, ended, screens._replace(first=last))
             if redrawn:
                 before_began = self._is_redrawn_since_before(scan, aim, point, first)
                 before = self._is_redrawn_since_before(scan, aim, point, shot)
@@ -196,17 +204,17 @@ class ScanComparison:
     def _is_redrawn_since_before(
         self, scan: ScannedTarget, aim: ElementUnderAction, point: Point, shown: ScreenDetail
     ) -> bool | None:
-        """Whether a picture shows the target otherwise than while the scan before ran.
+        """Whether the target was redrawn between the previous scan and a screen.
 
-        None without such a scan, or when its frames did not decode.
+        None without a previous scan, or if its frames did not decode.
         """
         earlier = [self._frames.get(self._shown_at(time_ms)) for time_ms in scan.before_ms or ()]
-        changes = [self._changes(picture, shown) for picture in earlier]
+        changes = [self._changes(screen, shown) for screen in earlier]
         if not changes or None in changes:
             return None
         return any(
-            self._is_redrawn(aim, point, change, ActionScreens(picture, None, shown, shown))
-            for change, picture in zip(changes, earlier, strict=True)
+            self._is_redrawn(aim, point, change, ActionScreens(screen, None, shown, shown))
+            for change, screen in zip(changes, earlier, strict=True)
             if change is not None
         )
 
@@ -215,15 +223,17 @@ class ScanComparison:
         aim: ElementUnderAction,
         point: Point,
         changes: ContentChanges,
-        pictures: ActionScreens,
+        screens: ActionScreens,
     ) -> bool:
-        """Whether the target was redrawn, or something appeared over it, since `pictures.first`.
+        """Whether the target was redrawn, or something appeared over it, since `screens.first`.
 
-        A menu without a visible edge shades its area, and its items light up under the pointer. A
-        highlight covers much of the element, or of one around it, and nothing else; the pointer's
-        picture may part it.
+        A menu without a visible edge darkens its area, and its items are highlighted under the
+        pointer. So an area that changed its brightness there counts, unless it is a highlight of
+        the element or of an element around it. A highlight covers much of its element and nothing
+        else; the drawn pointer may divide it.
         """
-        (first, _, shot, at_press), (x, y) = pictures, point
+        first, _, shot, at_press = screens
+        x, y = point
         if _at_target(changes, aim.element, point, shot):
             return True
         if at_press is not shot:
@@ -259,13 +269,13 @@ class ScanComparison:
         return content_changes(scanned.detail, shown.detail, pointers, flickering, scale)
 
     def _scale(self, shown: ScreenDetail) -> float:
-        """Video pixels for one pixel of a pointer's usual picture."""
+        """Returns video pixels per pixel of a pointer of usual size."""
         canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
         height = float(shown.detail.shape[0] * DETAIL_STEP)
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def leave_out(self, request: FrameRequest) -> None:
-        """Forget what was compared at the wrong place; how the scan's boxes fit is in doubt."""
+        """Forget an action that was compared at the wrong place, and how its scan's boxes fit."""
         self.targets.pop(request.action_index, None)
         self.since_scan.pop(request.action_index, None)
         if request.scan is not None and request.scan.event_index in self.scales.fits:
@@ -275,7 +285,7 @@ class ScanComparison:
 def _at_target(
     changes: ContentChanges, element: PixelBox | None, point: Point, shown: ScreenDetail
 ) -> bool:
-    """Whether the target, or what is around the press in a large one, was replaced or covered."""
+    """Whether content at the press was replaced; in a target that is not large, anywhere in it."""
     if element is None:
         return False
     if changes.cover(*point):
@@ -284,16 +294,20 @@ def _at_target(
 
 
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenDetail) -> bool:
-    """Whether areas may be a highlight of an element: not beyond it, and most of a roomy one."""
-    beyond = max(
-        max(element.x - area.x, area.right - element.right, element.y - area.y) for area in areas
-    )
-    below = max(area.bottom - element.bottom for area in areas)
-    large = sum(area.area for area in areas) * HIGHLIGHT_PARTS > element.area
-    is_room = _share(element, shown) > ROOMY_ELEMENT_SHARE
-    return (large or not is_room) and max(beyond, below) <= BEYOND_PX
+    """Whether areas may be a highlight of an element: inside it, and a good part of a roomy one."""
+    for area in areas:
+        beyond = max(
+            element.x - area.x,
+            element.y - area.y,
+            area.right - element.right,
+            area.bottom - element.bottom,
+        )
+        if beyond > BEYOND_PX:
+            return False
+    is_large = sum(area.area for area in areas) * HIGHLIGHT_PARTS > element.area
+    return is_large or _share(element, shown) <= ROOMY_ELEMENT_SHARE
 
 
 def _share(element: PixelBox, shown: ScreenDetail) -> float:
-    """The share of the picture that an element covers."""
+    """Returns the share of the screen that an element covers."""
     return element.area / (shown.detail.size * DETAIL_STEP**2)

@@ -95,7 +95,8 @@ class ScreenshotFiles:
     def __init__(self, folder: Path, table: TableWriter) -> None:
         self._folder = folder
         self._table = table
-        self._png, self._colours = PngWriter(), RgbConverter()
+        self._png = PngWriter()
+        self._colours = RgbConverter()
         self.digests: dict[str, str] = {}
 
     def write(self, name: str, rgb: Pixels, frame: Frame | None = None) -> None:
@@ -131,7 +132,7 @@ class ScreenshotFiles:
         height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
         planes = None if frame is None else _small_planes(frame, height)
         size = (THUMBNAIL_WIDTH, height)
-        small = _resized_twice(rgb, size) if planes is None else self._colours.of_picture(planes)
+        small = _resized_twice(rgb, size) if planes is None else self._colours.of_decoded(planes)
         bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
         return bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
 
@@ -158,7 +159,7 @@ def _small_planes(frame: Frame, height: int) -> Any:
 
     That takes a third of the time. None when the planes have another form.
     """
-    picture = frame.picture
+    picture = frame.decoded
     if picture.format.name != _PLANES or is_hdr(picture) or rotation(picture) or height % 2:
         return None
     small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)

@@ -1,9 +1,10 @@
-"""The pointer in the video, and what else changed from one frame to the next.
+"""The pointer in the video: its logged path, seen through the clock and the canvas.
 
-Belongs here: the pointer's path seen through the clock and the canvas of a recording.
+The test for a leak is here: whether a frame shows the pointer at its target already.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,12 +14,34 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Point, PointerPath
 
 HOVER_LAG_S = 0.1  # seconds for which an element stays lit after the pointer has left it
-LIMIT_TOLERANCE_S = 1e-6  # seconds; times of frames.parquet are rounded to it
+LIMIT_TOLERANCE_S = 1e-6  # seconds; times in frames.parquet are rounded to this
+
+
+class Leak(NamedTuple):
+    """Whether a frame gives the place of the press away.
+
+    Attributes:
+        is_leak: the pointer is at the target already, or the frame is later than the limit.
+        is_unavoidable: no earlier frame is better, because the pointer was at the target when the
+            previous action ended, and the frame is not later than the limit.
+        distance_px: from the pointer to the press, event space; None without a target or position.
+    """
+
+    is_leak: bool
+    is_unavoidable: bool
+    distance_px: float | None
 
 
 @dataclass(frozen=True)
 class VideoPointer:
-    """A pointer path on the video's time line and pixels; `frame_s`: distance of two frames."""
+    """The pointer's path, converted to the video's times and pixels.
+
+    Attributes:
+        path: the pointer's positions in the log.
+        clock: of the recording.
+        screen: its parts, each with a canvas.
+        frame_s: usual distance of two frames, seconds.
+    """
 
     path: PointerPath
     clock: Clock
@@ -26,13 +49,13 @@ class VideoPointer:
     frame_s: float
 
     def positions_near(self, time: float) -> list[Point]:
-        """Video pixels at which the pointer, or what it lit, may be in the frame at `time`."""
+        """Returns where the pointer, or an element that it lit, may be in a frame; video pixels."""
         uncertainty_s = self.clock.uncertainty_ms / 1000
         earliest = time - self.frame_s - uncertainty_s
         lit = (earliest - HOVER_LAG_S, earliest - HOVER_LAG_S / 2)
         points = []
-        for instant in (*lit, earliest, time - self.frame_s, time, time + uncertainty_s):
-            event_ms = self.clock.event_time(instant)
+        for video_s in (*lit, earliest, time - self.frame_s, time, time + uncertainty_s):
+            event_ms = self.clock.event_time(video_s)
             position = self.path.at(event_ms)
             canvas = self.screen.at(event_ms).canvas
             if position is not None and canvas is not None:
@@ -40,13 +63,13 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """When the pointer came to where it is in the frame at `time`, video seconds."""
+        """Returns when the pointer came to where it is in the frame at `time`, video seconds."""
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:
-        """Video pixels that the pointer may have crossed in the frame at `time`, close together.
+        """Returns the logged positions that the pointer may have in a frame; video pixels.
 
-        Before its first movement it is where that began.
+        Before its first movement, the pointer is where that movement began.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
@@ -55,9 +78,10 @@ class VideoPointer:
         return [canvas.to_video(*point) for point in self.path.between(first, last) if canvas]
 
     def moves_around(self, before: float, after: float) -> list[Point]:
-        """Positions in event space in two successive frames and in the frames around them.
+        """Returns positions in two successive frames and in the frames around them, event space.
 
-        Grabbers stamp a frame up to one frame early or late. Empty when the pointer rested.
+        The frames around them count because grabbers stamp a frame up to one frame early or late.
+        Empty if the pointer rested.
         """
         first = self._logged_at(before)
         last = self._logged_at(after)
@@ -70,7 +94,10 @@ class VideoPointer:
         return [position for position in around if position is not None]
 
     def places_around(self, before: float, after: float) -> list[Point]:
-        """The same, and all between as far as the clock is less certain than a frame."""
+        """Returns the positions of `moves_around`, or more of them if the clock is uncertain.
+
+        If its uncertainty exceeds a frame, these are all positions within the uncertainty.
+        """
         moved = self.moves_around(before, after)
         uncertainty_s = self.clock.uncertainty_ms / 1000
         if not moved or uncertainty_s <= self.frame_s:
@@ -79,23 +106,23 @@ class VideoPointer:
         return self.path.between(*(self.clock.event_time(end) for end in ends))
 
     def _logged_at(self, time: float) -> Point | None:
-        """Position in event space at a video time; None before the first one."""
+        """Returns the position at a video time, event space; None before the first position."""
         return self.path.at(self.clock.event_time(time))
 
-    def leak(self, request: FrameRequest, time: float) -> tuple[bool, bool, float | None]:
-        """(leak, unavoidable, distance to the press in event space) of the frame at `time`.
-
-        A leak: the pointer is at the target already, or the frame is after the request's limit.
-        Unavoidable: the pointer was there since the previous action ended, and the frame is early
-        enough.
-        """
-        late = time > request.limit + LIMIT_TOLERANCE_S
+    def leak(self, request: FrameRequest, time: float) -> Leak:
+        """Returns whether the frame at `time` gives the place of the requested press away."""
+        is_late = time > request.limit + LIMIT_TOLERANCE_S
         area = request.target_area
         position = self._logged_at(time)
         if area is None or position is None:
-            return late, False, None
+            return Leak(is_late, is_unavoidable=False, distance_px=None)
+        # Before the first action, the pointer counts as having been where it is in the frame.
         earlier = self._logged_at(request.since) if np.isfinite(request.since) else position
+        is_at_target = area.contains(*position)
+        was_at_target = is_at_target and earlier is not None and area.contains(*earlier)
         distance = float(np.hypot(position[0] - area.x, position[1] - area.y))
-        at_target = area.contains(*position)
-        there_before = at_target and earlier is not None and area.contains(*earlier)
-        return late or at_target, there_before and not late, round(distance, 1)
+        return Leak(
+            is_leak=is_late or is_at_target,
+            is_unavoidable=was_at_target and not is_late,
+            distance_px=round(distance, 1),
+        )

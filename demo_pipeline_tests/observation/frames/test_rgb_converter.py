@@ -30,7 +30,7 @@ def test_pixels_are_those_of_a_conversion_by_itself(form: str, colours: int, lev
     for seed, size in enumerate([(64, 48), (64, 48), (65, 47), (64, 48)]):
         frame = _frame(form, size, colours, levels, seed)
         width, height = size
-        plane = frame.picture.reformat(format="rgb24").planes[0]
+        plane = frame.decoded.reformat(format="rgb24").planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
         expected = rows[:height, : width * 3].reshape(height, width, 3)
         assert (converter.rgb(frame) == expected).all()

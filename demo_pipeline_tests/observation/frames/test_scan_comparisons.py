@@ -102,7 +102,7 @@ def compared(
     comparison = ScanComparison([aimed], times, ChangeDetector(), pointer)
     for before, frame in zip([None, *frames], frames, strict=False):
         comparison.see(FrameDiff(before, frame, times, ChangeDetector(), pointer))
-    comparison.compare(aimed, comparison.pictures(aimed, frames[2], frames[3]))
+    comparison.compare(aimed, comparison.screens(aimed, frames[2], frames[3]))
     return comparison.targets[0]
 
 

@@ -1,0 +1,347 @@
+"""Takes the request of each action from its first frame to its screenshot.
+
+A request is *pending* until the first frame of its span, *open* while frames of the span come, and
+*answered* after the span. The answer of a pause is held until the next action shows whether the
+pause may have been a wait.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from demo_pipeline.observation.clock.canvas import ScreenParts
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.continued_typing import ContinuedTyping
+from demo_pipeline.observation.frames.evidence import Hover, Wait
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_fallback import FrameFallback
+from demo_pipeline.observation.frames.frame_requests import (
+    SPAN_MARGIN_FRAMES,
+    FrameRequest,
+    ScannedTarget,
+)
+from demo_pipeline.observation.frames.hovers import waits_without_hovers
+from demo_pipeline.observation.frames.private_screen import PrivateScreen
+from demo_pipeline.observation.frames.scan_comparisons import ActionScreens, ScanComparison
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
+from demo_pipeline.observation.frames.typed_places import TypedPlaces
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Span
+from demo_pipeline.observation.frames.wait_observer import WaitObserver
+
+MOST_HELD = 16  # comparisons that wait for a scale, each with up to four screens of 0.5 MB in 1080p
+
+Requests = Sequence[FrameRequest]
+Rescaled = Callable[[float | None], Requests]
+"""Returns the requests of all actions with the boxes of trees times a scale.
+
+None: as if no target had a known box.
+"""
+
+
+class ScaledRequests:
+    """The requests of all actions, for each scale that the boxes of trees may have.
+
+    Args:
+        screen: its parts; the decode pass may add some.
+        requests: in the order of the actions, for trees that fit the screen as they are.
+        rescaled: makes the requests for other scales.
+
+    Attributes:
+        current: the requests in the order of the actions; those that begin after a change of the
+            screen's size are made again.
+    """
+
+    def __init__(self, screen: ScreenParts, requests: Requests, rescaled: Rescaled) -> None:
+        self._screen = screen
+        self._parts = len(screen)
+        self._rescaled = rescaled
+        self._by_scale: dict[float | None, Requests] = {1.0: requests}
+        self.current = list(requests)
+
+    @property
+    def scales(self) -> list[float | None]:
+        """The scales for which requests were made so far."""
+        return list(self._by_scale)
+
+    def of(self, index: int, scale: float | None) -> FrameRequest:
+        """Returns the request of an action with a tree of a scale."""
+        if scale not in self._by_scale:
+            self._by_scale[scale] = self._rescaled(scale)
+        return self._by_scale[scale][index]
+
+    def is_outdated(self) -> bool:
+        """Whether the screen got more parts since the requests were made."""
+        return len(self._screen) > self._parts
+
+    def renew(self, indexes: Collection[int]) -> None:
+        """Make the requests of some actions again, with the parts that the screen has by now."""
+        self._parts = len(self._screen)
+        self._by_scale = {1.0: self._rescaled(1.0)}
+        for index in indexes:
+            self.current[index] = self._by_scale[1.0][index]
+
+
+@dataclass
+class _PendingRequest:
+    """A request that is not answered yet.
+
+    Attributes:
+        request: for a tree that fits the screen as it is.
+        choosers: one for each scale that the tree may have; empty before the first frame.
+    """
+
+    request: FrameRequest
+    choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
+
+    def chooser(self, scale: float | None) -> FrameChooser:
+        """Returns the chooser for a scale, or else the one that needs no box."""
+        possible = (scale, None, 1.0)
+        return next(self.choosers[scale] for scale in possible if scale in self.choosers)
+
+
+class _HeldPause(NamedTuple):
+    """The answer of a pause, until it is known whether the pause may have been a wait."""
+
+    chooser: FrameChooser
+    choice: FrameChoice
+    screens: ActionScreens | None
+
+
+class _HeldComparison(NamedTuple):
+    """An action that is compared with its scan when the scale of the scan is known."""
+
+    scan: ScannedTarget
+    action_index: int
+    screens: ActionScreens
+
+
+class _TargetComparisons:
+    """Compares actions with their scans as soon as the scale of each scan is known.
+
+    Args:
+        comparison: of screens.
+        requests: have the targets at each scale.
+    """
+
+    def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
+        self._comparison = comparison
+        self._scales = comparison.scales
+        self._requests = requests
+        self._held: list[_HeldComparison] = []
+
+    def is_redrawn(
+        self, scan: ScannedTarget | None, index: int, screens: ActionScreens | None
+    ) -> bool:
+        """Whether the target of an action was redrawn since its scan.
+
+        False while the scale of the scan is open; the comparison is then made later. A scan whose
+        scale is in doubt proves nothing.
+        """
+        if scan is None or screens is None:
+            return False
+        if self._scales.is_open(scan.event_index):
+            self._held.append(_HeldComparison(scan, index, screens))
+            return False
+        scale = self._scales.at(scan.event_index)
+        if scale is None:
+            return False
+        return self._comparison.compare(self._requests.of(index, scale), screens)
+
+    def compare_held(self, *, is_end: bool = False) -> None:
+        """Compare the actions whose scans' scale is known by now; at the end all of them."""
+        held = self._held
+        if held and self._scales.is_open(held[0].scan.event_index):
+            if not is_end and len(held) != MOST_HELD:
+                return
+            self._scales.give_up()
+        self._held = []
+        for comparison in held:
+            self.is_redrawn(*comparison)
+
+
+class ActionFrames:
+    """Observer that shows frames to the open requests and writes the screenshots.
+
+    The scale of a tree is known once the frame of its scan was seen, which may be after the first
+    frames of a request. Such a request has one chooser with the target's box and one without.
+
+    Args:
+        requests: of all actions.
+        fallback: replaces choices that the video does not support.
+        writer: writes the screenshot of an answered request.
+        scanned: compares the screen with scans. It must see each frame before this observer.
+        typed: compares the screen before and after typing.
+        waits: decides which pauses may be waits.
+        private: knows when the screen was dark.
+        frame_s: usual distance of two frames, seconds.
+
+    Attributes:
+        requests: the requests of all actions, as they were answered.
+        large_changes: times at which much of the screen changed, ascending video seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests: ScaledRequests,
+        fallback: FrameFallback,
+        writer: ScreenshotWriter,
+        scanned: ScanComparison,
+        typed: TypedPlaces,
+        waits: WaitObserver,
+        private: PrivateScreen,
+        frame_s: float,
+    ) -> None:
+        self._scaled = requests
+        self.requests = requests.current
+        self._fallback = fallback
+        self._writer = writer
+        self._scanned = scanned
+        self._comparisons = _TargetComparisons(scanned, requests)
+        self._typed = typed
+        self._waits = waits
+        self._private = private
+        self._margin_s = SPAN_MARGIN_FRAMES * frame_s
+        self._unanswered = deque(_PendingRequest(request) for request in self.requests)
+        self._open = deque(pending for pending in self._unanswered if not pending.request.pause)
+        self._pauses: dict[int, _HeldPause] = {}
+        self._screenshots: dict[int, Screenshot] = {}
+        self._continued_typing = ContinuedTyping()
+        self.large_changes: list[float] = []
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """The spans of the requests, except for pauses."""
+        return [request.span for request in self.requests if not request.pause]
+
+    def see(self, diff: FrameDiff) -> None:
+        """Answer the requests whose spans have passed, and show the frame to the open ones."""
+        time = diff.frame.time
+        if self._scaled.is_outdated():
+            self._renew_requests()
+        while self._unanswered and time > self._unanswered[0].request.span.end + TIME_TOLERANCE_S:
+            self._answer(self._unanswered.popleft())
+        for index in list(self._pauses):
+            if self._waits.may_be_wait(index) is not None:
+                self._settle_pause(index)
+        for pending in self._open:
+            if time < pending.request.span.start - self._margin_s:
+                break
+            self._begin(pending)
+            if pending.request.continued:
+                self._continued_typing.follow(diff.before, diff.frame)
+            is_large = [chooser.see(diff) for chooser in pending.choosers.values()]
+            if any(is_large) and time not in self.large_changes[-1:]:
+                self.large_changes.append(time)
+
+    def result(
+        self, misplaced: Collection[int], hovers: Sequence[Hover], clock: Clock
+    ) -> tuple[list[Screenshot], list[Wait]]:
+        """Returns a screenshot for each request, in their order, and the waits.
+
+        Call it after the last frame.
+
+        Args:
+            misplaced: indexes of actions whose place in the video was wrong when they were
+                requested. A wait beside them has no evidence.
+            hovers: a wait for what the pointer itself opened is not a wait.
+            clock: of the recording.
+        """
+        while self._unanswered:
+            self._answer(self._unanswered.popleft())
+        self._comparisons.compare_held(is_end=True)
+        waits = [
+            wait
+            for wait in self._waits.result()
+            if not {wait.action_index, wait.action_index + 1}.intersection(misplaced)
+        ]
+        waits = waits_without_hovers(waits, hovers, clock)
+        for index in list(self._pauses):
+            self._settle_pause(index)
+        waited = {wait.action_index for wait in waits}
+        for request in self.requests:
+            if request.pause and request.action_index not in waited:
+                self._leave_out_pause(request.action_index)
+        return [self._screenshots[request.action_index] for request in self.requests], waits
+
+    def forget(self, misplaced: Collection[int]) -> None:
+        """Forget what was compared at the wrong place, of actions by index."""
+        for index in misplaced:
+            self._scanned.leave_out(self.requests[index])
+            self._typed.places.pop(index, None)
+
+    def _renew_requests(self) -> None:
+        """Make the requests again that had not begun when the size of the screen changed."""
+        not_begun = [pending for pending in self._unanswered if not pending.choosers]
+        self._scaled.renew([pending.request.action_index for pending in not_begun])
+        for pending in not_begun:
+            pending.request = self.requests[pending.request.action_index]
+
+    def _begin(self, pending: _PendingRequest) -> None:
+        """Make the choosers of a request, one for each scale that its tree may have."""
+        if pending.choosers:
+            return
+        request = pending.request
+        scales: list[float | None] = [1.0]
+        if request.scan is not None and request.target is not None:
+            if not self._scanned.note_scale(request, is_last=False):
+                scales = [None, *self._scaled.scales]
+            else:
+                scale = self._scanned.scales.at(request.scan.event_index)
+                if scale != 1.0:
+                    scales = [None, scale]
+        for scale in dict.fromkeys(scales):
+            pending.choosers[scale] = FrameChooser(self._scaled.of(request.action_index, scale))
+
+    def _answer(self, pending: _PendingRequest) -> None:
+        """Choose the frame of a request and write its screenshot; hold the answer of a pause."""
+        self._begin(pending)
+        request: FrameRequest = pending.request
+        index = request.action_index
+        scale: float | None = 1.0
+        if request.scan is not None:
+            self._scanned.note_scale(request, is_last=True)
+            self._comparisons.compare_held()
+            scale = self._scanned.scales.at(request.scan.event_index)
+        chooser = pending.chooser(scale)
+        choice = self._fallback.confirmed(chooser)
+        self._typed.see(index, choice.frame)
+        screens = self._scanned.screens(request, choice.frame, chooser.latest)
+        if request.pause:
+            self._pauses[index] = _HeldPause(chooser, choice, screens)
+            return
+        self._open.remove(pending)
+        is_continued = self._is_continued(request, chooser, choice)
+        self._continued_typing.see(choice.frame, request.point)
+        if is_continued:
+            self._screenshots[index] = Screenshot(index, Reason.CONTINUED)
+            return
+        is_redrawn = self._comparisons.is_redrawn(request.scan, index, screens)
+        # If another element is at the target's place by now, its box says nothing about leaks.
+        self._screenshots[index] = self._writer.write(chooser, choice, at_target=not is_redrawn)
+
+    def _is_continued(
+        self, request: FrameRequest, chooser: FrameChooser, choice: FrameChoice
+    ) -> bool:
+        """Whether typing goes on over the same screen, so that it belongs to the typing before."""
+        if not request.continued or self._private.was_dark(request.since, request.press):
+            return False
+        if request.after_long_rest:
+            return True
+        return not self._continued_typing.is_replaced(choice.frame, chooser.latest)
+
+    def _settle_pause(self, index: int) -> None:
+        """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
+        chooser, choice, screens = self._pauses.pop(index)
+        if self._waits.may_be_wait(index):
+            self._comparisons.is_redrawn(chooser.request.scan, index, screens)
+            self._screenshots[index] = self._writer.write(chooser, choice)
+
+    def _leave_out_pause(self, index: int) -> None:
+        """Remove the screenshot of a pause that was not a wait."""
+        if index in self._screenshots:
+            self._writer.remove(self._screenshots[index])
+        self._scanned.since_scan.pop(index, None)
+        self._screenshots[index] = Screenshot(index, Reason.PAUSE)

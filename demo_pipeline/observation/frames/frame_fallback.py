@@ -1,0 +1,104 @@
+"""Replaces a chosen frame that the video does not support: it is too old, damaged or missing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
+from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
+from demo_pipeline.observation.frames.kept_frames import KeptFrames
+from demo_pipeline.observation.frames.video_reader import (
+    TIME_TOLERANCE_S,
+    Frame,
+    RecordedVideo,
+    number_at,
+)
+
+# Seconds; chosen. A frame that is older than the limit by more than this says nothing about the
+# screen at the limit, unless the video has no frame in between.
+MAX_STALE_S = 0.5
+MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate
+
+
+class FrameFallback:
+    """Confirms the choice of a chooser, or takes the nearest frame before the limit.
+
+    Args:
+        video: of the recording.
+        requests: all that will be answered, in order.
+
+    Attributes:
+        frames: keeps the last frame before the limit, for pauses and for requests without a frame
+            in their span. With a variable frame rate such a frame may be much older than the span.
+    """
+
+    def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:
+        self._video = video
+        self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
+        numbers: list[int] = []
+        for request in requests:
+            number = number_at(video.times, request.limit)
+            if request.pause or number < 0 or video.times[number] < request.span.start:
+                numbers.append(max(0, number))
+        self.frames: KeptFrames[Frame] = KeptFrames(video.times, numbers, lambda frame: frame)
+
+    def confirmed(self, chooser: FrameChooser) -> FrameChoice:
+        """Returns the chooser's choice, or another frame if the video does not support it."""
+        frame, reason = chooser.choice()
+        if frame is None or self._is_stale(chooser.request.limit, chooser.latest):
+            return self._nearest(chooser.request, chooser.latest)
+        if self._misses_candidates(chooser, frame, reason):
+            return FrameChoice(frame, Reason.BACKOFF)
+        return FrameChoice(frame, reason)
+
+    def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
+        """Whether a better frame may exist that did not decode, or lies after the video's end."""
+        request = chooser.request
+        begin = frame.time
+        until = request.approach
+        if reason is not Reason.PRE_MOVE:
+            begin = max(request.since, request.span.start)
+            until = request.limit
+        earliest = begin + TIME_TOLERANCE_S
+        latest = until - TIME_TOLERANCE_S
+        first, last = np.searchsorted(self._video.times, [earliest, latest])
+        seen = sum(earliest < time < latest for time in chooser.candidates)
+        video_end = self._video.times[-1] + SPAN_MARGIN_FRAMES * self._video.frame_s
+        return bool(last - first > seen or until > video_end)
+
+    def _is_stale(self, limit: float, latest: Frame | None) -> bool:
+        """Whether the newest candidate is too old to show the screen at the limit.
+
+        This happens when the decoder failed, or the video ended, too long before the limit.
+        """
+        times = self._video.times
+        number = number_at(times, limit)
+        due = limit if number == len(times) - 1 else float(times[max(0, number)])
+        return latest is not None and due - latest.time > self._max_stale_s
+
+    def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
+        """Returns the nearest frame before the limit, or else before the press.
+
+        None of them counts when the press is after the video's end. `latest` is the newest
+        candidate.
+        """
+        times = self._video.times
+        number = number_at(times, request.limit)
+        if request.press > times[-1] + self._max_stale_s:
+            return FrameChoice(None, Reason.MISSING)
+        if request.pause:
+            reason = Reason.WAITING
+        elif number >= 0:
+            reason = Reason.BACKOFF
+        else:
+            reason = Reason.FIRST_FRAME
+        shown = max(0, number)
+        self.frames.forget_before(shown)
+        frame = self.frames.get(shown)
+        if frame is None and latest is not None:
+            is_shown = abs(latest.time - times[shown]) <= TIME_TOLERANCE_S
+            frame = latest if is_shown else None
+        latest_s = max(request.limit + TIME_TOLERANCE_S, request.press - TIME_TOLERANCE_S)
+        if frame is None or frame.time > latest_s or frame.is_black:
+            return FrameChoice(None, Reason.MISSING)
+        return FrameChoice(frame, reason)

@@ -1,9 +1,9 @@
-"""Whether an action at the border of the screen was done there, or on a display beyond the border.
+"""Decides whether an action at the border of the screen was done there or on another display.
 
 Some recorders cut every position to the main display. While the pointer is on another display, the
-logged positions run along the border, as they do when somebody throws the pointer against the
-border of a single screen. The video shows which of the two it was: the pointer comes to the place
-of the press, or leaves the picture.
+logged positions run along the border. They do the same when a person throws the pointer against the
+border of a single screen. The video shows the difference: the pointer comes to the place of the
+press, or it leaves the video.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,12 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
 
 ARROW_PX = (12.0, 20.0)  # width and height of a usual arrow, right of and below its hot spot
-LEAST_ARROW = (
-    0.5  # of the arrow's area; with less of it inside the screen, its absence says nothing
-)
+# Share of the arrow's area. If less of it would be inside the screen, its absence proves nothing.
+LEAST_ARROW = 0.5
 
 
 @dataclass(frozen=True)
-class _Look:
+class _PointerTest:
     """Frames that show whether the pointer came to the place of an action.
 
     Attributes:
@@ -54,7 +53,7 @@ class _Look:
 
 
 class BorderPresses:
-    """Looks for the pointer in the video, at the place of each action after motion along a border.
+    """Observer that looks for the pointer at the place of each action after motion along a border.
 
     Args:
         actions: of the recording, in time order.
@@ -76,37 +75,37 @@ class BorderPresses:
         self._several_displays = several_displays
         self._pointing = [action for action in actions if action.action_type in POINTER_TYPES]
         self._suspected = [action for action in self._pointing if BORDER_RUN in action.flags]
-        looks: list[_Look] = []
+        tests: list[_PointerTest] = []
         for action in self._suspected:
             for place, time_ms in _ends(action):
-                look = self._look(action.action_index, place, time_ms)
-                if look is not None:
-                    looks.append(look)
-        self._looks = sorted(looks, key=lambda look: look.at[-1])
+                test = self._test(action.action_index, place, time_ms)
+                if test is not None:
+                    tests.append(test)
+        self._tests = sorted(tests, key=lambda test: test.at[-1])
         numbers: list[int] = []
-        for look in looks:
-            numbers += [look.before, *look.at]
+        for test in tests:
+            numbers += [test.before, *test.at]
         self._frames: KeptFrames[Luma] = KeptFrames(times, numbers, lambda frame: frame.halved)
         self._is_seen: dict[int, bool] = {}
 
     @property
     def spans(self) -> Sequence[Span]:
-        """The frames of all looks."""
+        """The frames of all tests."""
         return self._frames.spans
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame; compare those of a look as soon as all of them were shown."""
+        """Take the next frame, and compare the frames of each test that is complete by now."""
         self._frames.see(frame)
-        while self._looks and self._times[self._looks[0].at[-1]] <= frame.time:
-            self._compare(self._looks.pop(0))
-            needed = min((look.before for look in self._looks), default=len(self._times))
+        while self._tests and self._times[self._tests[0].at[-1]] <= frame.time:
+            self._compare(self._tests.pop(0))
+            needed = min((test.before for test in self._tests), default=len(self._times))
             self._frames.forget_before(needed)
 
     def elsewhere(self) -> list[int]:
-        """Indexes of the actions that may have been done on another display; after the last frame.
+        """Returns indexes of actions that may have been done on another display.
 
-        Before these the pointer left the picture, or another display is known and the video does
-        not show the pointer at their places.
+        Call it after the last frame. Before such an action the pointer left the video; or there is
+        another display and the video does not show the pointer at the place of the action.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []
@@ -117,7 +116,7 @@ class BorderPresses:
         return indexes
 
     def _has_press_outside(self) -> bool:
-        """Whether an action is outside the recorded screen, so that there is another display."""
+        """Whether an action is outside the recorded screen, which proves another display."""
         for action in self._pointing:
             canvas = self._pointer.screen.canvas_of(action)
             for place, _ in _ends(action):
@@ -129,10 +128,10 @@ class BorderPresses:
         canvas = self._pointer.screen.canvas_of(action)
         return canvas is not None and any(canvas.on_border(*place) for place, _ in _ends(action))
 
-    def _look(self, action_index: int, place: Point, time_ms: float) -> _Look | None:
-        """The look at a place on the border; None when the log or the video holds no such frames.
+    def _test(self, action_index: int, place: Point, time_ms: float) -> _PointerTest | None:
+        """Returns the test for a place on the border; None without suitable frames.
 
-        Frames are as far from the pointer's coming and going as the clock is uncertain.
+        The frames are at least the clock's uncertainty away from the pointer's coming and going.
         """
         pointer = self._pointer
         path = self._pointer.path
@@ -159,12 +158,11 @@ class BorderPresses:
         while departure < len(path.times) and at_place(departure):
             departure += 1
         leaves_ms = float(path.times[departure]) if departure < len(path.times) else inf
-        unsure_s = pointer.clock.uncertainty_ms / 1000 + pointer.frame_s
-        before = number_at(
-            self._times, pointer.clock.video_time(float(path.times[approach + 1])) - unsure_s
-        )
-        comes = pointer.clock.video_time(float(path.times[arrival + 1])) + unsure_s
-        goes = pointer.clock.video_time(leaves_ms) - unsure_s
+        margin_s = pointer.clock.uncertainty_ms / 1000 + pointer.frame_s
+        approaches = pointer.clock.video_time(float(path.times[approach + 1])) - margin_s
+        comes = pointer.clock.video_time(float(path.times[arrival + 1])) + margin_s
+        goes = pointer.clock.video_time(leaves_ms) - margin_s
+        before = number_at(self._times, approaches)
         first = number_at(self._times, comes)
         last = number_at(self._times, goes)
         if before < 0 or goes < comes or first <= before:
@@ -172,31 +170,38 @@ class BorderPresses:
         origin = path.at(pointer.clock.event_time(float(self._times[before])))
         if origin is None or is_near(origin):
             return None
-        at = sorted({first, (first + last) // 2, last})
-        seen_at = canvas.to_video(*place)
-        seen_from = canvas.to_video(*origin)
-        return _Look(action_index, seen_at, seen_from, canvas.event_scale, before, at)
+        return _PointerTest(
+            action_index,
+            place=canvas.to_video(*place),
+            origin=canvas.to_video(*origin),
+            scale=canvas.event_scale,
+            before=before,
+            at=sorted({first, (first + last) // 2, last}),
+        )
 
-    def _compare(self, look: _Look) -> None:
-        """Note whether the pointer came to the place, or left the picture; else nothing."""
-        before = self._frames.get(look.before)
-        pictures = [self._frames.get(number) for number in look.at]
-        later = [picture for picture in pictures if picture is not None]
+    def _compare(self, test: _PointerTest) -> None:
+        """Note whether the pointer came to the place or left the video, if the frames show it."""
+        before = self._frames.get(test.before)
+        later: list[Luma] = []
+        for number in test.at:
+            luma = self._frames.get(number)
+            if luma is not None:
+                later.append(luma)
         if before is None or not later:
             return
-        if any(_differs(before, picture, look.place, look.scale) for picture in later):
+        if any(_differs(before, luma, test.place, test.scale) for luma in later):
             is_seen = True
-        elif _shown_share(before, look.place, look.scale) >= LEAST_ARROW and all(
-            _differs(before, picture, look.origin, look.scale) for picture in later
+        elif _inside_share(before, test.place, test.scale) >= LEAST_ARROW and all(
+            _differs(before, luma, test.origin, test.scale) for luma in later
         ):
             is_seen = False
         else:
             return
-        self._is_seen[look.action_index] = self._is_seen.get(look.action_index, True) and is_seen
+        self._is_seen[test.action_index] = self._is_seen.get(test.action_index, True) and is_seen
 
 
 def _ends(action: Action) -> list[tuple[Point, float]]:
-    """Where and when a pointing action was pressed, and where and when a drag was released."""
+    """Returns place and time of a pointing action's press, and of a drag's release."""
     ends: list[tuple[Point, float]] = []
     if action.x is not None and action.y is not None:
         ends.append(((action.x, action.y), action.press_ms))
@@ -209,9 +214,9 @@ def _arrow(point: Point, scale: float) -> PixelBox:
     return PixelBox(*point, ARROW_PX[0] * scale, ARROW_PX[1] * scale)
 
 
-def _shown_share(picture: Luma, point: Point, scale: float) -> float:
-    """The share of an arrow's area that is inside the picture."""
-    rows, columns = picture.shape
+def _inside_share(luma: Luma, point: Point, scale: float) -> float:
+    """Returns the share of an arrow's area that is inside the video."""
+    rows, columns = luma.shape
     arrow = _arrow(point, scale)
     inside_x = min(arrow.right, columns * DETAIL_STEP) - max(arrow.x, 0)
     inside_y = min(arrow.bottom, rows * DETAIL_STEP) - max(arrow.y, 0)
@@ -219,7 +224,7 @@ def _shown_share(picture: Luma, point: Point, scale: float) -> float:
 
 
 def _differs(before: Luma, after: Luma, point: Point, scale: float) -> bool:
-    """Whether two pictures (`Frame.halved`) differ where an arrow at a point is."""
+    """Whether two frames (`Frame.halved`) differ where an arrow at a point would be."""
     arrow = _arrow(point, scale)
     rows = slice(max(0, int(arrow.y) // DETAIL_STEP), int(arrow.bottom) // DETAIL_STEP + 1)
     columns = slice(max(0, int(arrow.x) // DETAIL_STEP), int(arrow.right) // DETAIL_STEP + 1)

@@ -1,10 +1,10 @@
-"""Whether typing went on in the screen it began in, or the window with the keyboard was replaced.
+"""Decides whether typing went on over the same screen, or the keyboard's window was replaced.
 
-A pager, an editor and a form replace what their window shows, and the person looks before typing
-on. What scrolls under the typing, as the output of a program in a terminal, is the same screen.
+A pager, an editor or a form replaces the content of its window, and the person looks before typing
+on. Content that scrolls, like the output of a program in a terminal, is still the same screen.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -23,54 +23,77 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.tree_scales import INK_LEVELS
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Luma
 
-REPLACED_HEIGHT = 0.5  # of the window's or screen's; pagers and editors changed 0.68 to 0.88 of it
-LEAST_WINDOW = 0.1  # of the screen's height; a field of one line has 0.03, a terminal 0.25 and more
-BLANK_LEVELS = 12  # of 255; the ground of a window differs by less from itself
-FLOWING_S = 0.2  # seconds; output that runs leaves the screen at rest for less
-ROW_GAP = 9  # rows of samples between lines of text, as blank ones of a program's output
+# Share of the window's (or the screen's) height. Pagers and editors changed 0.68 to 0.88 of it.
+REPLACED_HEIGHT = 0.5
+LEAST_WINDOW = 0.1  # of the screen's height; a field of one line has 0.03, a terminal at least 0.25
+BLANK_LEVELS = 12  # of 255; the background of a window varies by less
+FLOWING_S = 0.2  # seconds; output that runs leaves the screen at rest for a shorter time
+ROW_GAP = 9  # rows of samples, such as blank lines in a program's output
 DIFFERENT_SAMPLES = 2  # of a row; a text cursor and noise have fewer
-KEPT_SHARE = 0.8  # of the inked rows that both pictures have; lines alike but for digits kept 0.35
-MOST_COLUMNS = 96  # of samples that are compared; a line of text has 100 and more
-KEPT_HEIGHT = 0.2  # of the inked rows; fewer may be alike by chance
+# Share of the rows with content that must be the same after scrolling. Rows that differ in their
+# digits only kept 0.35.
+KEPT_SHARE = 0.8
+MOST_COLUMNS = 96  # columns of samples that are compared; a line of text has at least 100
+KEPT_HEIGHT = 0.2  # of the rows with content; fewer may be the same by chance
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
 
+class _Screen(NamedTuple):
+    """The screen in a screenshot.
+
+    Attributes:
+        quartered: as `Frame.quartered`.
+        rows: every row and every 4th column of the luma.
+    """
+
+    quartered: Luma
+    rows: Luma
+
+
 class ContinuedTyping:
-    """Follows the screenshots of actions, and where buttons were pressed, in order."""
+    """Compares the screenshots of successive actions in the window that was pressed last."""
 
     def __init__(self) -> None:
-        self._shown: tuple[Luma, Luma] | None = None
+        self._last_screen: _Screen | None = None
         self._pressed: Point | None = None
         self._moved_s = float("-inf")
 
     def see(self, frame: Frame | None, pressed: Point | None) -> None:
         """Note the screenshot of an action; `pressed`: where it pressed, None for keys."""
-        self._shown = None if frame is None else (frame.quartered, frame.samples(1))
+        self._last_screen = None
+        if frame is not None:
+            self._last_screen = _Screen(frame.quartered, frame.samples(1))
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Take two successive frames before typing went on; cells that flicker count, too."""
+        """Note whether the screen changed between two successive frames before typing goes on.
+
+        Flickering cells count, too.
+        """
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time
 
     def is_replaced(self, frame: Frame | None, latest: Frame | None) -> bool:
-        """Whether a frame shows another screen than the last one, in the window of the keyboard.
+        """Whether a frame shows another screen than the last screenshot.
 
-        `latest`: the last frame before the typing went on.
+        Only the window with the keyboard is compared, if it can be found. `latest` is the last
+        frame before the typing went on.
         """
         flows = latest is not None and latest.time - self._moved_s < FLOWING_S
-        if self._shown is None or frame is None or flows:
+        if self._last_screen is None or frame is None or flows:
             return False
-        (shown, before), after = self._shown, frame.samples(1)
+        before = self._last_screen.rows
+        after = frame.samples(1)
         window = self._pressed and _window_at(after, self._pressed)
         if not window:
-            changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
-            high = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * len(changed)
-            is_page = high and np.count_nonzero(changed) >= LARGE_SHARE * changed.size
+            changed = changed_cells(self._last_screen.quartered, frame.quartered, MEAN_LEVELS)
+            height = cv2.boundingRect(changed.view(np.uint8))[3]
+            is_high = height >= REPLACED_HEIGHT * len(changed)
+            is_page = is_high and np.count_nonzero(changed) >= LARGE_SHARE * changed.size
             return bool(is_page) and not _is_scrolled(before, after)
         rows = slice(int(window.y), int(window.bottom))
-        columns = _columns_of(window)
+        columns = slice(int(window.x) // SAMPLE_STEP, int(window.right) // SAMPLE_STEP)
         before = before[rows, columns]
         after = after[rows, columns]
         differs = cv2.morphologyEx(
@@ -78,16 +101,14 @@ class ContinuedTyping:
             cv2.MORPH_CLOSE,
             np.ones((2 * ROW_GAP + 1, 1), np.uint8),
         )
-        replaced = np.count_nonzero(differs) >= REPLACED_HEIGHT * len(after)
-        return bool(replaced) and not _is_scrolled(before, after)
-
-
-def _columns_of(window: PixelBox) -> slice:
-    return slice(int(window.x) // SAMPLE_STEP, int(window.right) // SAMPLE_STEP)
+        is_replaced = np.count_nonzero(differs) >= REPLACED_HEIGHT * len(after)
+        return bool(is_replaced) and not _is_scrolled(before, after)
 
 
 def _window_at(luma: Luma, point: Point) -> PixelBox | None:
-    """The area around a point whose ground is of one brightness; None: it is no window.
+    """Returns the box of the window around a point, in video pixels; None if there is no window.
+
+    A window is a high area with a background of one brightness.
 
     `luma`: (rows, columns) of every row and every 4th column.
     """
@@ -99,14 +120,17 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
         return None
     ground = int(np.bincount(around.ravel(), minlength=256).argmax())
     blank: Mask = (cv2.absdiff(luma, np.full_like(luma, ground)) <= BLANK_LEVELS).astype(np.uint8)
-    for (down, across), _ in connected_parts(blank, (0, 0), rows):
-        inside = down.start <= y < down.stop and across.start <= x < across.stop
-        if inside and down.stop - down.start >= LEAST_WINDOW * rows:
+    for (part_rows, part_columns), _ in connected_parts(blank, (0, 0), rows):
+        height = part_rows.stop - part_rows.start
+        width = part_columns.stop - part_columns.start
+        in_rows = part_rows.start <= y < part_rows.stop
+        in_columns = part_columns.start <= x < part_columns.stop
+        if in_rows and in_columns and height >= LEAST_WINDOW * rows:
             return PixelBox(
-                across.start * SAMPLE_STEP,
-                down.start,
-                min(columns, across.stop - across.start) * SAMPLE_STEP,
-                down.stop - down.start,
+                part_columns.start * SAMPLE_STEP,
+                part_rows.start,
+                min(columns, width) * SAMPLE_STEP,
+                height,
             )
     return None
 
@@ -123,9 +147,10 @@ def _unlike(before: Luma, after: Luma) -> Cells:
 
 
 def _is_scrolled(before: Luma, after: Luma) -> bool:
-    """Whether most of what both may have is in both, higher or lower.
+    """Whether the content moved up or down, and most of the overlap is the same.
 
-    Only where the two differ: what stands around a scrolled window does not move.
+    Only the rows and columns that differ are compared, because the surroundings of a scrolled
+    window do not move.
     """
     differs = np.flatnonzero(_differing(before, after))
     columns = np.flatnonzero(_unlike(before, after).any(axis=0))
@@ -135,19 +160,22 @@ def _is_scrolled(before: Luma, after: Luma) -> bool:
     rows = slice(differs[0], differs[-1] + 1)
     before = before[rows, columns]
     after = after[rows, columns]
-    inked = np.ptp(after, axis=1) > INK_LEVELS
-    return any(
-        _is_kept(before[moved:], after[:-moved], inked, slice(None, -moved))
-        or _is_kept(before[:-moved], after[moved:], inked, slice(moved, None))
-        for moved in range(1, len(after))
-    )
+    has_content = np.ptp(after, axis=1) > INK_LEVELS
+    for distance in range(1, len(after)):
+        moved_up = slice(None, -distance)
+        moved_down = slice(distance, None)
+        if _is_kept(before[moved_down], after[moved_up], has_content, moved_up):
+            return True
+        if _is_kept(before[moved_up], after[moved_down], has_content, moved_down):
+            return True
+    return False
 
 
-def _is_kept(before: Luma, after: Luma, inked: _Rows, part: slice) -> bool:
-    """Whether the lines of a part are alike, and enough of all `inked` rows."""
-    ink = inked[part]
-    count = np.count_nonzero(ink)
-    if not count or count < KEPT_HEIGHT * np.count_nonzero(inked):
+def _is_kept(before: Luma, after: Luma, has_content: _Rows, overlap: slice) -> bool:
+    """Whether the rows of an overlap are the same, and it holds enough of the rows with content."""
+    compared = has_content[overlap]
+    count = np.count_nonzero(compared)
+    if not count or count < KEPT_HEIGHT * np.count_nonzero(has_content):
         return False
-    alike = np.count_nonzero(~_differing(before[ink], after[ink]))
-    return bool(alike >= KEPT_SHARE * count)
+    same = np.count_nonzero(~_differing(before[compared], after[compared]))
+    return bool(same >= KEPT_SHARE * count)

@@ -1,4 +1,4 @@
-"""What the video shows about a recording: the model of evidence.json.
+"""The model of evidence.json: the facts about a recording that only its video shows.
 
 Later stages read it instead of decoding the video again.
 """
@@ -14,13 +14,8 @@ from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenPar
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import ChangedBox, ContentChanges
 
-_LEFT_OUT = (
-    "dotted",
-    "private_actions",
-    "private_s",
-    "elsewhere",
-    "hovers",
-)  # where there is nothing to say
+# Fields that evidence.json leaves out if they are empty.
+_LEFT_OUT = ("dotted", "private_actions", "private_s", "elsewhere", "hovers")
 
 
 class _Frozen(BaseModel):
@@ -37,7 +32,10 @@ class Wait(_Frozen):
 
 
 class HoverPlace(NamedTuple):
-    """Where the pointer rested and opened something: event space, epoch milliseconds."""
+    """A place at which the resting pointer opened something.
+
+    `x` and `y` are in event space; `since_ms` is when the rest began, epoch milliseconds.
+    """
 
     x: float
     y: float
@@ -45,7 +43,7 @@ class HoverPlace(NamedTuple):
 
 
 class Hover(_Frozen):
-    """A press on what had opened beside the resting pointer."""
+    """A press on something that the resting pointer had opened, such as a menu."""
 
     action_index: int
     places: tuple[HoverPlace, ...] = Field(
@@ -54,7 +52,7 @@ class Hover(_Frozen):
 
 
 class SinceScanEvidence(_Frozen):
-    """What changed between an action's scan and its screenshot."""
+    """The changes between an action's scan and its screenshot."""
 
     action_index: int
     scan_event: int = Field(description="line of the scan")
@@ -63,7 +61,7 @@ class SinceScanEvidence(_Frozen):
 
 
 class TargetEvidence(_Frozen):
-    """What the pictures show of the target of a pointing action."""
+    """Whether the frames show that the target of a pointing action was redrawn."""
 
     action_index: int
     window: int | None = Field(description="position in the tree; null: the tree has to tell")
@@ -78,21 +76,21 @@ class TargetEvidence(_Frozen):
 
 
 class _TypedEvidence(_Frozen):
-    """What changed while text was typed."""
+    """The places that changed while text was typed."""
 
     action_index: int
     places: tuple[ChangedBox, ...]
 
 
 class TreeScale(_Frozen):
-    """From which scan on trees are in other units than the pointer."""
+    """The first scan from which on trees are in other units than the pointer."""
 
     scan_event: int = Field(description="line of the first such scan")
     scale: float | None = Field(description="units of the log for one of the tree; null: in doubt")
 
 
 class Evidence(_Frozen):
-    """evidence.json: what the stage that decodes hands to later stages."""
+    """The content of evidence.json."""
 
     clock: Clock
     canvas: Canvas = Field(description="at the beginning")
@@ -135,38 +133,43 @@ class Evidence(_Frozen):
     )
 
     def screen(self) -> ScreenParts:
-        """The parts of the recording, nearly always one."""
+        """Returns the parts of the recording; nearly every recording has exactly one."""
         return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)
 
     def without(
         self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
     ) -> "Evidence":
-        """The evidence without what the pictures show of private actions, which it names.
+        """Returns the evidence without the facts about private actions; it lists these actions.
 
-        `private_s`: the video times between which they are.
+        `private_s`: the video times between which they lie.
         """
-        changed: dict[str, Any] = {
-            name: tuple(
-                seen for seen in getattr(self, name) if seen.action_index not in private_actions
-            )
-            for name in ("waits", "targets", "typed", "since_scan")
+        update: dict[str, Any] = {
+            "dotted": tuple(index for index in self.dotted if index not in private_actions),
+            "private_actions": tuple(private_actions),
+            "private_s": tuple(private_s),
         }
-        changed["dotted"] = tuple(index for index in self.dotted if index not in private_actions)
-        changed["private_actions"] = tuple(private_actions)
-        changed["private_s"] = tuple(private_s)
-        return self.model_copy(update=changed)
+        for name in ("waits", "targets", "typed", "since_scan"):
+            entries = getattr(self, name)
+            update[name] = tuple(
+                entry for entry in entries if entry.action_index not in private_actions
+            )
+        return self.model_copy(update=update)
 
     def to_json(self) -> dict[str, Any]:
-        """What is written; the clock's scale is the canvas's, which begins without bars."""
+        """Returns the content of the file.
+
+        The clock's scale is left out because the canvas has it. The bars and the stretch of the
+        canvas are left out because no recording begins with them.
+        """
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
-        absent = {name for name in _LEFT_OUT if not written[name]}
-        return {name: value for name, value in written.items() if name not in absent}
+        empty = {name for name in _LEFT_OUT if not written[name]}
+        return {name: value for name, value in written.items() if name not in empty}
 
 
 EVIDENCE_FILE = "evidence.json"
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """evidence.json as a model."""
+    """Reads evidence.json of a folder of screenshots."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())

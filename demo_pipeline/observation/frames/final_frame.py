@@ -1,4 +1,4 @@
-"""The frame after the last action, for final.png."""
+"""Chooses the frame after the last action, for final.png."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,22 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 FINAL_FILE = "final.png"
-FINAL_LOOK_S = 15.0  # seconds after the last action; a screen that loads longer is shown loading
-FINAL_EFFECT_S = 0.3  # seconds that an application takes to show its first reaction
-FINAL_STILL_S = 0.5  # seconds without a change that make the screen still
-BUSY_GAP_S = 0.45  # seconds; closer changes are one busy stretch; a text cursor blinks more slowly
-BUSY_CHANGES = 4  # changes in one busy stretch; fewer may be chance
+FINAL_LOOK_S = 15.0  # seconds after the last action; a screen that still loads then is final
+FINAL_EFFECT_S = 0.3  # seconds in which an application shows its first reaction
+FINAL_STILL_S = 0.5  # seconds without a change after which the screen is still
+BUSY_GAP_S = 0.45  # seconds between changes of a busy stretch; a text cursor blinks more slowly
+BUSY_CHANGES = 4  # changes in a busy stretch; fewer may be chance
 
 
 class FinalFrame:
-    """Observer that chooses the first frame after the last action's effect with a still screen.
+    """Observer that chooses the first frame of the still screen after the last action's effect.
 
-    Small changes in quick succession, such as those of a progress bar, are part of the effect; a
-    single one, such as the blink of a text cursor, is not.
+    Small changes in quick succession, such as those of a progress bar, belong to the effect. A
+    single small change, such as the blink of a text cursor, does not.
 
     Args:
-        start: when the last action had ended, video seconds.
-        until: when the recorder was stopped; frames from then on do not count.
+        start: when the last action ended, video seconds.
+        until: when the recorder was stopped; later frames are ignored.
     """
 
     def __init__(self, start: float, until: float = float("inf")) -> None:
@@ -41,7 +41,7 @@ class FinalFrame:
         """Take the next frame; frames before the end of the last action are skipped."""
         if not self._start <= diff.frame.time < self._until:
             return
-        if diff.frame.is_black:  # what comes after it is not the last action's doing alone
+        if diff.frame.is_black:  # later frames may show more than the last action's effect
             self._until = diff.frame.time
             return
         difference = diff.difference
@@ -54,9 +54,9 @@ class FinalFrame:
         """Note a frame after the last action.
 
         Args:
-            frame: the next in presentation order.
-            changed: the screen differs from the previous frame.
-            small: anything at all differs, even a single letter.
+            frame: the next frame in presentation order.
+            changed: the screen differs notably from the previous frame.
+            small: anything differs, even a single letter.
         """
         self._latest = frame
         if small:
@@ -70,7 +70,7 @@ class FinalFrame:
             self._still_from = frame
 
     def result(self) -> Frame | None:
-        """The first still frame, the last frame when none is still, None without a frame."""
+        """Returns the first still frame, or else the last frame; None without a frame."""
         first = self._still_from
         last = self._latest
         if first is None or last is None or last.time - first.time < FINAL_STILL_S:

@@ -1,4 +1,4 @@
-"""frames.parquet."""
+"""The schema and the reader of frames.parquet."""
 
 from pathlib import Path
 from typing import Any
@@ -49,5 +49,5 @@ FRAMES_SCHEMA = described_schema(
 
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
-    """Rows of frames.parquet, one for each action."""
+    """Returns the rows of frames.parquet, one for each action."""
     return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)

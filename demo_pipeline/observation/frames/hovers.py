@@ -1,7 +1,7 @@
-"""Hovers: what a press was on had appeared beside a pointer that rested elsewhere, as in a menu.
+"""Finds hovers: a press on content that had opened beside a pointer that rested elsewhere.
 
-Belongs here: where the pointer rested before each press, and whether the frames before and during
-the rest show that the pressed content came then. In doubt it did not.
+The log says where the pointer rested before each press. The frames before and during a rest show
+whether the pressed content appeared then. In doubt, it did not.
 """
 
 from bisect import bisect_right
@@ -33,17 +33,18 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # seconds from the pointer's coming to rest; submenus opened within 1.3
-HOVER_REACH_PX = 240  # video pixels along the pointer's row; submenus began up to 100 away
+HOVER_S = 1.5  # seconds from the beginning of a rest; submenus opened within 1.3
+HOVER_REACH_PX = 240  # video pixels beside the pointer; submenus began up to 100 away
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 REST_MS = 150  # milliseconds without a move; a pointer on its way pauses for less
-AWAY_PX = 24.0  # video pixels; a nearer pointer covers what is pressed, and lights it
-PRESSED_PX = 16  # video pixels above and below a press: a line of a menu
-ROW_PX = 120  # video pixels to each side of a press in which its letters are
-MOST_RESTS = 8  # before one press; the latest count
-LIT_LIKENESS = 0.8  # correlation; chosen: a row that was lit keeps its letters
-GONE_SHARE = 0.6  # of what opened; chosen: a lit row of a menu of three changes a third of it
-PLAIN_LEVELS = 4.0  # standard deviation of 255; chosen, above the noise of an encoder
+AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
+PRESSED_PX = 16  # video pixels above and below a press: one line of a menu
+ROW_PX = 120  # video pixels left and right of a press that hold its letters
+MOST_RESTS = 8  # the latest rests before a press that are compared
+LIT_LIKENESS = 0.8  # correlation; chosen, because a highlighted row keeps its letters
+# Share of the opened content; chosen, because a highlighted row changes a third of a menu of three.
+GONE_SHARE = 0.6
+PLAIN_LEVELS = 4.0  # standard deviation, of 255; chosen, above the noise of an encoder
 
 _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
 
@@ -53,52 +54,53 @@ class _Rest:
     """A rest of the pointer before a press.
 
     Attributes:
-        place: video pixels.
-        point: where, event space.
-        since_ms: when it began, epoch milliseconds.
-        before: a time right before the pointer came, video seconds.
-        seen: the latest time at which what it opened shows while it is still there.
+        place: of the pointer, video pixels.
+        point: of the pointer, event space.
+        since_ms: when the rest began, epoch milliseconds.
+        before_s: a time right before the pointer came, video seconds.
+        during_s: a time late in the rest, by which the pointer has opened what it opens.
         pointers: where the pointer may be in the frames of these two times.
-        shown_before, shown: those frames.
+        screen_before: the frame at `before_s`.
+        screen_during: the frame at `during_s`.
     """
 
     place: Point
     point: Point
     since_ms: float
-    before: float
-    seen: float
+    before_s: float
+    during_s: float
     pointers: Sequence[Point]
-    shown_before: Luma | None = None
-    shown: Luma | None = None
+    screen_before: Luma | None = None
+    screen_during: Luma | None = None
 
 
 @dataclass
 class _Press:
-    """A press before which the pointer rested elsewhere; times are video seconds.
+    """A press before which the pointer rested elsewhere.
 
     Attributes:
         action_index: row of actions.parquet.
         place: of the press, video pixels.
-        at_press: the latest time at which the pointer is not at the press yet.
+        arrives_s: the latest time at which the pointer is not at the press yet, video seconds.
         rests: in order.
-        shown: the frame at `at_press`.
+        screen: the frame at `arrives_s`.
     """
 
     action_index: int
     place: Point
-    at_press: float
+    arrives_s: float
     rests: list[_Rest] = field(default_factory=list)
-    shown: Luma | None = None
+    screen: Luma | None = None
 
 
 class HoverObserver:
-    """Looks at the screen before and during each rest of the pointer, and at the press after it.
+    """Observer that compares the screen before and during each rest, and before the press after it.
 
     Args:
         actions: in time order.
         requests: of the actions, in their order.
         times: (frames,) of all frames of the video, ascending seconds.
-        pointer: its path in the video.
+        pointer: the pointer in the video.
     """
 
     def __init__(
@@ -113,16 +115,19 @@ class HoverObserver:
             press = _press_after_rest(action, request, pointer)
             if press is not None:
                 self._waiting.append(press)
-        wanted = [time for press in self._waiting for time in _wanted_times(press)]
-        shown = np.unique(np.searchsorted(times, np.array(wanted) + TIME_TOLERANCE_S, "right") - 1)
-        self._times = [float(time) for time in times[shown[shown >= 0]]]
+        wanted: list[float] = []
+        for press in self._waiting:
+            wanted += _wanted_times(press)
+        numbers = np.searchsorted(times, np.array(wanted) + TIME_TOLERANCE_S, "right") - 1
+        numbers = np.unique(numbers)
+        self._times = [float(time) for time in times[numbers[numbers >= 0]]]
         self.spans = [Span(time, time) for time in self._times]
         self._last: tuple[float, Luma] | None = None
         self._next = 0
         self._hovers: list[Hover] = []
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order; most of them are skipped."""
+        """Take the next frame in presentation order; most frames are skipped."""
         reached = bisect_right(self._times, frame.time + TIME_TOLERANCE_S)
         if reached == self._next:
             return
@@ -136,42 +141,45 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Keep a picture for the times before `until` that wait for one; judge complete presses."""
+        """Keep a frame for the wanted times that it covers, and judge presses that are complete.
+
+        The frame is shown until `until`.
+        """
         for press in list(self._waiting):
             if min(_wanted_times(press)) >= until - TIME_TOLERANCE_S:
                 break
             for rest in press.rests:
-                if rest.shown_before is None and rest.before < until - TIME_TOLERANCE_S:
-                    rest.shown_before = luma
-                if rest.shown is None and rest.seen < until - TIME_TOLERANCE_S:
-                    rest.shown = luma
-            if press.at_press < until - TIME_TOLERANCE_S:
-                press.shown = luma
+                if rest.screen_before is None and rest.before_s < until - TIME_TOLERANCE_S:
+                    rest.screen_before = luma
+                if rest.screen_during is None and rest.during_s < until - TIME_TOLERANCE_S:
+                    rest.screen_during = luma
+            if press.arrives_s < until - TIME_TOLERANCE_S:
+                press.screen = luma
                 self._waiting.remove(press)
                 self._judge(press)
 
     def _judge(self, press: _Press) -> None:
-        """Find the rest that opened what was pressed, and those that opened where that was."""
-        opened: list[_Rest] = []
+        """Find the rest that opened the pressed content, and the rests that opened its place."""
+        openers: list[_Rest] = []
         place = press.place
         rests = press.rests
-        shown = press.shown
-        while rests and shown is not None:
-            opener = next((rest for rest in reversed(rests) if _opened(rest, place, shown)), None)
+        screen = press.screen
+        while rests and screen is not None:
+            opener = next((rest for rest in reversed(rests) if _opened(rest, place, screen)), None)
             if opener is None:
                 break
-            opened.insert(0, opener)
+            openers.insert(0, opener)
             place = opener.place
-            shown = opener.shown_before
+            screen = opener.screen_before
             rests = rests[: rests.index(opener)]
-        if opened:
-            places = [HoverPlace(*rest.point, rest.since_ms) for rest in opened]
+        if openers:
+            places = [HoverPlace(*rest.point, rest.since_ms) for rest in openers]
             self._hovers.append(Hover(action_index=press.action_index, places=tuple(places)))
 
     def result(self, misplaced: Collection[int] = ()) -> tuple[Hover, ...]:
-        """The hovers that opened what was pressed, in order of the presses.
+        """Returns the hovers that opened pressed content, in the order of the presses.
 
-        `misplaced`: indexes of actions that were looked at in the wrong place.
+        `misplaced`: indexes of actions whose place in the video was wrong when they were observed.
         """
         return tuple(hover for hover in self._hovers if hover.action_index not in misplaced)
 
@@ -179,9 +187,10 @@ class HoverObserver:
 def waits_without_hovers(
     waits: Sequence[Wait], hovers: Sequence[Hover], clock: Clock
 ) -> list[Wait]:
-    """The waits but those for what the pointer opened itself before the next action.
+    """Returns the waits without those for content that the pointer itself opened.
 
-    A wait that was over when the pointer came to rest, as for a page with a menu, stays.
+    A wait that was over before the pointer came to rest stays, for example a wait for a page on
+    which the pointer then opens a menu.
     """
     opened_s = {hover.action_index: clock.video_time(hover.places[0].since_ms) for hover in hovers}
     never = float("inf")
@@ -191,9 +200,10 @@ def waits_without_hovers(
 def _press_after_rest(
     action: Action, request: FrameRequest, pointer: VideoPointer
 ) -> _Press | None:
-    """A press before which the pointer rested elsewhere since the action before; None: it did not.
+    """Returns a press with the rests of the pointer before it; None without a rest elsewhere.
 
-    So soon after an action that the screen may show its effect, nothing was opened by the pointer.
+    Rests up to `EFFECT_S` after the previous action are left out, because the screen may show the
+    effect of that action then.
     """
     if action.action_type not in _PRESSES or request.point is None or request.canvas is None:
         return None
@@ -205,54 +215,53 @@ def _press_after_rest(
     inside = slice(*path.times.searchsorted((since_ms, action.press_ms), "right").tolist())
     moments = path.times[inside].tolist()
     points = list(zip(path.x[inside].tolist(), path.y[inside].tolist(), strict=True))
-    filmed = [canvas.to_video(*point) for point in points]
-    blur_s = pointer.frame_s + clock.uncertainty_ms / 1000
+    places = [canvas.to_video(*point) for point in points]
+    margin_s = pointer.frame_s + clock.uncertainty_ms / 1000
     press = _Press(request.action_index, pressed, request.limit)
     for number, (came_ms, left_ms) in enumerate(pairwise([*moments, float(action.press_ms)])):
-        if dist(filmed[number], pressed) <= AWAY_PX or left_ms - came_ms < REST_MS:
+        place = places[number]
+        if dist(place, pressed) <= AWAY_PX or left_ms - came_ms < REST_MS:
             continue
-        came = clock.video_time(came_ms)
-        left = clock.video_time(left_ms)
+        came_s = clock.video_time(came_ms)
+        left_s = clock.video_time(left_ms)
+        during_s = max(came_s, min(left_s - margin_s, came_s + HOVER_S))
+        if during_s <= request.since + EFFECT_S:
+            continue
         near = number
-        while near > 0 and dist(filmed[near - 1], filmed[number]) <= POINTER_PX:
+        while near > 0 and dist(places[near - 1], place) <= POINTER_PX:
             near -= 1
-        before = clock.video_time(moments[near]) - blur_s
-        seen = max(came, min(left - blur_s, came + HOVER_S))
-        if seen <= request.since + EFFECT_S:
-            continue
-        before = max(before, request.since)
-        pointers = [*pointer.positions_near(before), *pointer.positions_near(seen)]
-        place = filmed[number]
-        press.rests.append(_Rest(place, points[number], came_ms, before, seen, pointers))
-    arriving = (number for number, at in enumerate(filmed) if dist(at, pressed) > AWAY_PX)
-    last_away = max(arriving, default=None)
+        before_s = max(clock.video_time(moments[near]) - margin_s, request.since)
+        pointers = [*pointer.positions_near(before_s), *pointer.positions_near(during_s)]
+        press.rests.append(_Rest(place, points[number], came_ms, before_s, during_s, pointers))
+    away = (number for number, place in enumerate(places) if dist(place, pressed) > AWAY_PX)
+    last_away = max(away, default=None)
     if not press.rests or last_away is None:
         return None
     press.rests = press.rests[-MOST_RESTS:]
     if last_away + 1 < len(moments):
-        arrives = clock.video_time(moments[last_away + 1]) - blur_s
-        press.at_press = max(min(request.limit, arrives), press.rests[-1].seen)
+        arrives_s = clock.video_time(moments[last_away + 1]) - margin_s
+        press.arrives_s = max(min(request.limit, arrives_s), press.rests[-1].during_s)
     return press
 
 
 def _wanted_times(press: _Press) -> list[float]:
-    times = [press.at_press]
+    times = [press.arrives_s]
     for rest in press.rests:
-        times += [rest.before, rest.seen]
+        times += [rest.before_s, rest.during_s]
     return times
 
 
 def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
-    """Whether what is at a place in the picture `at_press` came during a rest of the pointer.
+    """Whether the content at a place, in the frame `at_press`, opened during a rest of the pointer.
 
-    It is connected with the surroundings of the pointer, is no larger than a menu, stayed until the
-    press, and is no row that was merely lit.
+    It must be connected with the surroundings of the pointer, be no larger than a menu, stay until
+    the press, and not be a row that was only highlighted.
     """
-    before = rest.shown_before
-    shown = rest.shown
-    if before is None or shown is None or dist(rest.place, place) <= AWAY_PX:
+    before = rest.screen_before
+    during = rest.screen_during
+    if before is None or during is None or dist(rest.place, place) <= AWAY_PX:
         return False
-    changed = changed_cells(before, shown, MEAN_LEVELS)
+    changed = changed_cells(before, during, MEAN_LEVELS)
     for point in rest.pointers:
         changed[cells_of(PixelBox.around(point, POINTER_PX))] = False
     x, y = rest.place
@@ -266,18 +275,19 @@ def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
     row = PixelBox(x - ROW_PX, y - PRESSED_PX, 2 * ROW_PX, 2 * PRESSED_PX)
     if not _is_within(place, part) or np.count_nonzero(part[cells_of(row)]) < SMALL_CELLS:
         return False
-    gone = changed_cells(shown, at_press, MEAN_LEVELS) & part
+    gone = changed_cells(during, at_press, MEAN_LEVELS) & part
     if np.count_nonzero(gone) > GONE_SHARE * np.count_nonzero(part):
         return False
     rows, columns = cells_of(row)
     rows = slice(2 * rows.start, 2 * rows.stop)  # a cell has two samples to a side
     columns = slice(2 * columns.start, 2 * columns.stop)
-    return _is_replaced(before[rows, columns], shown[rows, columns])
+    return _is_replaced(before[rows, columns], during[rows, columns])
 
 
 def _is_within(place: Point, part: Cells) -> bool:
     """Whether a place is inside the box around some cells."""
-    rows, columns = (np.flatnonzero(part.any(axis=axis)) for axis in (1, 0))
+    rows = np.flatnonzero(part.any(axis=1))
+    columns = np.flatnonzero(part.any(axis=0))
     row = int(place[1]) // BLOCK
     column = int(place[0]) // BLOCK
     if not len(rows):
@@ -286,7 +296,7 @@ def _is_within(place: Point, part: Cells) -> bool:
 
 
 def _is_replaced(before: Luma, after: Luma) -> bool:
-    """Whether something new shows: neither plain ground nor the same in another brightness."""
+    """Whether new content shows: neither plain background nor the same in another brightness."""
     if after.std() <= PLAIN_LEVELS:
         return False
     if before.std() <= PLAIN_LEVELS:

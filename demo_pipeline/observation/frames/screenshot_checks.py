@@ -1,4 +1,4 @@
-"""Whether the pictures of a demonstration are those that were encoded."""
+"""Checks of the `screenshots` stage: of its files, its table and its leaks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -31,21 +31,21 @@ _OTHER_FILES = {FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE}
 
 
 def check_screenshot_digests(folder: Path) -> list[Problem]:
-    """The pictures and their table have the digests that the encoder noted; nothing else is there.
+    """Returns a problem for each file that is missing, unexpected, or not as the encoder wrote it.
 
-    The stages after this one link these files, and read pictures by their digests.
+    Later stages link these files and read them by their digests.
     """
     names = {path.name for path in folder.iterdir()}
-    pictures = {name for name in names if name.endswith(".png")}
+    screenshots = {name for name in names if name.endswith(".png")}
     problems = [_problem(name, "is missing") for name in sorted(_OTHER_FILES - names)]
-    unexpected = sorted(names - pictures - _OTHER_FILES)
+    unexpected = sorted(names - screenshots - _OTHER_FILES)
     problems += [_problem(name, "does not belong here") for name in unexpected]
     if problems:
         return problems
-    noted = set((folder / DIGESTS_FILE).read_text("utf-8").splitlines())
-    digests = {name: read_digest(folder / name).sha256 for name in pictures}
-    present = set(digest_lines(folder, digests).splitlines())
-    differing = sorted({line.split()[-1] for line in noted ^ present if line.split()})
+    noted_lines = set((folder / DIGESTS_FILE).read_text("utf-8").splitlines())
+    digests = {name: read_digest(folder / name).sha256 for name in screenshots}
+    present_lines = set(digest_lines(folder, digests).splitlines())
+    differing = sorted({line.split()[-1] for line in noted_lines ^ present_lines if line.split()})
     return [_problem(name, f"differs from {DIGESTS_FILE}") for name in differing]
 
 
@@ -54,7 +54,7 @@ def _problem(file: str, message: str) -> Problem:
 
 
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
-    """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
+    """Returns the problems of the tables, of evidence.json, and of PNGs of another size."""
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
     problems += schema_problems(folder / PICTURES_FILE, PICTURES_SCHEMA)
     try:
@@ -76,7 +76,7 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
             size = png_size(folder / name)
         except (OSError, ValueError) as error:
             raise_system_trouble(error)
-            reason = str(getattr(error, "strerror", None) or error)  # without the path
+            reason = str(getattr(error, "strerror", None) or error)  # strerror has no path in it
             problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
             continue
         if size != CANVAS_SIZE:
@@ -100,13 +100,13 @@ def _wrong_frames(rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def check_frames_present(folder: Path) -> list[Problem]:
-    """Every action has a frame; a video that is shorter than its log leaves some without."""
+    """Returns a problem if actions have no frame, for example because the video ends too early."""
     rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
     if not rows:
         return []
     indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
-    unknown = not all(shift.is_known for shift in read_evidence(folder).clock.shifts)
-    since = ", or not when they were, since the recorder's clock was set" if unknown else ""
+    is_known = all(shift.is_known for shift in read_evidence(folder).clock.shifts)
+    since = "" if is_known else ", or not when they were, since the recorder's clock was set"
     message = (
         f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
         f"screen before them{since}"
@@ -116,15 +116,15 @@ def check_frames_present(folder: Path) -> list[Problem]:
 
 
 def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """No screenshot shows the pointer at its target when an earlier frame would not have."""
-    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
-    return [
-        Problem(
-            "avoidable_leak",
-            row["file"] or FRAMES_FILE,
-            f"action {row['action_index']}: the pointer is already at its target "
-            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
-            remedy="look at the contact sheet; provenance.parquet tells which steps to filter out",
-        )
-        for row in leaks
-    ]
+    """Returns a problem for each avoidable leak: an earlier frame does not show it."""
+    problems = []
+    for row in read_frames(folder):
+        if row["leak"] and not row["unavoidable"]:
+            message = (
+                f"action {row['action_index']}: the pointer is already at its target "
+                f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)"
+            )
+            remedy = "look at the contact sheet; provenance.parquet tells which steps to filter out"
+            file = row["file"] or FRAMES_FILE
+            problems.append(Problem("avoidable_leak", file, message, remedy=remedy))
+    return problems

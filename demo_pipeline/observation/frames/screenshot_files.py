@@ -1,7 +1,7 @@
-"""The pictures of a demonstration as PNG files, and what later stages need of each.
+"""Writes the screenshots of a demonstration as PNG files, with a table of facts about each.
 
-Belongs here: pictures.parquet with its writer and readers, thumbnails, and a picture in coarse
-grey. Reading a whole PNG again costs more than forty times as much as reading its row.
+The table, pictures.parquet, holds a thumbnail and a coarse grey version of each screenshot. Reading
+a row of it costs less than a fortieth of reading the PNG again.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ PICTURES_FILE = "pictures.parquet"
 DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
 CELL = 8  # pixels
-BLACK_LEVEL = 16  # of 255; limited-range video has its black there
-BLACK_SHARE = 0.001  # of the pixels may be brighter; one in each of 6 % of the cells
-_QUALITY = 92  # of the JPEG; its artefacts do not show in the JPEG of a contact sheet
-_PLANES = "yuv420p"  # of nearly all recordings
-_BATCH = 64  # pictures whose rows are held in memory
+BLACK_LEVEL = 16  # of 255; the black of limited-range video
+BLACK_SHARE = 0.001  # share of the pixels that may be brighter: one pixel in 6 % of the cells
+_QUALITY = 92  # of the JPEG; its artefacts are invisible in the JPEG of a contact sheet
+_PLANES = "yuv420p"  # the pixel format of nearly all recordings
+_BATCH = 64  # screenshots whose rows are held in memory
 _GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)
 
 PICTURES_SCHEMA = described_schema(
@@ -48,10 +48,10 @@ PICTURES_SCHEMA = described_schema(
 
 @dataclass(frozen=True)
 class ScreenshotFacts:
-    """What is kept of a screenshot to compare it with others.
+    """Facts about a screenshot, to compare it with others.
 
     Attributes:
-        cells: (135, 240) mean grey of cells of 8 pixels.
+        cells: (135, 240) mean grey of cells of 8 x 8 pixels.
         black: nothing is brighter than a video's black.
         missing: the file cannot be read.
     """
@@ -62,14 +62,16 @@ class ScreenshotFacts:
 
     @property
     def hash(self) -> int:
-        """64 bits; pictures that look alike differ in few of them."""
+        """A hash of 64 bits; screenshots that look alike differ in few of them."""
+        if self.missing:
+            return 0
         small = cv2.resize(self.cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
         bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
-        return 0 if self.missing else int.from_bytes(np.packbits(bits).tobytes(), "big")
+        return int.from_bytes(np.packbits(bits).tobytes(), "big")
 
 
 def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
-    """The facts of a picture, (height, width, 3)."""
+    """Returns the facts about an image, (height, width, 3)."""
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     cells = np.asarray(cv2.resize(grey, _GRID, interpolation=cv2.INTER_AREA), np.uint8)
     seems_black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
@@ -78,18 +80,18 @@ def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
 
 
 def read_screenshot(path: Path) -> ScreenshotFacts:
-    """Read a screenshot; one that is missing or damaged counts as `missing`."""
-    bgr = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) if path.is_file() else None
-    if bgr is None:
+    """Reads the facts about a PNG; they are `missing` if it does not exist or is damaged."""
+    rgb = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) if path.is_file() else None
+    if rgb is None:
         return ScreenshotFacts(np.zeros(_GRID[::-1], np.uint8), black=False, missing=True)
-    return screenshot_facts(np.asarray(bgr, np.uint8))
+    return screenshot_facts(np.asarray(rgb, np.uint8))
 
 
 class ScreenshotFiles:
-    """Writes pictures into a folder, and a row of pictures.parquet for each.
+    """Writes screenshots into a folder, and a row of pictures.parquet for each.
 
     Attributes:
-        digests: SHA-256 of the pictures that are in the folder, by their names.
+        digests: SHA-256 of the screenshots in the folder, by their file names.
     """
 
     def __init__(self, folder: Path, table: TableWriter) -> None:
@@ -100,12 +102,13 @@ class ScreenshotFiles:
         self.digests: dict[str, str] = {}
 
     def write(self, name: str, rgb: Pixels, frame: Frame | None = None) -> None:
-        """Write a picture.
+        """Write a screenshot and its row.
 
         Args:
             name: of the file.
-            rgb: the picture, (height, width, 3).
-            frame: shows the same pixels; None: the picture is not a frame as it is.
+            rgb: the pixels, (height, width, 3).
+            frame: the frame with exactly these pixels, which makes the thumbnail faster; None if
+                the frame was scaled.
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)
@@ -116,56 +119,58 @@ class ScreenshotFiles:
         self._table.append(row)
 
     def write_native(self, name: str, rgb: Pixels) -> None:
-        """Write the screen's own picture beside that of a name; it has no row."""
+        """Write the screenshot in the screen's own size next to that of a name, without a row."""
         data = self._png.encode(rgb)
         path = native_of(self._folder / name)
         path.write_bytes(data)
         self.digests[path.name] = hashlib.sha256(data).hexdigest()
 
     def remove(self, name: str) -> None:
-        """Remove a picture, and that beside it; its row stays."""
+        """Remove a screenshot, also in the screen's own size. Its row stays."""
         for path in (self._folder / name, native_of(self._folder / name)):
             if self.digests.pop(path.name, ""):
                 path.unlink()
 
     def _thumbnail(self, rgb: Pixels, frame: Frame | None) -> bytes:
         height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
-        planes = None if frame is None else _small_planes(frame, height)
-        size = (THUMBNAIL_WIDTH, height)
-        small = _resized_twice(rgb, size) if planes is None else self._colours.of_decoded(planes)
+        small_frame = None if frame is None else _small_frame(frame, height)
+        if small_frame is None:
+            small = _resized_twice(rgb, (THUMBNAIL_WIDTH, height))
+        else:
+            small = self._colours.of_decoded(small_frame)
         bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
         return bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
 
 
 @contextmanager
 def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
-    """A writer of pictures, which leaves no table after an error."""
+    """Opens a writer of screenshots, which leaves no table after an error."""
     with TableWriter(folder / PICTURES_FILE, PICTURES_SCHEMA, batch_rows=_BATCH) as table:
         yield ScreenshotFiles(folder, table)
 
 
-def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
-    """A picture at a size of (width, height), by way of twice the size: a third of the cost."""
+def _resized_twice(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """Scales an image to (width, height) by way of twice that size, at a third of the cost."""
     twice = (2 * size[0], 2 * size[1])
-    return _resized(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
+    return _resized(cv2.resize(pixels, twice, interpolation=cv2.INTER_AREA), size)
 
 
-def _resized(picture: Pixels, size: tuple[int, int]) -> Pixels:
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _small_planes(frame: Frame, height: int) -> Any:
-    """A picture whose planes are made smaller before their colours are computed, not after.
+def _small_frame(frame: Frame, height: int) -> Any:
+    """Scales the planes of a frame to a thumbnail before its colours are converted.
 
-    That takes a third of the time. None when the planes have another form.
+    That takes a third of the time of scaling afterwards. None if the planes have another form.
     """
-    picture = frame.decoded
-    if picture.format.name != _PLANES or is_hdr(picture) or rotation(picture) or height % 2:
+    decoded = frame.decoded
+    if decoded.format.name != _PLANES or is_hdr(decoded) or rotation(decoded) or height % 2:
         return None
     small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
-    small.colorspace = picture.colorspace
-    small.color_range = picture.color_range
-    for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
+    small.colorspace = decoded.colorspace
+    small.color_range = decoded.color_range
+    for number, (source, plane) in enumerate(zip(decoded.planes, small.planes, strict=True)):
         size = (plane.width, plane.height)
         if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
             reduced = _resized(frame.halved, size)
@@ -176,27 +181,29 @@ def _small_planes(frame: Frame, height: int) -> Any:
 
 
 def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
-    """A line for each picture, and for their table, as `sha256sum` writes it."""
-    every = {**digests, PICTURES_FILE: read_digest(folder / PICTURES_FILE).sha256}
-    return "".join(f"{every[name]}  {name}\n" for name in sorted(every))
+    """Returns a line for each screenshot and for their table, as `sha256sum` writes it."""
+    all_digests = {**digests, PICTURES_FILE: read_digest(folder / PICTURES_FILE).sha256}
+    return "".join(f"{all_digests[name]}  {name}\n" for name in sorted(all_digests))
 
 
 def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
-    """Name of a picture → JPEG, from the folder of a demonstration's screenshots."""
+    """Reads the thumbnails (JPEG) from a folder of screenshots, by their file names."""
     with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
         return {row["file"]: row["jpeg"] for row in rows}
 
 
 def read_screenshot_facts(folder: Path) -> Mapping[str, ScreenshotFacts]:
-    """Name of a picture → its facts, likewise; empty without a table."""
+    """Reads the facts from a folder of screenshots, by file names; empty without a table."""
     if not (folder / PICTURES_FILE).is_file():
         return {}
+    facts_by_digest: dict[str, ScreenshotFacts] = {}
     with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
-        found = {
-            row["sha256"]: ScreenshotFacts(
-                np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1]), row["black"]
-            )
-            for row in rows
-        }
-    lines = (line.split() for line in (folder / DIGESTS_FILE).read_text("utf-8").splitlines())
-    return {name: found[sha256] for sha256, name in lines if sha256 in found}
+        for row in rows:
+            cells = np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1])
+            facts_by_digest[row["sha256"]] = ScreenshotFacts(cells, row["black"])
+    facts: dict[str, ScreenshotFacts] = {}
+    for line in (folder / DIGESTS_FILE).read_text("utf-8").splitlines():
+        sha256, name = line.split()
+        if sha256 in facts_by_digest:
+            facts[name] = facts_by_digest[sha256]
+    return facts

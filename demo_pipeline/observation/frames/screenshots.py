@@ -1,7 +1,7 @@
-"""The `screenshots` stage: the frame before each action as a PNG, and the evidence for its time.
+"""The `screenshots` stage: writes the screen before each action as a PNG, and the evidence.
 
-Belongs here: the order of the stage's steps, frames.parquet with its reader and checks, and leaving
-out the actions that started or stopped the recorder.
+The stage calibrates clock and canvas, requests a frame for each action, decodes the video once, and
+leaves out the actions that started or stopped the recorder.
 """
 
 from collections import Counter
@@ -54,17 +54,23 @@ from demo_pipeline.settings import ObservationSettings
 def without_recorder(
     observed: DecodeResult, actions: Sequence[Action], on_windows: Collection[int], folder: Path
 ) -> DecodeResult:
-    """What the decode pass observed, without the recorder's own actions.
+    """Returns the results of the decode pass without the actions on the recorder itself.
 
-    Their files in `folder` are removed. The screenshot of the last one, which lies before it,
-    becomes final.png. `on_windows` are the indexes of the actions on the recorder's own window.
+    Their files in `folder` are removed. If the last action stopped the recorder, its screenshot
+    becomes final.png, because it shows the screen after all other actions.
+
+    Args:
+        observed: results of the decode pass.
+        actions: of the recording, in time order.
+        on_windows: indexes of the actions on the recorder's own window.
+        folder: with the files of the decode pass.
     """
     control = set(on_windows)
     last = last_action(actions)
     if last is not None and observed.stopped:
         control.add(last.action_index)
     kept = {action.action_index for action in actions if action.action_type != "pause"} - control
-    if not control or not kept:  # a recording of nothing else: leave it to the person to judge
+    if not control or not kept:  # if nothing else was recorded, a person has to judge
         return observed
     digests = dict(observed.digests)
     screenshots = []
@@ -77,22 +83,22 @@ def without_recorder(
             _take_away(folder, shot.file, digests, last=index == final)
     evidence = observed.evidence
     waits = [wait for wait in evidence.waits if min(kept) < wait.action_index < max(kept)]
-    changed = {"waits": tuple(waits), "recorder_control": tuple(sorted(control))}
-    evidence = evidence.model_copy(update=changed)
+    update = {"waits": tuple(waits), "recorder_control": tuple(sorted(control))}
+    evidence = evidence.model_copy(update=update)
     return replace(observed, screenshots=screenshots, evidence=evidence, digests=digests)
 
 
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
-    """Remove a picture, and the screen's own beside it; the `last` becomes the final one."""
-    for place in (Path, native_of):
-        picture = place(folder / name)
-        final = place(folder / FINAL_FILE)
-        digest = digests.pop(picture.name, "")
+    """Remove a screenshot, also in the screen's own size; the `last` one becomes final.png."""
+    for path_of in (Path, native_of):
+        screenshot = path_of(folder / name)
+        final = path_of(folder / FINAL_FILE)
+        digest = digests.pop(screenshot.name, "")
         if last and digest:
-            picture.replace(final)
+            screenshot.replace(final)
             digests[final.name] = digest
         elif digest:
-            picture.unlink()
+            screenshot.unlink()
         elif last and digests.pop(final.name, ""):
             final.unlink()
 
@@ -108,21 +114,28 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     *,
     native: bool = False,
 ) -> dict[str, Any]:
-    """Calibrate, decode the wanted frames; write PNGs, the tables and the evidence.
+    """Calibrate, decode the requested frames, and write the screenshots, tables and evidence.
 
-    With `native` the screen's own pictures lie beside those of another size. Returns a summary.
+    Args:
+        log, video: files of the recording.
+        manifest: of the recording.
+        events_folder, actions_folder: outputs of earlier stages.
+        out: takes the files.
+        settings: of the observation.
+        native: whether screenshots in the screen's own size are written, too.
+
+    Returns:
+        A summary.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
-    inputs = inputs_of(_telling(events, actions))
+    inputs = inputs_of(_without_early_moves(events, actions))
     meta = manifest.parsed_meta()
     path = pointer_path(events)
     scans = read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
-    stop = possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs)
-    size = (manifest.video.width, manifest.video.height)
     packets = read_packets(video)
-    recorded = RecordedVideo(video, packets, size)
+    recorded = RecordedVideo(video, packets, (manifest.video.width, manifest.video.height))
     calibration = calibrate(
         recorded,
         manifest,
@@ -136,23 +149,23 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     if calibration.clock.shifts:
         elapsed = np.array([calibration.clock.elapsed_ms(time) for time in path.times.tolist()])
         path = replace(path, elapsed=elapsed)
-    del events  # the pass needs its memory
-    private = PrivateScreen(actions, inputs, meta.platform, calibration.clock, recorded.packets)
+    del events  # the decode pass needs its memory
     observation = _Observation(
         recorded,
         path,
         actions,
         scans,
         reader,
-        stop,
-        private,
-        out,
-        meta.has_several_displays,
-        native,
+        private=PrivateScreen(actions, inputs, meta.platform, calibration.clock, packets),
+        out=out,
+        possible_stop=possible_stop(actions, inputs),
+        stopped_ms=known_stop_ms(actions_folder, inputs),
+        several_displays=meta.has_several_displays,
+        native=native,
     )
     observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
-    fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
+    fronts = {target.action_index: target.window for target in observed.evidence.targets}
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
     observed = without_recorder(observed, actions, control, out)
     rows = [asdict(screenshot) for screenshot in observed.screenshots]
@@ -164,10 +177,12 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
 @dataclass(frozen=True)
 class _Observation:
-    """Looking at a recording: what the scans and the video show about its actions.
+    """Observes a calibrated recording; fields that are not explained are those of the decode pass.
 
-    `stop` is what `run_decode_pass` asks of the recorder's end, `native` what it writes;
-    `several_displays`: see `BorderPresses`.
+    Attributes:
+        scans: of the log.
+        reader: reads the trees of scans.
+        out: takes the files.
     """
 
     video: RecordedVideo
@@ -175,38 +190,42 @@ class _Observation:
     actions: Sequence[Action]
     scans: Sequence[LoggedScan]
     reader: TreeReader
-    stop: tuple[Action | None, int | None]
     private: PrivateScreen
     out: Path
+    possible_stop: Action | None
+    stopped_ms: int | None
     several_displays: bool
-    native: bool = False
+    native: bool
 
     def run(self, calibration: Calibration) -> DecodeResult:
-        """Decode the wanted frames; what scans show of the screen's size is known before."""
+        """Find changes of the screen's size that scans show, then decode the requested frames."""
         targets = self._targets(calibration)
         find_parts_by_scans(self.video, calibration, self.path, targets.desktops)
         if len(calibration.screen) > 1:
             targets = self._targets(calibration)
-        return self._decoded(calibration, targets)
+        return self._decode(calibration, targets)
 
     def _targets(self, calibration: Calibration) -> ScannedTargets:
         return scan_targets(self.actions, self.scans, self.reader, calibration)
 
-    def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
-        """Decode the wanted frames."""
+    def _decode(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         parts = len(calibration.screen)
 
         def requests(scale: float | None) -> Sequence[FrameRequest]:
             targets = scanned.by_action
             if scale is None:
-                targets = {index: replace(one, box=None) for index, one in targets.items()}
+                targets = {index: replace(target, box=None) for index, target in targets.items()}
             elif scale != 1.0 or len(calibration.screen) > parts:
                 reader = TreeReader(self.reader.log, self.reader.platform, {0: scale})
                 targets = scan_targets(self.actions, self.scans, reader, calibration).by_action
-            video = self.video
-            path = self.path
-            rates = {"frame_s": video.frame_s, "grab_s": video.grab_s}
-            return request_frames(self.actions, targets, path, calibration=calibration, **rates)
+            return request_frames(
+                self.actions,
+                targets,
+                self.path,
+                calibration=calibration,
+                frame_s=self.video.frame_s,
+                grab_s=self.video.grab_s,
+            )
 
         return run_decode_pass(
             self.video,
@@ -218,15 +237,18 @@ class _Observation:
             desktops=scanned.desktops,
             folder=self.out,
             private=self.private,
-            possible_stop=self.stop[0],
-            stopped_ms=self.stop[1],
+            possible_stop=self.possible_stop,
+            stopped_ms=self.stopped_ms,
             several_displays=self.several_displays,
             native=self.native,
         )
 
 
-def _telling(events: Any, actions: Sequence[Action]) -> Any:
-    """The events table without the moves before the end: of those the path has all that counts."""
+def _without_early_moves(events: Any, actions: Sequence[Action]) -> Any:
+    """Returns the events table without the pointer moves before the end of the last action.
+
+    The pointer's path has their positions already.
+    """
     last = last_action(actions)
     after = pc.greater(events["time_ms"], last.end_ms if last else 0)
     return events.filter(pc.or_(after, pc.not_equal(events["event"], EventType.MOUSEMOVE)))

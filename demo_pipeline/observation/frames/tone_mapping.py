@@ -1,8 +1,8 @@
-"""Frames of an HDR video as people saw them: the desktop's white becomes 255.
+"""Converts frames of an HDR video to an ordinary screen: the desktop's white becomes 255.
 
-HDR codes brightness on a scale on which the white of an ordinary desktop is far below the top (58 %
-of the code values in PQ, 75 % in HLG). Shown as they are, its pictures are grey. What is brighter
-than that white, such as the highlights of an HDR clip, is cut to white.
+HDR puts the white of an ordinary desktop far below its brightest value (at 58 % of the code values
+in PQ, 75 % in HLG), so without conversion its frames look grey. Everything brighter than that
+white, such as the highlights of an HDR clip, becomes white.
 """
 
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-_PQ, _HLG = 16, 18  # transfer characteristics of ITU-T H.273
-_BT2020 = 9  # colour primaries, likewise
+_PQ = 16  # transfer characteristics, by the codes of ITU-T H.273
+_HLG = 18
+_BT2020 = 9  # colour primaries, by the codes of ITU-T H.273
 _WHITE_NITS = 203.0  # of an ordinary desktop's white in an HDR picture (ITU-R BT.2408)
 _HLG_GAMMA = 1.2  # from the light of a scene to that of a display (ITU-R BT.2100)
 _CODES = 65_536  # of a sample with 16 bits
-# Linear light of the primaries of BT.2020 as those of BT.709 (ITU-R BT.2087).
+# Converts linear light from the primaries of BT.2020 to those of BT.709 (ITU-R BT.2087).
 _TO_BT709 = np.array(
     [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]],
     np.float32,
@@ -25,27 +26,28 @@ _Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 _Levels = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def is_hdr(picture: Any) -> bool:
-    """Whether a decoded picture says that it is HDR."""
-    return int(picture.color_trc) in {_PQ, _HLG}
+def is_hdr(decoded: Any) -> bool:
+    """Whether a decoded frame (`av.VideoFrame`) is marked as HDR."""
+    return int(decoded.color_trc) in {_PQ, _HLG}
 
 
-def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], picture: Any) -> _Pixels:
-    """(height, width, 3) uint8 for an ordinary screen.
+def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], decoded: Any) -> _Pixels:
+    """Returns (height, width, 3) uint8 for an ordinary screen.
 
     Args:
-        codes: (height, width, 3) RGB of the HDR picture, 16 bits a sample.
-        picture: the decoded picture that it is of.
+        codes: (height, width, 3) RGB of the HDR frame, 16 bits a sample.
+        decoded: the decoded frame, which has the transfer characteristics and primaries.
     """
-    light = (_PQ_LIGHT if int(picture.color_trc) == _PQ else _HLG_LIGHT)[codes]
-    if int(picture.color_primaries) == _BT2020:
+    light_of_code = _PQ_LIGHT if int(decoded.color_trc) == _PQ else _HLG_LIGHT
+    light = light_of_code[codes]
+    if int(decoded.color_primaries) == _BT2020:
         light = np.asarray(cv2.transform(light, _TO_BT709), np.float32)
-    shown = np.clip(light, 0.0, 1.0) * (_CODES - 1)
-    return np.asarray(_DISPLAYED[(shown + 0.5).astype(np.uint16)], np.uint8)
+    levels = np.clip(light, 0.0, 1.0) * (_CODES - 1)
+    return np.asarray(_DISPLAYED[(levels + 0.5).astype(np.uint16)], np.uint8)
 
 
 def _pq_light() -> _Levels:
-    """(codes,) linear light of PQ (SMPTE ST 2084), 1 for the desktop's white."""
+    """(codes,) linear light of PQ (SMPTE ST 2084); the desktop's white is 1."""
     m1 = 2610 / 16384
     m2 = 2523 / 4096 * 128
     c1 = 3424 / 4096
@@ -57,7 +59,7 @@ def _pq_light() -> _Levels:
 
 
 def _hlg_light() -> _Levels:
-    """(codes,) linear light of HLG (ARIB STD-B67), 1 for the desktop's white at three quarters."""
+    """(codes,) linear light of HLG (ARIB STD-B67); the desktop's white, code 0.75, is 1."""
     a = 0.17883277
     b = 0.28466892
     c = 0.55991073
@@ -68,7 +70,7 @@ def _hlg_light() -> _Levels:
 
 
 def _displayed() -> _Pixels:
-    """(codes,) samples of sRGB for linear light from 0 to 1."""
+    """(codes,) sRGB samples of linear light from 0 to 1."""
     light = np.linspace(0.0, 1.0, _CODES)
     curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     return np.asarray(np.round(curve * 255), np.uint8)

@@ -1,7 +1,7 @@
-"""In which units the boxes of each scan are, by what the picture shows.
+"""Finds the units of each scan's boxes by fitting the boxes to the screen.
 
-After a change of display scaling some recorders log trees in other units than the pointer. Belongs
-here: the fit of a scan's boxes to the picture, and the parts of a recording that follow.
+After a change of display scaling, some recorders log trees in other units than the pointer. A box
+fits if it has content inside and cuts nothing along its edges.
 """
 
 from bisect import bisect_right, insort
@@ -17,18 +17,18 @@ from demo_pipeline.observation.frames.video_reader import Luma
 
 _Counts = np.ndarray[Any, np.dtype[np.int32]]
 
-USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
+USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # systems offer these for their displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
 LEAST_MARKS = 6  # elements; fewer fit by chance
-INK_LEVELS = 48  # of 255; the contrast of what a named element shows
-CUT_LEVELS = 24  # of 255; a step along the edge of a box, which cuts something there
-CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts nothing
+INK_LEVELS = 48  # of 255; contrast of the content of a named element
+CUT_LEVELS = 24  # of 255; a step of brightness along the edge of a box means that it cuts content
+CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts less
 FIT_SHARE = 0.5  # of the marks; right scales fit 0.48 to 1.00 of them, wrong ones up to 0.47
-MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 as they are
+MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 of them without scaling
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
-    """By how much the boxes of a scan are too small: 1.0 when they fit; None: in doubt.
+    """Returns the factor by which the boxes of a scan fit the screen; None if it is in doubt.
 
     Args:
         detail: the screen at the scan, as `ScreenDetail.detail`.
@@ -38,27 +38,27 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
         _sums(cv2.absdiff(detail[:, 1:], detail[:, :-1])),
         _sums(cv2.absdiff(detail[1:], detail[:-1])),
     )
-    own = _fit(detail, steps, marks)
-    if own >= FIT_SHARE:
+    unscaled_share = _fit(detail, steps, marks)
+    if unscaled_share >= FIT_SHARE:
         return 1.0
-    least = max(FIT_SHARE, 2 * own)
-    shares = {scale: _fit(detail, steps, marks * scale, least) for scale in _SCALES}
+    least_share = max(FIT_SHARE, 2 * unscaled_share)
+    shares = {scale: _fit(detail, steps, marks * scale, least_share) for scale in _SCALES}
     best = max(_SCALES, key=lambda scale: shares[scale])
-    if shares[best] >= least:
+    if shares[best] >= least_share:
         return best
-    return None if own < MISFIT_SHARE else 1.0
+    return None if unscaled_share < MISFIT_SHARE else 1.0
 
 
 def _sums(differences: Luma) -> _Counts:
-    """(rows + 1, columns + 1): how many steps in brightness are above and left of each sample."""
+    """(rows + 1, columns + 1): number of steps in brightness above and left of each sample."""
     steps = cv2.threshold(differences, CUT_LEVELS, 1, cv2.THRESH_BINARY)[1]
     return np.asarray(cv2.integral(steps), np.int32)
 
 
 def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: float = 0.0) -> float:
-    """The share of boxes that hold something and cut nothing; 0 for certainly less than `least`.
+    """Returns the share of boxes that hold content and cut nothing; 0 if it is below `least`.
 
-    `steps`: sums of those across and of those down.
+    `steps`: sums of the horizontal and of the vertical steps.
     """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
@@ -82,20 +82,20 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
 
 
 def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
-    """How many steps are in boxes; right and bottom are excluded."""
+    """Returns the number of steps in boxes; right and bottom are excluded."""
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
 
 
 class TreeScales:
-    """The scale of the boxes of each scan, by what the film has shown so far.
+    """The scale of the boxes of each scan, by the frames so far.
 
-    Boxes that fit as they are count at once. Another scale is that of two scans in a row; where a
-    single scan differs, it is in doubt. Scans that were not looked at are as the one before. Where
-    neither fits, as with a dialog that hides the page, a window of the same box tells that the
-    units are those of the scan before.
+    A scan whose boxes fit without scaling is accepted at once. Another scale is accepted if two
+    successive scans have it; otherwise it is in doubt. A scan that was not tested has the scale of
+    the scan before. If no scale fits, for example because a dialog hides the page, a window with an
+    unchanged box shows that the units are unchanged, too.
 
     Attributes:
-        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
+        fits: result of `fitting_scale` for each scan, by line.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class TreeScales:
         self._fitting_windows: frozenset[PixelBox] = frozenset()  # of the last scan that fitted
 
     def add(self, line: int, fit: float | None, windows: frozenset[PixelBox] = frozenset()) -> None:
-        """Note how the boxes of the scan of a line fit. `windows`: its windows, in its units."""
+        """Note the fit of the scan of a line. `windows`: boxes of its windows, in its units."""
         if fit is None and windows & self._fitting_windows:
             fit = 1.0
         if fit == 1.0:
@@ -113,31 +113,33 @@ class TreeScales:
         insort(self._lines, line)
 
     def at(self, line: int) -> float | None:
-        """The scale of the scan of a line; None: in doubt."""
+        """Returns the scale of the scan of a line; None if it is in doubt."""
         position = bisect_right(self._lines, line) - 1
         return self._scale(position) if position >= 0 else 1.0
 
     def is_open(self, line: int) -> bool:
-        """Whether the next scan may yet confirm the scale of the scan of a line."""
+        """Whether the next scan may still confirm the scale of the scan of a line."""
         newest = self._lines[-1] if self._lines else line + 1
         return newest <= line and self.fits[newest] is not None and self.at(newest) is None
 
     def give_up(self) -> None:
-        """Take the scale of the newest scan as in doubt."""
+        """Put the scale of the newest scan in doubt, without waiting for the next scan."""
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """The scale from each line on at which it changes; it begins with 1."""
+        """Returns the scale by the line from which on it holds; before the first line it is 1."""
         changes: dict[int, float | None] = {}
         scale: float | None = 1.0
         for position, line in enumerate(self._lines):
-            now = self._scale(position)
-            if now != scale:
-                changes[line] = scale = now
+            new_scale = self._scale(position)
+            if new_scale != scale:
+                changes[line] = new_scale
+                scale = new_scale
         return changes
 
     def _scale(self, position: int) -> float | None:
+        fit = self.fits[self._lines[position]]
         before = self._lines[max(0, position - 1) : position]
-        neighbours = [*before, *self._lines[position + 1 : position + 2]]
-        found = self.fits[self._lines[position]]
-        return found if found in {1.0, *(self.fits[line] for line in neighbours)} else None
+        after = self._lines[position + 1 : position + 2]
+        confirming = {1.0, *(self.fits[line] for line in (*before, *after))}
+        return fit if fit in confirming else None

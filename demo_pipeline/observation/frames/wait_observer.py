@@ -1,4 +1,4 @@
-"""Looks at the screen between actions."""
+"""Observes the screen between actions and collects the changes for the rule of waits.py."""
 
 import pickle
 from bisect import bisect_right
@@ -40,17 +40,17 @@ from demo_pipeline.observation.frames.waits import (
     union,
 )
 
-LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
-SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
-PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
+LONGEST_S = 120.0  # seconds after an action; later changes are not observed
+SAMPLE_S = 0.25  # seconds between two samples, which is less than a person's reaction
+PLACE_PX = 24  # video pixels around a press: the letters of the clicked element
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
-GROUND_SAMPLES = 9  # of 4 x 4 pixels, to a side; lines of text cover less than half of that
-_INK_LEVELS = 24  # of 255, between samples side by side; pale skeletons and fades have less
+GROUND_SAMPLES = 9  # samples of 4 x 4 pixels per side; lines of text cover less than half of them
+_INK_LEVELS = 24  # of 255, between neighbouring samples; pale skeletons and fades have less
 
 
 @dataclass
 class _IntervalRecord:
-    """Collects the changes of one interval, from pictures in order."""
+    """Collects the changes of one interval, from frames in order."""
 
     interval: Interval
     _before: list[Cells] = field(default_factory=list)
@@ -60,33 +60,44 @@ class _IntervalRecord:
     _first: Luma | None = None
     _last: Luma | None = None
     _at_limit: Luma | None = None
-    _stood: Luma | None = None
+    _after_effect: Luma | None = None
     _answer: Cells | None = None
     is_hidden: bool = False  # in part: a frame was black
 
     @property
     def end(self) -> float:
-        """When the second action shows its effect: the first sample after it is the last."""
-        return self.interval.until + (0.0 if self.interval.place else TOGETHER_S)
+        """When the second action shows its effect; the first sample after it is the last one."""
+        if self.interval.place is not None:
+            return self.interval.until
+        return self.interval.until + TOGETHER_S
 
     def see(self, time: float, luma: Luma, before: Luma, changed: Cells, hovered: Cells) -> None:
-        """Take the next picture, and what changed since the one before.
+        """Take the next sample.
 
-        `hovered`: the cells that changed beside a pointer that had come there of late.
+        Args:
+            time: of the sample, video seconds.
+            luma: of the sample.
+            before: the sample before it.
+            changed: the cells that changed between the two.
+            hovered: the cells of these beside a pointer that came there shortly before.
         """
         interval = self.interval
         if self._first is None:
-            self._first = self._last = self._at_limit = before
+            self._first = before
+            self._last = before
+            self._at_limit = before
         if time <= interval.pressed:
             self._first = luma
             if changed.any() and time > interval.earlier + EARLY_S:
                 self._before.append(changed)
         elif time <= interval.since + EARLY_S:
             self._early.append(changed)
-            self._stood = luma
+            self._after_effect = luma
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
-            is_approach = time > interval.looked
-            self._late.append((time, changed & ~hovered if is_approach else changed))
+            if time > interval.looked:  # the pointer opens content on its way
+                self._late.append((time, changed & ~hovered))
+            else:
+                self._late.append((time, changed))
         if interval.pressed < time <= interval.looked and changed.any():
             earlier = np.zeros_like(changed) if self._hovered is None else self._hovered
             self._hovered = np.where(changed, hovered, earlier)
@@ -98,74 +109,81 @@ class _IntervalRecord:
             self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS)
 
     def changes(self) -> IntervalChanges | None:
-        """What was seen; None when the interval was not seen from before to after."""
+        """Returns the changes; None if samples before or after the interval are missing."""
         first = self._first
         last = self._last
-        answer = self._answer
         if first is None or last is None:
             return None
         interval = self.interval
-        new = changed_cells(first, last, MEAN_LEVELS)
-        none = np.zeros_like(new)
-        early = union(self._early, new)
-        shown = _inked(last)
-        place = answer
+        changed = changed_cells(first, last, MEAN_LEVELS)
+        no_cells = np.zeros_like(changed)
+        place = self._answer
         if interval.place is not None:
-            place = none.copy()
+            place = no_cells.copy()
             place[cells_of(interval.place)] = True
         if place is None:
             return None
+        early = union(self._early, changed)
+        content = _content(last)
+        returned = no_cells
+        if self._after_effect is not None:
+            returned = early & content & _was_blank(self._after_effect, last)
         return IntervalChanges(
             interval,
-            place,
-            early,
-            self.late(),
-            none if self._hovered is None else self._hovered,
-            union(self._before, new),
-            new & with_neighbours(shown),
-            none if self._stood is None else early & shown & _blanked(self._stood, last),
+            place=place,
+            early=early,
+            late=self.late(),
+            hovered=no_cells if self._hovered is None else self._hovered,
+            moving_before=union(self._before, changed),
+            new=changed & with_neighbours(content),
+            returned=returned,
         )
 
     def late(self) -> Sequence[tuple[float, Cells]]:
-        """The changes after the first action's own effect.
+        """Returns the changes after the first action's own effect, each with its time.
 
-        Without slight ones right before the second action, such as a text cursor's blink: they are
-        not what the person acted on.
+        Slight changes right before the second action, such as a text cursor's blink, are left out,
+        because nobody reacts to them so soon.
         """
-        slight = PART_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
-        seen = self.interval.until - REACTION_S
-        return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
+        counts = [np.count_nonzero(cells) for _, cells in self._late]
+        slight = PART_SHARE * max(counts, default=0)
+        latest_seen = self.interval.until - REACTION_S
+        return [
+            (time, cells)
+            for (time, cells), count in zip(self._late, counts, strict=True)
+            if time <= latest_seen or count > slight
+        ]
 
 
-def _inked(luma: Luma) -> Cells:
-    """(rows, columns) of cells that show more than plain ground, such as letters or an edge."""
+def _content(luma: Luma) -> Cells:
+    """(rows, columns) of cells with more than plain background, such as letters or an edge."""
     around = np.ones((3, 3), np.uint8)
     lowest = cv2.erode(luma, around)
     highest = cv2.dilate(luma, around)
     return changed_cells(np.asarray(lowest, np.uint8), np.asarray(highest, np.uint8), _INK_LEVELS)
 
 
-def _blanked(stood: Luma, last: Luma) -> Cells:
-    """(rows, columns) of cells that were plain ground, and have the same ground in the end.
+def _was_blank(before: Luma, after: Luma) -> Cells:
+    """(rows, columns) of cells that were plain background before, and have it after, too.
 
-    A notification has a ground of its own.
+    The background must be the same: a notification has a background of its own.
     """
-    grounds = _ground(stood), _ground(last)
-    return ~_inked(stood) & ~changed_cells(*grounds, MEAN_LEVELS)
+    background_changed = changed_cells(_background(before), _background(after), MEAN_LEVELS)
+    return ~_content(before) & ~background_changed
 
 
-def _ground(luma: Luma) -> Luma:
-    """The brightness that most samples around each have."""
+def _background(luma: Luma) -> Luma:
+    """Returns, for each sample, the median brightness around it."""
     return np.asarray(cv2.medianBlur(np.ascontiguousarray(luma), GROUND_SAMPLES), np.uint8)
 
 
 class WaitObserver:
-    """Looks at the screen between the actions, and finds the pauses that were waits.
+    """Observer that finds the pauses that were waits, by the screen between the actions.
 
     Args:
         intervals: between successive actions, in their order.
         times: (frames,) of all frames of the video, ascending seconds.
-        pointer: whose own picture and hover effects do not count.
+        pointer: changes around it and its hover effects are ignored.
     """
 
     def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
@@ -177,10 +195,10 @@ class WaitObserver:
         self._last: tuple[Luma, float] | None = None
         self._restless = RestlessCells()
         self._candidates: list[bytes] = []
-        self._verdicts: dict[int, bool | None] = {one.pause: None for one in intervals}
+        self._verdicts: dict[int, bool | None] = {interval.pause: None for interval in intervals}
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order; most of them are skipped."""
+        """Take the next frame in presentation order; most frames are skipped."""
         time = frame.time
         reached = bisect_right(self._times, time + TIME_TOLERANCE_S)
         if reached == self._next:
@@ -198,41 +216,47 @@ class WaitObserver:
         for record in self._open:
             if time <= record.interval.pressed - TOGETHER_S:
                 break
-            came_since = arrival > record.interval.since
+            came_since_action = arrival > record.interval.since
             record.is_hidden |= frame.is_black
-            record.see(time, luma, last[0], changed, hovered & came_since)
+            record.see(time, luma, last[0], changed, hovered & came_since_action)
 
     def may_be_wait(self, pause: int) -> bool | None:
-        """Whether a pause can turn out to be a wait; None: the action after it was not seen yet.
+        """Whether a pause may turn out to be a wait; None before the action after it was seen.
 
-        False only when it was none whatever is restless.
+        False is final: the pause is not a wait, whichever cells turn out to be restless.
         """
         return self._verdicts.get(pause, False)
 
     def result(self) -> list[Wait]:
-        """The waits, in order; call after the last frame."""
+        """Returns the waits in order. Call it after the last frame."""
         while self._open:
             self._close(self._open.popleft())
         waits = []
         for packed in self._candidates:
             changes: IntervalChanges = pickle.loads(isal_zlib.decompress(packed))  # noqa: S301 - our own
             rest = rest_after_answer(changes, self._restless.cells(changes))
-            if rest is not None:
-                interval = changes.interval
-                settled_s = round(rest, 6)
-                seconds = round(min(interval.seconds, rest - interval.since), 3)
-                came = union((cells for _, cells in changes.late), changes.new) & changes.new
-                acted_on = bool(interval.place and (changes.filled(came) & changes.place).any())
-                known = {"action_index": interval.pause, "acted_on": acted_on}
-                waits.append(Wait(**known, seconds=seconds, settled_s=settled_s))
+            if rest is None:
+                continue
+            interval = changes.interval
+            new_content = union((cells for _, cells in changes.late), changes.new) & changes.new
+            is_at_place = (changes.filled(new_content) & changes.place).any()
+            waits.append(
+                Wait(
+                    action_index=interval.pause,
+                    seconds=round(min(interval.seconds, rest - interval.since), 3),
+                    settled_s=round(rest, 6),
+                    acted_on=bool(interval.place and is_at_place),
+                )
+            )
         return waits
 
     def _changed(
         self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
     ) -> tuple[Cells, Cells]:
-        """What changed since the last picture, without what is around a moving pointer.
+        """Returns the cells that changed since the last sample, and those of them beside a hover.
 
-        And what of it belongs to a change beside a pointer that came there of late.
+        Cells around a moving pointer are left out. A hover is a pointer that came to its place less
+        than `HOVER_S` ago.
         """
         changed = changed_cells(last, luma, MEAN_LEVELS)
         if not changed.any():
@@ -247,7 +271,7 @@ class WaitObserver:
         return changed, connected(changed, with_neighbours(reach))
 
     def _close(self, record: _IntervalRecord) -> None:
-        """Learn from an interval; keep it when its pause may have been a wait."""
+        """Learn restless cells from an interval, and keep it if its pause may have been a wait."""
         changes = record.changes()
         interval = record.interval
         self._verdicts[interval.pause] = False
@@ -256,14 +280,17 @@ class WaitObserver:
         self._restless.add(record.late(), changes)
         if changes is not None and changes.late and may_be_wait(changes):
             self._verdicts[interval.pause] = True
-            # Maps of whole screens are mostly empty: a hundredth of the memory.
+            # Maps of cells are mostly empty, so compression takes a hundredth of the memory.
             self._candidates.append(isal_zlib.compress(pickle.dumps(changes), 0))
 
 
 def intervals_between(
     actions: Sequence[Action], requests: Sequence[FrameRequest], pointer: VideoPointer
 ) -> list[Interval]:
-    """The pauses between successive actions, as the frame requests place them in the video."""
+    """Returns the pauses between successive actions, at their times in the video.
+
+    If several pauses lie between two actions, the longest counts.
+    """
     pauses: dict[int, Action] = {}
     acting: list[tuple[Action, FrameRequest]] = []
     for action, request in zip(actions, requests, strict=True):
@@ -273,7 +300,7 @@ def intervals_between(
             longest = pauses.get(len(acting))
             if longest is None or (action.seconds or 0) > (longest.seconds or 0):
                 pauses[len(acting)] = action
-    found = []
+    intervals = []
     earlier = float("-inf")
     clock = pointer.clock
     for number, ((before, first), (after, second)) in enumerate(pairwise(acting), start=1):
@@ -283,28 +310,29 @@ def intervals_between(
             looked = clock.video_time(pause.end_ms)
             place = _place(second)
             origin = _place(first)
-            is_wheel = after.action_type == "scroll"
-            if is_wheel and place and origin and dist(place[:2], origin[:2]) <= PLACE_PX:
+            is_scroll = after.action_type == "scroll"
+            if is_scroll and place and origin and dist(place[:2], origin[:2]) <= PLACE_PX:
                 place = None
-            found.append(
+            intervals.append(
                 Interval(
-                    earlier,
-                    first.press,
-                    since,
-                    min(looked, second.limit),
-                    second.limit,
-                    second.press,
-                    place,
-                    pause.action_index,
-                    pause.seconds or 0.0,
-                    origin,
+                    earlier=earlier,
+                    pressed=first.press,
+                    since=since,
+                    looked=min(looked, second.limit),
+                    limit=second.limit,
+                    until=second.press,
+                    place=place,
+                    pause=pause.action_index,
+                    seconds=pause.seconds or 0.0,
+                    origin=origin,
                 )
             )
         earlier = max(earlier, clock.video_time(before.end_ms))
-    return found
+    return intervals
 
 
 def _place(request: FrameRequest) -> PixelBox | None:
+    """Returns the surroundings of a press, video pixels; None for keys."""
     area = request.target_area
     canvas = request.canvas
     if area is None or canvas is None:
@@ -313,23 +341,27 @@ def _place(request: FrameRequest) -> PixelBox | None:
 
 
 def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
-    """Times of the frames that are looked at: closely when an answer may be awaited."""
+    """Returns the times of the frames that are compared; they are close while answers may come."""
     if not intervals or not len(times):
         return []
     wanted = []
-    for one in intervals:
-        late = one.since + EARLY_S
-        wanted.append(np.array([one.pressed - TOGETHER_S, one.pressed, late, one.limit]))
-        wanted.append(np.arange(late, min(one.limit, one.since + LONGEST_S), SAMPLE_S))
-        if one.place is None:
-            wanted.append(np.array([one.until + TOGETHER_S]))
-    grid = np.unique(np.concatenate(wanted))
-    shown = np.unique(np.searchsorted(times, grid + TIME_TOLERANCE_S, side="right") - 1)
-    return [float(time) for time in times[shown[shown >= 0]]]
+    for interval in intervals:
+        pressed = interval.pressed
+        late = interval.since + EARLY_S
+        wanted.append(np.array([pressed - TOGETHER_S, pressed, late, interval.limit]))
+        wanted.append(np.arange(late, min(interval.limit, interval.since + LONGEST_S), SAMPLE_S))
+        if interval.place is None:
+            wanted.append(np.array([interval.until + TOGETHER_S]))
+    moments = np.unique(np.concatenate(wanted))
+    numbers = np.unique(np.searchsorted(times, moments + TIME_TOLERANCE_S, side="right") - 1)
+    return [float(time) for time in times[numbers[numbers >= 0]]]
 
 
 def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
-    """(rows, columns): cells as near to the pointer as its own picture, or as `across` in a row."""
+    """(rows, columns): cells around the pointers, up to `across` video pixels left and right.
+
+    Above and below, the cells reach as far as the drawn pointer.
+    """
     around = np.zeros_like(like)
     for x, y in set(pointers):
         around[cells_of(PixelBox(x - across, y - POINTER_PX, 2 * across, 2 * POINTER_PX))] = True

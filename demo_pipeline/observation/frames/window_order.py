@@ -1,4 +1,4 @@
-"""Which window is in front."""
+"""Finds the window in front by the borders that a frame shows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,47 +10,48 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
-BORDER_STEP = 12  # of 255 across a border; right in all pairs of windows of two recordings
-BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
-CORNER_SAMPLES = 3  # samples at either end of a border that its round corners cover
-FRONT_SHARE = 0.8  # of a border inside another window; in front it was 0.83 to 1.00
-FRONT_LEAD = 0.25  # by which it is more than that of the window behind, which was up to 0.71
-GHOST_SHARE = 0.5  # of the whole border of a window that is not on the screen: up to 0.48
+# Brightness step across a border, of 255. It was right for all pairs of windows of two recordings.
+BORDER_STEP = 12
+BORDER_REACH = 2  # samples on each side of the logged border; trees leave out the window's frame
+CORNER_SAMPLES = 3  # samples at each end of a border that a round corner covers
+# Share of a border inside another window that is visible: 0.83 to 1.00 for the window in front, up
+# to 0.71 for the window behind.
+FRONT_SHARE = 0.8
+FRONT_LEAD = 0.25  # by which the share of the window in front exceeds that of the window behind
+GHOST_SHARE = 0.5  # of the border of a window that is not on the screen at all; it was up to 0.48
 
 
 def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
-    """Number of the window in front of all others; None when the picture does not tell.
+    """Returns the number of the window in front of all others; None if the frame does not show it.
 
     Args:
         detail: (rows, columns), as `ScreenDetail.detail`.
-        windows: those that overlap at a point, video pixels.
+        windows: boxes that overlap at a point, video pixels.
     """
-    numbers = range(len(windows))
-    front = (
-        one
-        for one in numbers
-        if all(one == other or _covers(detail, windows[one], windows[other]) for other in numbers)
-    )
-    return next(front, None)
+    for number, window in enumerate(windows):
+        others = [*windows[:number], *windows[number + 1 :]]
+        if all(_covers(detail, window, other) for other in others):
+            return number
+    return None
 
 
 def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
-    """Whether a window is certainly in front of another one."""
-    own = _border_share(detail, upper, lower)
-    others = _border_share(detail, lower, upper)
-    if own is None:
-        return others is not None and others <= GHOST_SHARE
-    return own >= FRONT_SHARE and own - (others or 0.0) >= FRONT_LEAD
+    """Whether the upper window is certainly in front of the lower one."""
+    upper_share = _border_share(detail, upper, lower)
+    lower_share = _border_share(detail, lower, upper)
+    if upper_share is None:
+        return lower_share is not None and lower_share <= GHOST_SHARE
+    return upper_share >= FRONT_SHARE and upper_share - (lower_share or 0.0) >= FRONT_LEAD
 
 
 def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | None:
-    """The share of a window's border inside another one that is seen; None: there is none."""
-    seen = [*_borders(detail, window, other), *_borders(detail.T, _turned(window), _turned(other))]
-    return float(np.concatenate(seen).mean()) if seen else None
+    """Returns the visible share of a window's border inside another window; None if none is."""
+    steps = [*_borders(detail, window, other), *_borders(detail.T, _turned(window), _turned(other))]
+    return float(np.concatenate(steps).mean()) if steps else None
 
 
 def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.ndarray]:
-    """Yield for the upper and the lower border inside another window which samples are a step."""
+    """Yields which samples are a step, for the upper and the lower border inside another window."""
     rows, columns = detail.shape
     first = max(window.x, other.x, 0) / DETAIL_STEP + CORNER_SAMPLES
     last = min(window.right, other.right) / DETAIL_STEP - CORNER_SAMPLES
@@ -68,4 +69,5 @@ def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.nda
 
 
 def _turned(box: PixelBox) -> PixelBox:
+    """Returns the box with rows and columns exchanged."""
     return PixelBox(box.y, box.x, box.height, box.width)

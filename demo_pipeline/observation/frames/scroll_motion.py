@@ -1,11 +1,11 @@
-"""Scroll motion: how the content around the pointer moves in the video during scrolls.
+"""Measures how the content around the pointer moves in the video during scrolls.
 
-What the movement proves about the wheel is decided in actions/scrolls.py.
+actions/scrolls.py concludes from the movement what the wheel's deltas mean.
 """
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
@@ -25,63 +25,86 @@ from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
-MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
-AFTER_S = 0.5  # smooth scrolling runs on after the last notch
-ROW_STEP, COLUMN_STEP = 2, SAMPLE_STEP  # lines of text need a closer look
-_REACH_X, _REACH_Y = 640, 360  # around the pointer, video pixels
-_CHANGED = 12  # of 255
-_LEAST_ROWS, _LEAST_COLUMNS = 24, 12  # with a change; 48 video pixels each
-_OVERLAP = 0.35  # of the changed region must show in both pictures
-_MATCH = 0.8  # correlation of the content with itself, moved
-_LEAD = 0.08  # by which it beats the best in the opposite direction
-_LEAD_OVER_REST = 0.05
-_MOST_FRAMES = 6  # with movement, of one scroll
+MOST_SCROLLS = 12  # scrolls that are measured, spread over the recording; a vote needs no more
+AFTER_S = 0.5  # seconds after the last notch in which smooth scrolling goes on
+ROW_STEP = 2  # pixels from one sample to the next down; lines of text need close samples
+COLUMN_STEP = SAMPLE_STEP  # pixels from one sample to the next across
+_REACH_X = 640  # video pixels around the pointer that are compared
+_REACH_Y = 360
+_CHANGED = 12  # of 255; a sample that differs by more has changed
+_LEAST_ROWS = 24  # changed rows: 48 video pixels
+_LEAST_COLUMNS = 12  # changed columns: 48 video pixels
+_OVERLAP = 0.35  # of the changed region that must be in both frames
+_MATCH = 0.8  # correlation of the content before with the moved content after
+_LEAD = 0.08  # by which the correlation exceeds the best one in the opposite direction
+_LEAD_OVER_REST = 0.05  # by which the correlation exceeds the one without movement
+_MOST_FRAMES = 6  # frames with movement that are measured in a scroll
 
 Floats32 = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass
 class _Scroll:
+    """A scroll and the movement of the content in it.
+
+    Attributes:
+        action_index: row of actions.parquet.
+        span: of the scroll in the video, up to the next press.
+        place: of the pointer, video pixels.
+        delta: sum of the wheel's deltas.
+        unclear: whether the unit of the deltas is unclear.
+        moved: number of frames by the direction in which the content moved.
+        pixels: by which the content moved in all these frames, video pixels.
+    """
+
     action_index: int
     span: Span
     place: tuple[float, float]
     delta: float
     unclear: bool
-    moved: Counter[Direction]
+    moved: Counter[Direction] = field(default_factory=Counter)
     pixels: int = 0
 
 
 class ScrollMotion:
-    """Measures how the content moves during some scrolls; sees every frame in order."""
+    """Observer that measures how the content moves during some scrolls.
+
+    Args:
+        actions: in time order.
+        clock: of the recording.
+        screen: its parts.
+    """
 
     def __init__(self, actions: Sequence[Action], clock: Clock, screen: ScreenParts) -> None:
-        # What moves after the next press, that one causes.
-        presses = [*(clock.video_time(action.press_ms) for action in actions[1:]), np.inf]
-        found = [
-            _Scroll(
-                action.action_index,
-                Span(
-                    clock.video_time(action.press_ms),
-                    min(clock.video_time(action.end_ms) + AFTER_S, until),
-                ),
-                canvas.to_video(action.x, action.y),
-                action.wheel_sum,
-                UNCLEAR_UNIT in action.flags,
-                Counter(),
+        # The next press may move the content itself, so a scroll ends there.
+        next_presses = [*(clock.video_time(action.press_ms) for action in actions[1:]), np.inf]
+        scrolls: list[_Scroll] = []
+        for action, next_press in zip(actions, next_presses, strict=False):
+            if action.action_type != "scroll" or not action.wheel_sum:
+                continue
+            canvas = screen.at(action.press_ms).canvas
+            if action.x is None or action.y is None or canvas is None:
+                continue
+            start = clock.video_time(action.press_ms)
+            end = min(clock.video_time(action.end_ms) + AFTER_S, next_press)
+            scrolls.append(
+                _Scroll(
+                    action.action_index,
+                    Span(start, end),
+                    place=canvas.to_video(action.x, action.y),
+                    delta=action.wheel_sum,
+                    unclear=UNCLEAR_UNIT in action.flags,
+                )
             )
-            for action, until in zip(actions, presses, strict=False)
-            if action.action_type == "scroll" and action.wheel_sum
-            if action.x is not None and action.y is not None
-            if (canvas := screen.at(action.press_ms).canvas) is not None
-        ]
-        chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
-        self._scrolls = [found[index] for index in dict.fromkeys(chosen.tolist())]
+        count = min(MOST_SCROLLS, len(scrolls))
+        chosen = np.linspace(0, len(scrolls) - 1, count).round().astype(int)
+        self._scrolls = [scrolls[number] for number in dict.fromkeys(chosen.tolist())]
         self._next = 0
         self._luma: Luma | None = None
         self.spans = [scroll.span for scroll in self._scrolls]
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame, and the one decoded before it."""
+        """Take the next frame, and the frame decoded before it."""
         last = diff.before
         frame = diff.frame
         time = frame.time
@@ -102,46 +125,56 @@ class ScrollMotion:
                 scroll.pixels += pixels
 
     def result(self, misplaced: Collection[int] = ()) -> WheelVote:
-        """The direction that the measured scrolls prove; `misplaced` actions show nothing."""
+        """Returns what the measured scrolls prove about the wheel.
+
+        `misplaced`: indexes of actions whose place in the video was wrong when they were measured.
+        """
         return count_votes(
-            ScrollEvidence(one.action_index, one.delta, one.moved, one.pixels, one.unclear)
-            for one in self._scrolls
-            if one.action_index not in misplaced
+            ScrollEvidence(
+                scroll.action_index, scroll.delta, scroll.moved, scroll.pixels, scroll.unclear
+            )
+            for scroll in self._scrolls
+            if scroll.action_index not in misplaced
         )
 
 
 def content_moved(
     before: Luma, after: Luma, place: tuple[float, float]
 ) -> tuple[Direction, int] | None:
-    """Where what surrounds a point went from one frame to the next, and by how many video pixels.
+    """Returns the direction and the video pixels by which the content around a point moved.
 
-    None when that is not clear.
+    None if the movement is unclear.
 
-    `place` is in video pixels.
+    Args:
+        before, after: samples of successive frames, as `Frame.samples` with `ROW_STEP`.
+        place: the point, video pixels.
     """
     first = _around(before, place)
     second = _around(after, place)
     changed = _differ(first, second)
-    rows, columns = (np.flatnonzero(changed.any(axis=axis)) for axis in (1, 0))
+    rows = np.flatnonzero(changed.any(axis=1))
+    columns = np.flatnonzero(changed.any(axis=0))
     if len(rows) < _LEAST_ROWS or len(columns) < _LEAST_COLUMNS:
-        return None  # a scroll bar alone, or a highlight
-    high = slice(rows[0], rows[-1] + 1)
-    wide = slice(columns[0], columns[-1] + 1)
-    down = _shift(first[high][:, columns], second[high][:, columns])
+        return None  # only a scroll bar or a highlight changed
+    row_range = slice(rows[0], rows[-1] + 1)
+    column_range = slice(columns[0], columns[-1] + 1)
+    down = _shift(first[row_range][:, columns], second[row_range][:, columns])
     if down:
         return "down" if down > 0 else "up", abs(down) * ROW_STEP
-    across = _shift(first[rows][:, wide].T, second[rows][:, wide].T)
+    across = _shift(first[rows][:, column_range].T, second[rows][:, column_range].T)
     if across:
         return "right" if across > 0 else "left", abs(across) * COLUMN_STEP
     return None
 
 
 def _around(luma: Luma, place: tuple[float, float]) -> Luma:
-    x = int(place[0] // COLUMN_STEP)
-    y = int(place[1] // ROW_STEP)
-    wide = _REACH_X // COLUMN_STEP
-    high = _REACH_Y // ROW_STEP
-    return luma[max(0, y - high) : max(0, y + high), max(0, x - wide) : max(0, x + wide)]
+    column = int(place[0] // COLUMN_STEP)
+    row = int(place[1] // ROW_STEP)
+    reach_x = _REACH_X // COLUMN_STEP
+    reach_y = _REACH_Y // ROW_STEP
+    rows = slice(max(0, row - reach_y), max(0, row + reach_y))
+    columns = slice(max(0, column - reach_x), max(0, column + reach_x))
+    return luma[rows, columns]
 
 
 def _differ(first: Luma, second: Luma) -> Cells:
@@ -150,45 +183,53 @@ def _differ(first: Luma, second: Luma) -> Cells:
 
 
 def _shift(before: Luma, after: Luma) -> int:
-    """Rows by which the content went down, negative: up; 0 when it rests or that is not clear.
+    """Returns by how many rows the content moved down (negative: up); 0 if that is unclear.
 
-    The lag at which the two correlate best, by far better than at rest and than at any lag in the
-    opposite direction. Flat areas, such as a highlighted row, do not count.
+    This is the lag with the best correlation, if it is clearly better than without movement and
+    than at any lag in the opposite direction. Flat areas, such as a highlighted row, are ignored.
     """
     if min(before.shape) < _LEAST_COLUMNS:
         return 0
-    found = _correlations(_texture(before), _texture(after))
+    correlations = _correlations(_texture(before), _texture(after))
     middle = len(before) - 1
     farthest = int(len(before) * (1 - _OVERLAP))
-    up = found[middle - farthest : middle][::-1]
-    down = found[middle + 1 : middle + 1 + farthest]
+    at_rest = correlations[middle]
+    up = correlations[middle - farthest : middle][::-1]
+    down = correlations[middle + 1 : middle + 1 + farthest]
     best, opposite, sign = (down, up, 1) if down.max() > up.max() else (up, down, -1)
     top = float(best.max())
-    if top < _MATCH or top - opposite.max() < _LEAD or top - found[middle] < _LEAD_OVER_REST:
+    if top < _MATCH or top - opposite.max() < _LEAD or top - at_rest < _LEAD_OVER_REST:
         return 0
     return sign * (int(best.argmax()) + 1)
 
 
 def _texture(luma: Luma) -> Floats32:
-    """Edges and letters, slightly blurred against the grid's coarseness; flat areas are 0."""
+    """Returns edges and letters; flat areas are 0.
+
+    A slight blur makes up for the distance of the samples.
+    """
     values = luma.astype(np.float32)
     texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))
     return texture
 
 
 def _correlations(before: Floats32, after: Floats32) -> Floats32:
-    """(2n - 1,): normalised correlation of n rows with n rows moved down by -(n - 1) … n - 1."""
+    """(2n - 1,): normalised correlation of n rows with n rows moved down by -(n - 1) to n - 1."""
     rows = len(before)
     length = cv2.getOptimalDFTSize(2 * rows)
     spectrum = np.fft.rfft(before, length, axis=0).conj() * np.fft.rfft(after, length, axis=0)
     cross = np.fft.irfft(spectrum.sum(axis=1), length)
     products = np.concatenate([cross[length - rows + 1 :], cross[:rows]])
-    energy = [np.concatenate([[0.0], np.cumsum((part**2).sum(axis=1))]) for part in (before, after)]
+    energy_before = np.concatenate([[0.0], np.cumsum((before**2).sum(axis=1))])
+    energy_after = np.concatenate([[0.0], np.cumsum((after**2).sum(axis=1))])
     shifts = np.arange(1 - rows, rows)
-    kept = rows - np.abs(shifts)
-    upper = [total[kept] for total in energy]
-    lower = [total[-1] - total[rows - kept] for total in energy]
-    first = np.where(shifts > 0, upper[0], lower[0])
-    second = np.where(shifts > 0, lower[1], upper[1])
-    found: Floats32 = products / np.sqrt(np.maximum(first * second, 1e-6))
-    return found
+    overlap = rows - np.abs(shifts)
+    # Content that moves down leaves the upper rows of `before` in the lower rows of `after`.
+    first = np.where(
+        shifts > 0, energy_before[overlap], energy_before[-1] - energy_before[rows - overlap]
+    )
+    second = np.where(
+        shifts > 0, energy_after[-1] - energy_after[rows - overlap], energy_after[overlap]
+    )
+    correlations: Floats32 = products / np.sqrt(np.maximum(first * second, 1e-6))
+    return correlations

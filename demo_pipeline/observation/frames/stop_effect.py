@@ -1,7 +1,6 @@
-"""The last action: whether it had any effect on the screen, and the frame after it.
+"""Decides whether the last action only stopped the recorder, because the screen shows no effect.
 
-Belongs here: the proof that a shortcut or a click only stopped the recorder. Which forms of action
-are considered is in actions/build_actions.py.
+actions/build_actions.py decides which actions are candidates.
 """
 
 from collections.abc import Sequence
@@ -16,25 +15,25 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-CUT_OFF_S = 0.3  # seconds around the press in which a video ends that the press itself ended
-STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by a click
+CUT_OFF_S = 0.3  # seconds; a video that ends this close to the press was ended by it
+STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by the click
 CLICK_CELLS = 1  # cells; a tick in a check box of a small screen
-BLINK_S = 1.5  # seconds before the press; what blinks on its own changes once in them
-UNSTEADY_SHARE = 0.1  # of all cells; when more of them change before the press, nothing is proven
+BLINK_S = 1.5  # seconds before the press; anything that blinks by itself changes once in this time
+UNSTEADY_SHARE = 0.1  # of all cells; if more of them change before the press, nothing is proven
 
 
 class StopEffect:
-    """Looks for a change of the screen from the press of an action on to the end of the video.
+    """Observer that looks for a change of the screen from the last press to the end of the video.
 
-    Anything that changes counts, however small, except for the cells that also changed right before
-    the press, away from the pointer (a text cursor, a clock, a spinner), and, for a shortcut, the
-    pointer.
+    Any change counts, however small. Cells that also changed right before the press, away from the
+    pointer (a text cursor, a clock, a spinner), are ignored. For a shortcut, changes around the
+    pointer are ignored, too.
 
     Args:
-        action: as `recorder_control.possible_stop` found it; None: there is nothing to look for.
-        clock: of the recording; its uncertainty widens the time that counts as after the press.
+        action: the last one, by `possible_stop` of build_actions.py; None: there is no candidate.
+        clock: of the recording; frames within its uncertainty count as after the press.
         end: of the video, seconds.
-        earlier: when the action before it had ended, video seconds.
+        earlier: when the action before it ended, video seconds.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class StopEffect:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """From shortly before the press to the end of the video, unless that goes on for long."""
+        """From shortly before the press to the end of the video, if that is near."""
         return [Span(self._begin, self._end)] if self._may_be_stop else []
 
     def see(self, diff: FrameDiff) -> None:
@@ -85,10 +84,10 @@ class StopEffect:
         return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
-        """Whether the action stopped the recorder: nothing but the end of the video follows it.
+        """Whether the action stopped the recorder: only the end of the video follows it.
 
-        A film with a variable frame rate ends with the last effect, whatever came later: only of a
-        shortcut does an end without any frame after the press tell enough.
+        A video with a variable frame rate ends with the last change of the screen, even if the
+        recording went on. So an end without any frame after the press is no proof for a click.
         """
         if self._changed or not self._may_be_stop:
             return False

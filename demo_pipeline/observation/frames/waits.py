@@ -1,9 +1,8 @@
-"""Waits: pauses in which the screen answered the last action and the person acted on the answer.
+"""The rule that turns a pause into a wait: the screen answered, and the person acted on the answer.
 
-Belongs here: which pictures between two actions are looked at, what changed in them, the rule that
-turns a `pause` into a `wait` by it, and which cells move by themselves: carousels, spinners, clips,
-fading toasts, clocks. Only at the end of the video is that known, so that pauses are judged then.
-Other pauses are thinking; in doubt a pause is not a wait.
+wait_observer.py collects the changes between two actions. This module judges them. Cells that move
+by themselves (carousels, spinners, clips, fading toasts, clocks) are ignored; they are known at the
+end of the video only, so pauses are judged then. In doubt, a pause is not a wait.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,19 +27,24 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 
-REACTION_S = 0.3  # seconds; the soonest press on what was awaited came after 0.39
-TOGETHER_S = 0.5  # seconds; closer changes are one; keys wrote within 0.4
-LEAST_S = 1.5  # seconds to an answer; at 1 second one was invented in 26 films, at 2 five missed
-PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
-READING_S = 10.0  # seconds; unless it had answered: who reads that for longer thinks about it
-AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be chance
-PART_SHARE = 0.3  # skeletons shared 0.39 to 0.76 with the content; a fading status line had 0.18
-KEY_REACH = 4  # times as many cells as appeared; keys that did not answer changed 5.4 to 27 times
-HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
-COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
-SCREEN_HEIGHT = 0.5  # of the screen's; pages and lists that were awaited changed 0.6 to 0.95 of it
-RHYTHM_TIMES = 3  # changes at one place have a rhythm; two may be a start and its end
-RHYTHM_REST = 1.5  # times the longest gap of a rhythm; chosen, so that its period may vary
+REACTION_S = 0.3  # seconds; the soonest press on awaited content came after 0.39
+TOGETHER_S = 0.5  # seconds; closer changes are one change; keys wrote within 0.4
+# Seconds from an action to its answer. With 1 second, 1 false wait was found in 26 videos; with 2
+# seconds, 5 waits were missed.
+LEAST_S = 1.5
+PAUSE_S = 2.0  # seconds; a screen at rest for longer was read, not waited for
+READING_S = 10.0  # seconds; the same for a screen that has certainly answered
+AT_WORK_TIMES = 5  # changes of a bar, a spinner or lines of text; fewer may be chance
+# Share of the cells that the answer has in common with its stand-in. Skeletons had 0.39 to 0.76, a
+# fading status line had 0.18.
+PART_SHARE = 0.3
+KEY_REACH = 4  # times the cells that appeared; keys that did not wait changed 5.4 to 27 times these
+HOVERED_SHARE = 0.5  # of the appeared cells; if more of them are beside a hover, it opened them
+COLUMN_GAP = 0.25  # of the screen's width; between columns of a table
+ROW_GAP = 0.05  # of the screen's height; between lines of a table
+SCREEN_HEIGHT = 0.5  # of the screen's height; awaited pages and lists changed 0.6 to 0.95 of it
+RHYTHM_TIMES = 3  # changes at a place that make a rhythm; two may be a beginning and its end
+RHYTHM_REST = 1.5  # times the usual gap of a rhythm; chosen, so that its period may vary
 
 
 @dataclass(frozen=True)
@@ -48,17 +52,17 @@ class Interval:
     """The time between two actions, video seconds.
 
     Attributes:
-        earlier: end of the action before the first of the two; minus infinity without one.
-        pressed: when the first one began.
-        since: when it had ended.
-        looked: when the pointer started towards the second one; `limit` when it did not move.
-        limit: the latest time of a frame that certainly shows the screen before the second one.
-        until: when the second one began.
-        place: around the second one's press, video pixels; None for keys, and for a wheel that was
-            turned where the first one's press was: its effect shows what it was turned for.
-        origin: around the first one's press, video pixels; None for keys.
+        earlier: end of the action before the first of the two; minus infinity without such one.
+        pressed: when the first action began.
+        since: when the first action ended.
+        looked: when the pointer started towards the second action; `limit` if it did not move.
+        limit: the latest time of a frame that certainly shows the screen before the second action.
+        until: when the second action began.
+        place: around the second action's press, video pixels. None for keys, and for a scroll at
+            the place of the first action's press: the content that it scrolls shows its purpose.
         pause: row of actions.parquet of the pause between the two.
-        seconds: its length.
+        seconds: length of the pause.
+        origin: around the first action's press, video pixels; None for keys.
     """
 
     earlier: float
@@ -75,18 +79,19 @@ class Interval:
 
 @dataclass(frozen=True)
 class IntervalChanges:
-    """What changed between two actions; cells: (rows, columns).
+    """The changes between two actions. All cells are (rows, columns).
 
     Attributes:
         interval: between the two.
-        place: cells at the second one's press; of a key, the cells that it changed.
-        early: changed so soon after the first action that it is the action's own effect.
-        late: the changes after that, each with its time.
-        hovered: last changed beside a pointer that had moved away from the first action.
-        moving_before: still changed right before the first action.
-        new: show something that was not there before the first action; plain ground is nothing.
-        returned: show what the first action's own effect took away, as a spinner takes the place of
-            a list that comes back.
+        place: cells at the second action's press; for keys, the cells that they changed.
+        early: cells that changed so soon after the first action that this is the action's own
+            effect.
+        late: the later changes, each with its time.
+        hovered: cells whose last change was beside a pointer that had come there since.
+        moving_before: cells that still changed right before the first action.
+        new: cells with content that was not there before the first action.
+        returned: cells with content that the first action's own effect took away for a while, for
+            example a list that a spinner replaced.
     """
 
     interval: Interval
@@ -99,28 +104,30 @@ class IntervalChanges:
     returned: Cells
 
     def filled(self, cells: Cells) -> Cells:
-        """Cells that changed together and what is between them, in which the next action may be.
+        """Returns the cells and the cells between them: the area in which the next action may be.
 
-        A pointer is on a line or between the columns of what appeared; keys act in the window, and
-        only its columns are known.
+        A pointer may be between the lines and columns of a table that appeared. Keys may act
+        anywhere in the window, of which only the columns are known.
         """
-        return columns_of(cells) if self.interval.place is None else filled_between(cells)
+        if self.interval.place is None:
+            return columns_of(cells)
+        return filled_between(cells)
 
 
 def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
-    """When the screen's answer to the last action came to rest, if the person waited for it.
+    """Returns when the screen's answer to the last action came to rest; None without a wait.
 
-    None: nothing shows that the person waited. What shows it, by `restless` cells left out:
+    A pause is a wait in one of three cases. Restless cells are ignored in all of them.
 
-    1. Something new stands where the next action is: it came at least `EARLY_S` after the last
+    1. New content is at the place of the next action. It came at least `EARLY_S` after the last
        action, was not there before that action, and was at rest when the person acted.
-    2. Or, wherever the next action is, what came at once (a skeleton, a spinner, a label as
-       "Loading", a row of dots) stood for the answer, and gave way to it.
-    3. Or the place of the next action is part of what the last action brought up at once, and
-       something in there was busy until then, and came to rest.
+    2. The last action brought up a stand-in at once (a skeleton, a spinner, a label like "Loading",
+       a row of dots), and the stand-in gave way to new content. The next action may be anywhere.
+    3. The place of the next action is part of the content that the last action brought up at once,
+       and something in that content was busy and came to rest.
 
     Args:
-        changes: what changed between the two actions.
+        changes: between the two actions.
         restless: (rows, columns) of cells that move by themselves.
     """
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
@@ -134,9 +141,9 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 
 
 def may_be_wait(changes: IntervalChanges) -> bool:
-    """False when no more than noise came after the first action's own effect.
+    """Whether more than noise changed after the first action's own effect.
 
-    No cell is left out, so that it holds whatever is found to move by itself.
+    Restless cells are not known yet, so they count, too.
     """
     return is_notable(union((cells for _, cells in changes.late), changes.place))
 
@@ -144,27 +151,34 @@ def may_be_wait(changes: IntervalChanges) -> bool:
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
-    """When the new content at the place came to rest: the first kind of wait."""
-    solid = (_solid(changes, cells) if is_notable(cells) else cells for _, cells in late)
-    region = _joined_with(union(solid, place), place, changes)
+    """Returns when the new content at the place came to rest: the first kind of wait."""
+    changed = np.zeros_like(place)
+    for _, cells in late:
+        changed |= _solid(changes, cells) if is_notable(cells) else cells
+    region = _connected_with(changed, place, changes)
     rest = max((time for time, cells in late if is_notable(cells & region)), default=float("-inf"))
     last = _together(late, rest, place) & region
     new = last & changes.new
-    answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
-    shown = region if answered else region & _solid(changes, new)
-    if not is_notable(last if answered else new) or not _is_inside(place, shown, changes):
+    answered_at_once = np.count_nonzero(changes.early & place) >= SMALL_CELLS
+    if answered_at_once:
+        is_enough = is_notable(last) and _is_inside(place, region, changes)
+    else:
+        is_enough = is_notable(new) and _is_inside(place, region & _solid(changes, new), changes)
+    if not is_enough:
         return None
     if _is_hover_effect(last, changes.hovered) or _goes_on(changes, late, region):
         return None
     earlier = union((cells for time, cells in late if time < rest - TOGETHER_S), place)
-    had_stand_in = answered or is_notable(earlier & last)  # a pale one shows by its shimmer alone
+    # Of a pale stand-in, only the shimmer is visible, which shows as earlier changes.
+    had_stand_in = answered_at_once or is_notable(earlier & last)
     is_new = had_stand_in and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
 
 
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
-    """What appeared, with what is between; of another screen, all that is inside its outline."""
-    rows, columns = (np.flatnonzero(cells.any(axis=axis)) for axis in (1, 0))
+    """Returns the cells and the cells between them; for a whole screen, the box around them."""
+    rows = np.flatnonzero(cells.any(axis=1))
+    columns = np.flatnonzero(cells.any(axis=0))
     solid = changes.filled(cells)
     tall = len(rows) and rows[-1] - rows[0] >= SCREEN_HEIGHT * len(cells)
     if tall and np.count_nonzero(cells) >= LARGE_SHARE * cells.size:
@@ -176,12 +190,16 @@ def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
 def _gave_way(
     changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
 ) -> tuple[float | None, float]:
-    """When what had come at once gave way to something new; and how long that may be looked at.
+    """Returns when a stand-in gave way to new content, and how long the person may read that.
 
-    A stand-in for most of the answer, as a skeleton of a page, and a label that was pressed, tell
-    of a wait however long the answer is read; a line elsewhere if the person acts on it soon, and
-    something new came beside it: a toast that goes away uncovers what came with it. What moves by
-    itself may be the stand-in, not the answer; what moved before, or goes on, is neither.
+    The time is None if there was no stand-in. The person may read for `READING_S` if the stand-in
+    stood for most of the answer, like the skeleton of a page, or if it was the pressed label
+    itself. A stand-in elsewhere, such as a status line, proves less: the person must act within
+    `PAUSE_S`, and new content must have come outside of it, because a toast that fades only
+    uncovers what came with it.
+
+    Restless cells may be a stand-in but not an answer. Cells that moved before the action, or that
+    move after the answer, are neither.
     """
     interval = changes.interval
     early = changes.early
@@ -189,35 +207,39 @@ def _gave_way(
     rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
     if rest - interval.since < LEAST_S or rest > interval.looked:
         return nothing
-    last, whole = (_together(those, rest, early) for those in (late, changes.late))
+    last = _together(late, rest, early)
+    last_with_restless = _together(changes.late, rest, early)
     moves_on = union((cells for time, cells in changes.late if time > rest + TOGETHER_S), early)
     stand_in = early & ~with_neighbours(changes.moving_before | moves_on)
-    came = last & (changes.new | changes.returned) & ~changes.hovered
-    stood = np.count_nonzero(whole & with_neighbours(stand_in))
-    if min(stood, np.count_nonzero(came)) < MIN_SIGNIFICANT_CELLS:
+    answer = last & (changes.new | changes.returned) & ~changes.hovered
+    replaced = np.count_nonzero(last_with_restless & with_neighbours(stand_in))
+    if min(replaced, np.count_nonzero(answer)) < MIN_SIGNIFICANT_CELLS:
         return nothing
     most = max(np.count_nonzero(last), np.count_nonzero(early))
-    is_read = np.count_nonzero(last & early) >= PART_SHARE * most
+    may_be_read = np.count_nonzero(last & early) >= PART_SHARE * most
     if interval.origin is not None:
         pressed = np.zeros_like(early)
         pressed[cells_of(interval.origin)] = True
-        is_read |= np.count_nonzero(whole & early & pressed) >= MIN_SIGNIFICANT_CELLS
-    elsewhere = np.count_nonzero(came & changes.new & ~with_neighbours(early))
-    if not is_read and elsewhere < MIN_SIGNIFICANT_CELLS:
+        pressed_label = last_with_restless & early & pressed
+        may_be_read |= np.count_nonzero(pressed_label) >= MIN_SIGNIFICANT_CELLS
+    if may_be_read:
+        return rest, READING_S
+    elsewhere = np.count_nonzero(answer & changes.new & ~with_neighbours(early))
+    if elsewhere < MIN_SIGNIFICANT_CELLS:
         return nothing
-    return rest, READING_S if is_read else PAUSE_S
+    return rest, PAUSE_S
 
 
 def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
-    """When what was busy in the answer came to rest: the third kind of wait.
+    """Returns when something busy in the answer came to rest: the third kind of wait.
 
-    It is busy at one place, as a bar, a spinner or growing lines of text are: scattered remains of
-    what moves by itself are not.
+    It must be busy at one place, like a bar, a spinner or growing lines of text. Scattered rests of
+    restless cells are not.
     """
-    seen = union((cells for _, cells in late), place)
-    answer = _joined_with(changes.early & still | seen, place, changes)
+    changed_late = union((cells for _, cells in late), place)
+    answer = _connected_with(changes.early & still | changed_late, place, changes)
     if not _is_inside(place, answer & changes.new, changes):
         return None
     inside = [(time, cells & answer) for time, cells in late if time <= changes.interval.looked]
@@ -226,7 +248,7 @@ def _was_busy(
         return None
     part = connected(union((cells for _, cells in busy), place), busy[-1][1])
     times = [time for time, cells in busy if np.count_nonzero(cells & part) >= SMALL_CELLS]
-    if len(times) < AT_WORK_TIMES or not is_notable(answer & seen):
+    if len(times) < AT_WORK_TIMES or not is_notable(answer & changed_late):
         return None
     if _goes_on(changes, late, answer):
         return None
@@ -234,9 +256,9 @@ def _was_busy(
 
 
 def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
-    """Whether a region changes in a rhythm and did not rest for longer than that.
+    """Whether a region changes in a rhythm, and did not rest for longer than the rhythm.
 
-    The output of a loop, which the person acts on between two lines or stops, is not awaited.
+    The output of a loop is not an answer: the person acts between two lines of it, or stops it.
     """
     beats: list[float] = []
     ended = float("-inf")
@@ -255,7 +277,7 @@ def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], regi
 def _in_time(
     changes: IntervalChanges, rest: float | None, longest: float = READING_S
 ) -> float | None:
-    """`rest` if the screen rested when the person acted, but not for long."""
+    """Returns `rest` if the screen was at rest when the person acted, but not for too long."""
     interval = changes.interval
     if rest is None or interval.until - rest < REACTION_S:
         return None
@@ -263,44 +285,48 @@ def _in_time(
 
 
 def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
-    """Whether what appeared may have been opened by the pointer, as menus and cards are."""
+    """Whether the pointer may have opened the new content, like a menu or a card."""
     beside = new & hovered
     is_most = np.count_nonzero(beside) > HOVERED_SHARE * np.count_nonzero(new)
     return bool(is_most) and box_share(beside) <= HOVER_LARGEST_SHARE
 
 
 def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
-    """Whether the next action is at a place of the region.
+    """Whether the next action is inside the region.
 
-    A pointer has to be at changed cells; what keys wrote may stand beside them. Keys that change
-    much more than appeared, as those that bring another window up, did not wait for that.
+    A pointer has to be at cells of the region. Text that keys wrote may also be beside them. Keys
+    that change many more cells than appeared, for example by bringing up another window, did not
+    wait for the region.
     """
     if changes.interval.place is not None:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
-    far = np.count_nonzero(place) > KEY_REACH * np.count_nonzero(region & changes.new)
-    return not far and bool(np.count_nonzero(connected(place, filled(region))) >= SMALL_CELLS)
+    if np.count_nonzero(place) > KEY_REACH * np.count_nonzero(region & changes.new):
+        return False
+    return bool(np.count_nonzero(connected(place, filled(region))) >= SMALL_CELLS)
 
 
-def _joined_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
-    """Those of `cells` that are connected with the place, across gaps as between lines of text."""
-    by_key = changes.interval.place is None
-    return connected(cells, with_neighbours(place) if by_key else place & cells)
+def _connected_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
+    """Returns the cells that are connected with the place, across gaps like those of text lines."""
+    if changes.interval.place is None:
+        return connected(cells, with_neighbours(place))
+    return connected(cells, place & cells)
 
 
 def filled_between(cells: Cells) -> Cells:
-    """The cells and those between them, as between the columns of a table that appeared at once."""
-    rows, columns = cells.shape
-    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
+    """Returns the cells and the cells between them, for example between columns of a table."""
     if not cells.any():
         return cells
-    padded = np.pad(cells.astype(np.uint8), [(side, side) for side in sides[::-1]])
-    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
-    inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
+    rows, columns = cells.shape
+    high = max(1, round(rows * ROW_GAP))
+    wide = max(1, round(columns * COLUMN_GAP))
+    padded = np.pad(cells.astype(np.uint8), [(high, high), (wide, wide)])
+    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((high, wide), np.uint8))
+    inside: Cells = closed[high : high + rows, wide : wide + columns] > 0
     return inside
 
 
 def columns_of(cells: Cells) -> Cells:
-    """All cells above, below and between some: the window in which they changed, at most."""
+    """Returns all cells in the columns of the cells and between them: a window at most."""
     columns = np.flatnonzero(cells.any(axis=0))
     window = np.zeros_like(cells)
     if len(columns):
@@ -309,35 +335,36 @@ def columns_of(cells: Cells) -> Cells:
 
 
 def union(maps: Iterable[Cells], like: Cells) -> Cells:
-    """The cells that are set in any of the maps; `like`: of the same size."""
-    found = np.zeros_like(like)
+    """Returns the cells that are set in any of the maps. `like` is a map of the same size."""
+    all_cells = np.zeros_like(like)
     for cells in maps:
-        found |= cells
-    return found
+        all_cells |= cells
+    return all_cells
 
 
 def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> Cells:
-    """The cells that changed about then; `like`: of the same size."""
+    """Returns the cells that changed at about a time. `like` is a map of the same size."""
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
+# A cell that changed without a reason twice moves by itself; one such change may be an answer.
+RESTLESS_TIMES = 2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 
 
 class RestlessCells:
-    """Counts, for each cell, how often it changed without a reason and how often with one."""
+    """Counts for each cell how often it changed without a reason (unasked) and with one (asked)."""
 
     def __init__(self) -> None:
         self._counts: CellCounts | None = None
 
     def add(self, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> None:
-        """Count what changed long after an action.
+        """Count the changes long after an action.
 
         Args:
-            late: what changed then.
-            changes: of the interval, when it tells where the next action was.
+            late: these changes, each with its time.
+            changes: of the interval; None if the place of the next action is unknown.
         """
         if not late:
             return
@@ -348,7 +375,8 @@ class RestlessCells:
     def cells(self, changes: IntervalChanges) -> Cells:
         """(rows, columns): the cells that move by themselves, and their neighbours.
 
-        What changed once in the interval itself may be the answer that is looked for.
+        A single unasked change in the interval itself is not counted, because it may be the answer
+        that is looked for.
         """
         if self._counts is None:
             return np.zeros_like(changes.new)
@@ -360,18 +388,20 @@ class RestlessCells:
 
 
 def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
-    """How often each cell changed without a reason and with one; arguments as of `add`."""
-    unasked, asked = counts = np.zeros((2, *late[0][1].shape), np.int32)
+    """(2, rows, columns): whether each cell changed unasked, and asked; arguments as of `add`."""
+    changed = union((cells for _, cells in late), late[0][1])
+    counts = np.zeros((2, *changed.shape), np.int32)
     awaited = _awaited(late, changes)
-    seen = union((cells for _, cells in late), late[0][1])
-    unasked += seen if awaited is None else seen & ~awaited
-    if awaited is not None:
-        asked += awaited
+    if awaited is None:
+        counts[0] = changed
+    else:
+        counts[0] = changed & ~awaited
+        counts[1] = awaited
     return counts
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
-    """What changed together with the place of the next action, or replaced a stand-in."""
+    """Returns the cells that changed with the place of the next action, or replaced a stand-in."""
     if changes is None:
         return None
     content = [(time, _solid(changes, cells)) for time, cells in late if is_notable(cells)]

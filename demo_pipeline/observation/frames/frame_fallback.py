@@ -77,9 +77,9 @@ class FrameFallback:
         return latest is not None and due - latest.time > self._max_stale_s
 
     def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
-        """Returns the nearest frame before the limit, or else before the press.
+        """Returns the nearest frame before the limit, or else the video's first before the press.
 
-        None of them counts when the press is after the video's end. `latest` is the newest
+        The frame is missing if the press is after the video's end. `latest` is the newest
         candidate.
         """
         times = self._video.times
@@ -92,12 +92,12 @@ class FrameFallback:
             reason = Reason.BACKOFF
         else:
             reason = Reason.FIRST_FRAME
-        shown = max(0, number)
-        self.frames.forget_before(shown)
-        frame = self.frames.get(shown)
-        if frame is None and latest is not None:
-            is_shown = abs(latest.time - times[shown]) <= TIME_TOLERANCE_S
-            frame = latest if is_shown else None
+        nearest = max(0, number)
+        self.frames.forget_before(nearest)
+        frame = self.frames.get(nearest)
+        is_latest = latest is not None and abs(latest.time - times[nearest]) <= TIME_TOLERANCE_S
+        if frame is None and is_latest:
+            frame = latest
         latest_s = max(request.limit + TIME_TOLERANCE_S, request.press - TIME_TOLERANCE_S)
         if frame is None or frame.time > latest_s or frame.is_black:
             return FrameChoice(None, Reason.MISSING)

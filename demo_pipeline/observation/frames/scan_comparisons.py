@@ -202,18 +202,18 @@ class ScanComparison:
         return bool(redrawn)
 
     def _is_redrawn_since_before(
-        self, scan: ScannedTarget, aim: ElementUnderAction, point: Point, shown: ScreenDetail
+        self, scan: ScannedTarget, aim: ElementUnderAction, point: Point, later: ScreenDetail
     ) -> bool | None:
-        """Whether the target was redrawn between the previous scan and a screen.
+        """Whether the target was redrawn between the previous scan and a later screen.
 
         None without a previous scan, or if its frames did not decode.
         """
         earlier = [self._frames.get(self._shown_at(time_ms)) for time_ms in scan.before_ms or ()]
-        changes = [self._changes(screen, shown) for screen in earlier]
+        changes = [self._changes(screen, later) for screen in earlier]
         if not changes or None in changes:
             return None
         return any(
-            self._is_redrawn(aim, point, change, ActionScreens(screen, None, shown, shown))
+            self._is_redrawn(aim, point, change, ActionScreens(screen, None, later, later))
             for change, screen in zip(changes, earlier, strict=True)
             if change is not None
         )
@@ -257,21 +257,21 @@ class ScanComparison:
         pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
         return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
 
-    def _changes(self, scanned: ScreenDetail | None, shown: ScreenDetail) -> ContentChanges | None:
+    def _changes(self, scanned: ScreenDetail | None, later: ScreenDetail) -> ContentChanges | None:
         if scanned is None:
             return None
-        if scanned.time == shown.time:
+        if scanned.time == later.time:
             return ContentChanges()
         pointer = self._pointer
         flickering = self._detector.flickering
-        pointers = [*pointer.path_near(scanned.time), *pointer.path_near(shown.time)]
+        pointers = [*pointer.path_near(scanned.time), *pointer.path_near(later.time)]
         scale = self._scale(scanned)
-        return content_changes(scanned.detail, shown.detail, pointers, flickering, scale)
+        return content_changes(scanned.detail, later.detail, pointers, flickering, scale)
 
-    def _scale(self, shown: ScreenDetail) -> float:
+    def _scale(self, screen: ScreenDetail) -> float:
         """Returns video pixels per pixel of a pointer of usual size."""
-        canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
-        height = float(shown.detail.shape[0] * DETAIL_STEP)
+        canvas = self._pointer.screen.at(self._pointer.clock.event_time(screen.time)).canvas
+        height = float(screen.detail.shape[0] * DETAIL_STEP)
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def leave_out(self, request: FrameRequest) -> None:
@@ -283,17 +283,17 @@ class ScanComparison:
 
 
 def _at_target(
-    changes: ContentChanges, element: PixelBox | None, point: Point, shown: ScreenDetail
+    changes: ContentChanges, element: PixelBox | None, point: Point, screen: ScreenDetail
 ) -> bool:
     """Whether content at the press was replaced; in a target that is not large, anywhere in it."""
     if element is None:
         return False
     if changes.cover(*point):
         return True
-    return _share(element, shown) <= LARGE_ELEMENT_SHARE and changes.touch(element)
+    return _share(element, screen) <= LARGE_ELEMENT_SHARE and changes.touch(element)
 
 
-def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenDetail) -> bool:
+def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, screen: ScreenDetail) -> bool:
     """Whether areas may be a highlight of an element: inside it, and a good part of a roomy one."""
     for area in areas:
         beyond = max(
@@ -305,9 +305,9 @@ def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenDe
         if beyond > BEYOND_PX:
             return False
     is_large = sum(area.area for area in areas) * HIGHLIGHT_PARTS > element.area
-    return is_large or _share(element, shown) <= ROOMY_ELEMENT_SHARE
+    return is_large or _share(element, screen) <= ROOMY_ELEMENT_SHARE
 
 
-def _share(element: PixelBox, shown: ScreenDetail) -> float:
+def _share(element: PixelBox, screen: ScreenDetail) -> float:
     """Returns the share of the screen that an element covers."""
-    return element.area / (shown.detail.size * DETAIL_STEP**2)
+    return element.area / (screen.detail.size * DETAIL_STEP**2)

@@ -13,7 +13,7 @@ import numpy as np
 _PQ = 16  # transfer characteristics, by the codes of ITU-T H.273
 _HLG = 18
 _BT2020 = 9  # colour primaries, by the codes of ITU-T H.273
-_WHITE_NITS = 203.0  # of an ordinary desktop's white in an HDR picture (ITU-R BT.2408)
+_WHITE_NITS = 203.0  # of an ordinary desktop's white in HDR (ITU-R BT.2408)
 _HLG_GAMMA = 1.2  # from the light of a scene to that of a display (ITU-R BT.2100)
 _CODES = 65_536  # of a sample with 16 bits
 # Converts linear light from the primaries of BT.2020 to those of BT.709 (ITU-R BT.2087).

@@ -270,7 +270,9 @@ class _ForwardReader:
         self._packets = packets
         self._wanted = wanted
         self._size = size
-        self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
+        self._edges: list[int] = []
+        for first, last in wanted:
+            self._edges += [first, last + 1]
         self._low = math.inf
         self._high = -math.inf
 

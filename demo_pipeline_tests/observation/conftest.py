@@ -33,7 +33,7 @@ ACTS = (
     drag("Form/title bar", 60, 40),
     click("Agree"),
 )
-FILMS = {
+VIDEOS = {
     "starts_early": VideoOptions(preset="ultrafast", video_start_s=-1.0),
     "plain": VideoOptions(preset="ultrafast", gop=250),
     "variable": VideoOptions(preset="veryfast", variable=True, video_start_s=0.7, gop=30),
@@ -42,26 +42,26 @@ FILMS = {
 }
 
 
-@pytest.fixture(scope="session", params=sorted(FILMS))
+@pytest.fixture(scope="session", params=sorted(VIDEOS))
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    """The same script filmed in several ways."""
+    """The same script recorded in several ways."""
     return _observe(tmp_path_factory, request.param)
 
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    """One recording for tests that need no other film."""
+    """One recording for tests that need no other video."""
     return _observe(tmp_path_factory, "plain")
 
 
-def _observe(factory: pytest.TempPathFactory, film: str) -> Observed:
+def _observe(factory: pytest.TempPathFactory, kind: str) -> Observed:
     def make(root: Path) -> None:
         demonstration = replace(script(*ACTS), lead_in_ms=2800)
-        options = replace(SMALL, video=FILMS[film])
+        options = replace(SMALL, video=VIDEOS[kind])
         truth = write_recording(root / "uploads/demo", demonstration, options)
         take_to_screenshots(root / "uploads/demo", root / "store")
         (root / "truth").write_bytes(pickle.dumps(truth))
 
-    root = made_once(factory, f"film-{film}", make)
+    root = made_once(factory, f"video-{kind}", make)
     truth = pickle.loads((root / "truth").read_bytes())  # noqa: S301 - our own
     return read_observed(root / "uploads/demo", root / "store", truth)

@@ -37,7 +37,7 @@ class Observed:
     rows: list[dict[str, Any]]
     evidence: Evidence
 
-    def picture(self, name: str) -> Any:
+    def screenshot(self, name: str) -> Any:
         return cv2.imread(str(self.out / "screenshots" / name))
 
 
@@ -74,11 +74,11 @@ def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = 
     """Keep the packets before `seconds`; `front` puts the index at the file's front."""
     options = {"movflags": "+faststart"} if front else {}
     with (
-        av.open(str(source)) as film,
+        av.open(str(source)) as original,
         av.open(str(destination), "w", format="mp4", options=options) as kept,
     ):
-        stream: Any = kept.add_stream_from_template(film.streams.video[0])
-        for packet in film.demux(film.streams.video[0]):
+        stream: Any = kept.add_stream_from_template(original.streams.video[0])
+        for packet in original.demux(original.streams.video[0]):
             if packet.pts is None or float(packet.pts * packet.time_base) >= seconds:
                 break  # the order in which packets are written, so that no B-frame lacks its next
             packet.stream = stream
@@ -86,7 +86,7 @@ def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = 
 
 
 def turn_video(source: Path, destination: Path, quarters: int = 1) -> None:
-    """The same film with a note that players show it some quarter turns clockwise."""
+    """The same video with a note that players show it some quarter turns clockwise."""
     data = bytearray(source.read_bytes())
     matrix = data.index(b"tkhd") + 4
     matrix += 52 if data[matrix] == 1 else 40

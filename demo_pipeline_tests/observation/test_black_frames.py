@@ -1,4 +1,4 @@
-"""Films in which a recorder blacked out what a person kept private: nothing of it is a picture."""
+"""Videos in which a recorder blacked out private content: no screenshot shows anything of it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,13 +17,13 @@ BLACK, GREY = 16, 128  # of luma and colours
 
 
 def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int]]) -> Observed:
-    """A film with black ranges: action, ms after its end, action, ms after its press."""
+    """A video with black ranges: action, ms after its end, action, ms after its press."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         acts = truth.actions
         spans = [(acts[a].end_ms + off, acts[b].press_ms + on) for a, off, b, on in ranges]
 
-        def pictures() -> Iterator[tuple[int, videos.Picture]]:
+        def images() -> Iterator[tuple[int, videos.Picture]]:
             for frame in truth.frames:
                 planes = painter.planes(truth.timeline.at(frame.wall_ms), frame.number).copy()
                 if any(begin <= frame.wall_ms <= end for begin, end in spans):
@@ -31,17 +31,17 @@ def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int
                     planes[truth.screen[1] :] = GREY
                 yield frame.pts, planes
 
-        encode(path, pictures(), truth.screen, USUAL)
+        encode(path, images(), truth.screen, USUAL)
 
     return videos.painted(root, replace(SMALL, video=USUAL), write, story)
 
 
-def test_no_picture_is_black_or_older_than_what_was_blacked_out(tmp_path: Path) -> None:
+def test_no_screenshot_is_black_or_older_than_what_was_blacked_out(tmp_path: Path) -> None:
     story = script(click("Agree"), think(4.0), click("Name"), think(4.0), click("Rows/b"))
     observed = blacked_out(tmp_path, story, [(0, 500, 1, 200), (1, 1000, 2, -1200)])
     clicks = [row for row in observed.rows if row["reason_code"] != "pause"]
     assert [row["reason_code"] for row in clicks] == ["pre_move", "missing", "pre_move"]
-    assert observed.picture(clicks[2]["file"]).max() > 100
+    assert observed.screenshot(clicks[2]["file"]).max() > 100
     shown_ms = observed.evidence.clock.event_time(clicks[2]["pts"])
     assert shown_ms > observed.truth.actions[2].press_ms - 1200
     assert observed.evidence.waits == ()

@@ -46,23 +46,23 @@ def _built(root: Path, **settings: Any) -> Workspace:
     return workspace
 
 
-def pictures(workspace: Workspace) -> dict[Path, bytes]:
+def images(workspace: Workspace) -> dict[Path, bytes]:
     """Path in the trajectory → PNG."""
     folder = workspace.store.open("trajectories/demo")[0]
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
 
 
 def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]:
-    """The picture of each chat, and the place that it answers with, with the widget there."""
+    """The screenshot of each chat, and the place that it answers with, with the widget there."""
     folder = workspace.store.open("messages")[0]
-    found = []
+    answers = []
     for line in map(json.loads, (folder / "train.jsonl").read_text("utf-8").splitlines()):
         _, user, assistant = line["messages"]
-        said = json.loads(assistant["content"].splitlines()[1])["arguments"]
-        places = [said["coordinate"]] if "coordinate" in said else []
-        picture = cv2.imread(str(folder / user["content"][0]["image"]))
-        found.append((picture, [(at, TARGETS[line["step_index"]]) for at in places]))
-    return found
+        arguments = json.loads(assistant["content"].splitlines()[1])["arguments"]
+        places = [arguments["coordinate"]] if "coordinate" in arguments else []
+        image = cv2.imread(str(folder / user["content"][0]["image"]))
+        answers.append((image, [(at, TARGETS[line["step_index"]]) for at in places]))
+    return answers
 
 
 def rows(workspace: Workspace) -> dict[str, dict[str, Any]]:
@@ -71,40 +71,40 @@ def rows(workspace: Workspace) -> dict[str, dict[str, Any]]:
     return {row["text"]: row for row in pq.read_table(folder / "train.parquet").to_pylist()}
 
 
-def colour_at(picture: Any, x: int, y: int) -> str:
-    """The widget whose colour a pixel of a picture comes nearest to."""
-    pixel = picture[y, x].astype(int)
+def colour_at(image: Any, x: int, y: int) -> str:
+    """The widget whose colour a pixel of a screenshot comes nearest to."""
+    pixel = image[y, x].astype(int)
     return min(COLOURS, key=lambda name: abs(pixel - COLOURS[name]).sum())
 
 
 @pytest.mark.parametrize("size", [(3840, 2160), (1080, 1920)], ids=["4k", "portrait"])
 def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
-    """The seed's pictures stay; chats and grounding have the screen's own, with right places."""
+    """The seed's screenshots stay; chats and grounding have the screen's own, with right places."""
     write(tmp_path / "uploads" / "demo", Screen(*size), STORY)
     plain = _built(tmp_path)
     without = rows(plain)
-    seeds = pictures(plain)
+    seeds = images(plain)
     workspace = _built(tmp_path, **NATIVE)
-    own = {path: data for path, data in pictures(workspace).items() if path not in seeds}
-    assert {path: data for path, data in pictures(workspace).items() if path in seeds} == seeds
+    own = {path: data for path, data in images(workspace).items() if path not in seeds}
+    assert {path: data for path, data in images(workspace).items() if path in seeds} == seeds
     assert {path.name for path in own} == {"screenshot_native.png", "final_screenshot_native.png"}
     answered = chats(workspace)
     assert len(answered) == len(TARGETS) + 1  # it ends with `terminate`
-    for picture, places in answered:
-        assert picture.shape[1::-1] == size
+    for image, places in answered:
+        assert image.shape[1::-1] == size
         for (x, y), name in places:
             at = [
-                min(round(one / 1000 * side), side - 1)
-                for one, side in zip((x, y), size, strict=True)
+                min(round(coordinate / 1000 * side), side - 1)
+                for coordinate, side in zip((x, y), size, strict=True)
             ]
-            assert colour_at(picture, *at) == name
+            assert colour_at(image, *at) == name
     grounded = rows(workspace)
     assert {"the Load button"} <= grounded.keys()
     for text, row in grounded.items():
-        picture = cv2.imread(str(workspace.store.open("grounding")[0] / row["image"]))
-        assert picture is not None
-        assert picture.shape[1::-1] == tuple(row["image_size"]) == size
-        assert colour_at(picture, *row["point"]) in text
+        image = cv2.imread(str(workspace.store.open("grounding")[0] / row["image"]))
+        assert image is not None
+        assert image.shape[1::-1] == tuple(row["image_size"]) == size
+        assert colour_at(image, *row["point"]) in text
     if size[0] == 3840:
         tiny = "the Tiny button"
         assert (tiny in grounded, tiny in without) == (True, False)
@@ -120,16 +120,16 @@ def test_a_model_is_asked_with_what_it_was_trained_on(tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     options: dict[str, Any] = {"model": "m", "system": None, "images": "path"}
     assert write_evaluation_requests(workspace, out, asked, **options) == len(TARGETS) + 1
-    shown = sorted((tmp_path / "requests_images").iterdir())
-    pictures_of = [cv2.imread(str(path), cv2.IMREAD_COLOR) for path in shown]
-    assert {one.shape[1::-1] for one in pictures_of if one is not None} == {(1280, 720)}
+    requests_files = sorted((tmp_path / "requests_images").iterdir())
+    images_of = [cv2.imread(str(path), cv2.IMREAD_COLOR) for path in requests_files]
+    assert {image.shape[1::-1] for image in images_of if image is not None} == {(1280, 720)}
     write_right_answers(workspace, answers, asked)
     assert score_file(workspace, answers, asked).row("strict")["score"] == 1.0
     write_evaluation_requests(workspace, out, asked, **options)  # in place of the first ones
-    assert sorted((tmp_path / "requests_images").iterdir()) == shown
+    assert sorted((tmp_path / "requests_images").iterdir()) == requests_files
 
 
-def test_what_is_covered_has_no_other_picture(tmp_path: Path) -> None:
+def test_what_is_covered_has_no_other_screenshot(tmp_path: Path) -> None:
     """A covered screenshot does not leave in another size; nor does any, if texts are read."""
     write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
     region = {"regions": ((0, 0, 400, 400),)}

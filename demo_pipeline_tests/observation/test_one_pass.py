@@ -1,4 +1,4 @@
-"""The film is decoded once: whatever trees, clock and encoding are like, and pictures are right."""
+"""The video is decoded once, whatever trees, clock and encoding are like; screenshots are right."""
 
 import json
 from collections import Counter
@@ -49,7 +49,7 @@ LATE_MS = 90
 REDRAWN_MS = 10  # after an action, before the pointer moves on
 UNITS = 1.25  # larger ones of the log, after the screen was set to 1024x576
 UNUSUAL_UNITS = 0.6  # as of a screen of 2133x1200
-PART_FRAMES = 60  # at most, of one part in which the clock is looked at again, in these films
+PART_FRAMES = 60  # at most, of one part in which the clock is looked at again, in these videos
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -99,15 +99,15 @@ def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any]
         since = truth.actions[len(truth.actions) // 2].end_ms + REDRAWN_MS
         height = truth.screen[1]
 
-        def picture(frame: Frame) -> np.ndarray:
+        def image(frame: Frame) -> np.ndarray:
             planes = painter.planes(truth.timeline.at(frame.wall_ms), frame.number).copy()
             if frame.wall_ms >= since:
                 planes[:height] = 255 - planes[:height]
                 stamp(planes[:height], frame.number)
             return planes
 
-        pictures = ((frame.pts, picture(frame)) for frame in truth.frames)
-        encode(path, pictures, truth.screen, USUAL)
+        images = ((frame.pts, image(frame)) for frame in truth.frames)
+        encode(path, images, truth.screen, USUAL)
         log = path.parent / "input_log.jsonl"
         lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
         for line in lines:
@@ -122,7 +122,7 @@ def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any]
     return videos.painted(root, replace(SMALL, width=1280, height=720), write, STORY)
 
 
-def filmed(root: Path, video: VideoOptions) -> Observed:
+def simulated(root: Path, video: VideoOptions) -> Observed:
     folder = root / "uploads" / "demo"
     options = replace(SMALL, video=video)
     return observe(folder, root / "store", write_recording(folder, STORY, options))
@@ -139,7 +139,7 @@ def with_trees(root: Path, change: Change | None) -> Observed:
 
 
 def late(root: Path) -> Observed:
-    """The second half of the film shows the screen of some time earlier."""
+    """The second half of the video shows the screen of some time earlier."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
@@ -159,16 +159,16 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "trees in other units": lambda root: with_trees(root, larger),
     "trees of another screen": lambda root: with_trees(root, elsewhere),
     "a clock that is off later on": late,
-    "one key frame": lambda root: filmed(root, replace(USUAL, gop=10_000)),
-    "B-frames": lambda root: filmed(root, replace(USUAL, preset="veryfast", b_frames=2)),
+    "one key frame": lambda root: simulated(root, replace(USUAL, gop=10_000)),
+    "B-frames": lambda root: simulated(root, replace(USUAL, preset="veryfast", b_frames=2)),
     "another resolution": lambda root: resized(root, UNITS, scans=True),
     "another resolution that only the pointer shows": lambda root: resized(root, UNITS),
     "another resolution that no scan tells": lambda root: resized(
         root, UNITS, scans=True, change=untold
     ),
     "a resolution that nothing shows": lambda root: resized(root, UNUSUAL_UNITS),
-    "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
-    "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
+    "starts late": lambda root: simulated(root, replace(USUAL, video_start_s=1.7)),
+    "a variable rate": lambda root: simulated(root, replace(USUAL, variable=True)),
 }
 ENCODINGS = {"one key frame", "B-frames", "starts late"}  # as in test_exactness.py
 SCALES: dict[str, list[Any]] = {
@@ -185,7 +185,7 @@ SCALES: dict[str, list[Any]] = {
         for kind in KINDS
     ],
 )
-def test_a_film_is_decoded_once_and_its_pictures_are_right(
+def test_a_video_is_decoded_once_and_its_screenshots_are_right(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside one pass, only the stretches that the calibration looks at are decoded."""
@@ -202,14 +202,14 @@ def test_a_film_is_decoded_once_and_its_pictures_are_right(
     (first,) = looked
     assert first <= STRETCH_S * USUAL.fps + 1 + MAX_PARTS * PART_FRAMES
     assert max(Counter(decoded[first:]).values()) == 1
-    check_pictures(observed)
+    check_screenshots(observed)
     check_places(observed)
     evidence = observed.evidence
     hidden = Counter(row["reason_code"] for row in observed.rows)["unknown_scale"]
     assert hidden == (4 if kind == "a resolution that nothing shows" else 0)
     is_late = kind == "a clock that is off later on"
     assert (evidence.clock.uncertainty_ms >= LATE_MS - 5) == is_late
-    assert [one.scale for one in evidence.tree_scales] == SCALES.get(kind, [])
+    assert [part.scale for part in evidence.tree_scales] == SCALES.get(kind, [])
     if "scan" in kind:
         assert {8, 9} < {target.action_index for target in evidence.targets}
     if "trees" in kind:
@@ -218,7 +218,7 @@ def test_a_film_is_decoded_once_and_its_pictures_are_right(
 
 
 def check_places(observed: Observed) -> None:
-    """What has a picture is placed in it where the script meant it, whatever the log's units."""
+    """What has a screenshot is placed in it where the script meant it, whatever the log's units."""
     for action, meant, row in zip(
         observed.actions, observed.truth.actions, observed.rows, strict=True
     ):
@@ -229,14 +229,14 @@ def check_places(observed: Observed) -> None:
             assert place == pytest.approx((meant.parameters["x"], meant.parameters["y"]))
 
 
-def check_pictures(observed: Observed) -> None:
-    """Each picture is the frame that the rule names, found by its number on the screen."""
-    shown = every_frame(observed.folder / "recording.mp4")
-    rule = Rule(shown, observed.truth, observed.evidence.clock)
+def check_screenshots(observed: Observed) -> None:
+    """Each screenshot is the frame that the rule names, found by its number on the screen."""
+    all_frames = every_frame(observed.folder / "recording.mp4")
+    rule = Rule(all_frames, observed.truth, observed.evidence.clock)
     assert len(observed.rows) == len(observed.truth.actions)
     for position, row in enumerate(observed.rows):
         if row["file"] is None:
             continue
-        frame = shown[row["frame"]]
+        frame = all_frames[row["frame"]]
         assert frame == rule.names(position), position
-        assert read_frame_number(observed.picture(row["file"])) == frame.number
+        assert read_frame_number(observed.screenshot(row["file"])) == frame.number

@@ -47,7 +47,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(real_root: Path) -> dict[str, Seen]:
     pipeline = open_workspace(real_root)
-    found = {}
+    seen_by_name = {}
     for name in (TICKETS, SHOPPING):
         folder = pipeline.store.open(f"screenshots/{name}")[0]
         rows = read_frames(folder)
@@ -55,20 +55,20 @@ def seen(real_root: Path) -> dict[str, Seen]:
         folder = pipeline.store.open(f"trajectories/{name}")[0]
         steps = sorted((folder / "steps").iterdir())
         actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
-        found[name] = Seen(rows, evidence, actions)
-    return found
+        seen_by_name[name] = Seen(rows, evidence, actions)
+    return seen_by_name
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Where the pictures of a recording change, and where its events say the pointer was."""
+    """Where the frames of a recording change, and where its events say the pointer was."""
 
     changes: ChangeMap
     track: PointerPath
     documented: Clock
 
     def clock(self, lag_ms: float) -> Clock | None:
-        """What the pictures say when every event is `lag_ms` later."""
+        """What the frames say when every event is `lag_ms` later."""
         track = replace(self.track, times=self.track.times + lag_ms)
         return clock_from_pointer(self.changes, track, self.documented, [1.0], MAX_OFFSET_S)
 
@@ -109,12 +109,12 @@ def test_the_chain_finds_the_same_clock(name: str, seen: dict[str, Seen]) -> Non
     assert -200 < clock.documented_offset_ms < 0
 
 
-def test_a_still_film_is_no_evidence_however_much_the_pointer_moves(tmp_path: Path) -> None:
-    """A recorder that films another display: twenty seconds of one picture."""
+def test_a_still_video_is_no_evidence_however_much_the_pointer_moves(tmp_path: Path) -> None:
+    """A recorder that records another display: twenty seconds of one frame."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
-        picture = painter.planes(truth.timeline.at(truth.timestamp_ms), None)
-        frames = ((frame.pts, picture) for frame in truth.frames)
+        image = painter.planes(truth.timeline.at(truth.timestamp_ms), None)
+        frames = ((frame.pts, image) for frame in truth.frames)
         encode(path, frames, truth.screen, VideoOptions(preset="ultrafast"))
 
     there_and_back = (click("Agree"), click("Rows/d"), click("Load"), click("Form/title bar"))

@@ -38,7 +38,7 @@ RECORDER = (
 LABEL = Widget("Note", "label", Box(240, 800, 500, 60), "Form", text="Nothing to press")
 WORK = (click("Agree"), click("Name"), type_text("Ab"))
 STOP = hotkey("ctrl", "shift", "f9")
-FILMED = Span(float("-inf"), float("inf"))
+SIMULATED = Span(float("-inf"), float("inf"))
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Seen:
     @property
     def final_ms(self) -> float:
         """When the screen was as final.png shows it, epoch ms."""
-        number = read_frame_number(self.observed.picture("final.png"))
+        number = read_frame_number(self.observed.screenshot("final.png"))
         assert number is not None
         return self.observed.truth.frames[number].wall_ms
 
@@ -79,23 +79,23 @@ def seen(
     edit(folder)
     observed = observe(folder, root / "store", truth)
     trees = [{"target_id": None}] * len(observed.rows)
-    steps = build_steps(observed.actions, observed.rows, trees, observed.evidence, FILMED)
+    steps = build_steps(observed.actions, observed.rows, trees, observed.evidence, SIMULATED)
     return Seen(observed, steps)
 
 
 def test_a_last_shortcut_without_effect_is_trimmed_and_costs_nothing(tmp_path: Path) -> None:
-    found = seen(tmp_path, *WORK, STOP)
-    assert found.kinds == ["click", "click", "type"]
-    assert found.trimmed == 1
-    assert sum(found.steps.left_out.values()) == 1
-    stop = found.observed.truth.actions[-1]
-    typing = found.observed.truth.actions[-2]
-    assert typing.end_ms <= found.final_ms < stop.press_ms
-    shown = found.observed.truth.timeline.at(found.final_ms).state
-    assert shown.texts["Name"] == "oldAb"
-    folder = found.observed.out / "screenshots"
+    outcome = seen(tmp_path, *WORK, STOP)
+    assert outcome.kinds == ["click", "click", "type"]
+    assert outcome.trimmed == 1
+    assert sum(outcome.steps.left_out.values()) == 1
+    stop = outcome.observed.truth.actions[-1]
+    typing = outcome.observed.truth.actions[-2]
+    assert typing.end_ms <= outcome.final_ms < stop.press_ms
+    state = outcome.observed.truth.timeline.at(outcome.final_ms).state
+    assert state.texts["Name"] == "oldAb"
+    folder = outcome.observed.out / "screenshots"
     assert check_frames_present(folder) == []
-    assert check_screenshot_files(folder, found.observed.out / "actions") == []
+    assert check_screenshot_files(folder, outcome.observed.out / "actions") == []
     assert len(list(folder.glob("*.png"))) == 4
 
 
@@ -109,19 +109,19 @@ def test_a_last_shortcut_without_effect_is_trimmed_and_costs_nothing(tmp_path: P
             id="not the last",
         ),
         pytest.param((*WORK, click("Agree")), ["click", "click", "type", "click"], id="a tick"),
-        pytest.param((click("Agree"), click("Note")), ["click", "click"], id="the film goes on"),
+        pytest.param((click("Agree"), click("Note")), ["click", "click"], id="the video goes on"),
     ],
 )
 def test_real_last_actions_stay(tmp_path: Path, acts: tuple[Act, ...], kinds: list[str]) -> None:
-    found = seen(tmp_path, *acts, tail_ms=2600)
-    assert found.kinds == kinds
-    assert found.trimmed == 0
+    outcome = seen(tmp_path, *acts, tail_ms=2600)
+    assert outcome.kinds == kinds
+    assert outcome.trimmed == 0
 
 
 def test_a_shortcut_that_changes_anything_stays(tmp_path: Path) -> None:
     """F5 counts as a recorder's key; here it opens something, as little as a label."""
-    shown = Effect("set_text", "Note", text="Reloaded")
-    field = replace(DESKTOP.widgets[1], on_enter=(shown,))
+    reloaded = Effect("set_text", "Note", text="Reloaded")
+    field = replace(DESKTOP.widgets[1], on_enter=(reloaded,))
     widgets = (field, *DESKTOP.widgets[2:])
     story = Script(
         Desktop((DESKTOP.widgets[0], LABEL, *widgets)), (click("Name"), hotkey("enter")), seed=3
@@ -136,14 +136,14 @@ def test_a_shortcut_that_changes_anything_stays(tmp_path: Path) -> None:
     assert observed.evidence.recorder_control == ()
 
 
-def test_a_click_without_effect_that_ends_the_film_is_trimmed(tmp_path: Path) -> None:
-    found = seen(tmp_path, *WORK, click("Note"), tail_ms=500)
-    assert found.kinds == ["click", "click", "type"]
-    assert found.trimmed == 1
-    assert found.final_ms < found.observed.truth.actions[-1].press_ms
+def test_a_click_without_effect_that_ends_the_video_is_trimmed(tmp_path: Path) -> None:
+    outcome = seen(tmp_path, *WORK, click("Note"), tail_ms=500)
+    assert outcome.kinds == ["click", "click", "type"]
+    assert outcome.trimmed == 1
+    assert outcome.final_ms < outcome.observed.truth.actions[-1].press_ms
 
 
-def test_a_film_that_ends_with_the_press_was_ended_by_it(tmp_path: Path) -> None:
+def test_a_video_that_ends_with_the_press_was_ended_by_it(tmp_path: Path) -> None:
     """What the press did can no longer be seen; a text cursor blinks or not."""
 
     def cut(folder: Path) -> None:
@@ -155,24 +155,24 @@ def test_a_film_that_ends_with_the_press_was_ended_by_it(tmp_path: Path) -> None
         cut_video(whole, folder / "cut.mp4", (press - start) / 1000 + 0.05)
         (folder / "cut.mp4").replace(whole)
 
-    found = seen(tmp_path, *WORK, STOP, edit=cut)
-    assert found.kinds == ["click", "click", "type"]
-    assert found.trimmed == 1
+    outcome = seen(tmp_path, *WORK, STOP, edit=cut)
+    assert outcome.kinds == ["click", "click", "type"]
+    assert outcome.trimmed == 1
 
 
 def test_the_screen_that_keeps_moving_proves_nothing(tmp_path: Path) -> None:
     """A progress bar runs on after the shortcut: whether that had an effect is not known."""
-    found = seen(tmp_path, click("Agree"), click("Load"), STOP, tail_ms=1500)
-    assert found.kinds == ["click", "click", "hotkey"]
+    outcome = seen(tmp_path, click("Agree"), click("Load"), STOP, tail_ms=1500)
+    assert outcome.kinds == ["click", "click", "hotkey"]
 
 
-def test_the_configured_shortcut_is_no_action_and_the_final_picture_lies_before_it(
+def test_the_configured_shortcut_is_no_action_and_the_final_screenshot_lies_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEMO_PIPELINE_ACTIONS__STOP_SHORTCUT", '["ctrl", "q"]')
-    found = seen(tmp_path, click("Agree"), click("Load"), hotkey("ctrl", "q"), tail_ms=4000)
-    assert found.kinds == ["click", "click"]
-    assert found.final_ms < found.observed.truth.actions[-1].press_ms
+    outcome = seen(tmp_path, click("Agree"), click("Load"), hotkey("ctrl", "q"), tail_ms=4000)
+    assert outcome.kinds == ["click", "click"]
+    assert outcome.final_ms < outcome.observed.truth.actions[-1].press_ms
 
 
 @pytest.mark.parametrize(
@@ -183,25 +183,25 @@ def test_the_configured_shortcut_is_no_action_and_the_final_picture_lies_before_
     ],
 )
 def test_clicks_on_the_recorders_own_window(tmp_path: Path, content: str, kinds: list[str]) -> None:
-    """However long the film goes on, and whatever it shows; not in a task about the recorder."""
+    """However long the video goes on, and whatever it shows; not in a task about the recorder."""
     acts = (click("Start"), *WORK, click("Stop"))
-    found = seen(tmp_path, *acts, widgets=RECORDER, tail_ms=3000, content=content)
-    assert found.kinds == kinds
-    assert found.trimmed == 5 - len(kinds)
-    if found.trimmed:
-        assert found.final_ms < found.observed.truth.actions[-1].press_ms
+    outcome = seen(tmp_path, *acts, widgets=RECORDER, tail_ms=3000, content=content)
+    assert outcome.kinds == kinds
+    assert outcome.trimmed == 5 - len(kinds)
+    if outcome.trimmed:
+        assert outcome.final_ms < outcome.observed.truth.actions[-1].press_ms
 
 
 def test_a_window_is_named_by_whole_words(tmp_path: Path) -> None:
     names = [(w, w.name.replace("OBS", "Jobs"), w.parent.replace("OBS", "Jobs")) for w in RECORDER]
     other = tuple(replace(widget, name=name, parent=parent) for widget, name, parent in names)
-    found = seen(tmp_path, click("Start"), *WORK, widgets=other)
-    assert found.kinds == ["click", "click", "click", "type"]
+    outcome = seen(tmp_path, click("Start"), *WORK, widgets=other)
+    assert outcome.kinds == ["click", "click", "click", "type"]
 
 
 def test_a_demonstration_of_nothing_else_keeps_its_actions(tmp_path: Path) -> None:
-    found = seen(tmp_path, click("Start"), widgets=RECORDER)
-    assert found.kinds == ["click"]
+    outcome = seen(tmp_path, click("Start"), widgets=RECORDER)
+    assert outcome.kinds == ["click"]
 
 
 def test_no_wait_is_left_beside_a_trimmed_action(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_no_wait_is_left_beside_a_trimmed_action(tmp_path: Path) -> None:
     assert seen(tmp_path / "again", *again).kinds == ["click", "click", "wait", "click"]
 
 
-def test_a_last_click_stays_when_the_film_ends_with_its_effect(tmp_path: Path) -> None:
-    """As a film with a variable frame rate does, in which nothing changes any more."""
+def test_a_last_click_stays_when_the_video_ends_with_its_effect(tmp_path: Path) -> None:
+    """As a video with a variable frame rate does, in which nothing changes any more."""
 
     def cut(folder: Path) -> None:
         log = (folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
@@ -224,5 +224,5 @@ def test_a_last_click_stays_when_the_film_ends_with_its_effect(tmp_path: Path) -
         cut_video(whole, folder / "cut.mp4", (press - start) / 1000 + 0.36)
         (folder / "cut.mp4").replace(whole)
 
-    found = seen(tmp_path, *WORK, click("Agree"), edit=cut)
-    assert found.kinds == ["click", "click", "type", "click"]
+    outcome = seen(tmp_path, *WORK, click("Agree"), edit=cut)
+    assert outcome.kinds == ["click", "click", "type", "click"]

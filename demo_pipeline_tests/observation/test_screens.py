@@ -23,7 +23,7 @@ from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_click("Load"))
 TARGETS = ("Agree", "Rows/c", "Name", "Load")
-FILM = VideoOptions(preset="ultrafast", fps=8)
+VIDEO = VideoOptions(preset="ultrafast", fps=8)
 TINY = "Tiny"  # a widget that only some desktops have
 NOTHING = (0, 255)  # black bars and the pointer's white are not a widget's colour
 EDGE_PX = 2.0  # of the canvas: a widget's edge is between pixels, and colour is subsampled
@@ -86,7 +86,7 @@ def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
     """A recording of a desktop as a recorder on that screen writes it."""
     platform: Literal["macos", "windows"] = "macos" if screen.factor > 1 else "windows"
     options = RecordingOptions(
-        platform, screen.width, screen.height, FILM, scan_every_s=0.9, ffmpeg_start_line=True
+        platform, screen.width, screen.height, VIDEO, scan_every_s=0.9, ffmpeg_start_line=True
     )
     truth = write_documents(folder, replace(story, lead_in_ms=1800), options)
     if screen.monitor:
@@ -96,13 +96,13 @@ def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
     factor = screen.factor
     form = form_on(story.desktop.at(screen.width, screen.height), factor)
 
-    def pictures() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    def images() -> Iterator[tuple[int, NDArray[np.uint8]]]:
         for frame in truth.frames:
             x, y = truth.timeline.at(frame.wall_ms).pointer
             yield frame.pts, with_pointer(form, (x * factor, y * factor), form.shape[0] // 70)
 
     size = (screen.width * factor, screen.height * factor)
-    encode(folder / "recording.mp4", pictures(), size, FILM)
+    encode(folder / "recording.mp4", images(), size, VIDEO)
 
 
 def things_along(line: NDArray[np.uint8]) -> list[str]:
@@ -152,7 +152,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:
-    """By the picture's own colours: under the point, and around it up to the target's bounds."""
+    """By the screenshot's own colours: under the point, and around it up to the target's bounds."""
     folders = sorted(steps.iterdir())
     assert len(folders) == len(TARGETS)
     for folder, target in zip(folders, TARGETS, strict=True):

@@ -1,4 +1,4 @@
-"""Films of one short script, and what the before-frame rule names in each of them.
+"""Videos of one short script, and what the before-frame rule names in each of them.
 
 Independent of the code under test: every frame is decoded from the start and read by its number,
 and the script's truth says what each of them shows.
@@ -71,8 +71,8 @@ def every_frame(video: Path, quarter_turns: int = 0) -> list[Shown]:
         ]
 
 
-def filmed(root: Path, options: RecordingOptions) -> Observed:
-    """The story, filmed and taken through the stages up to `screenshots`."""
+def simulated(root: Path, options: RecordingOptions) -> Observed:
+    """The story, recorded and taken through the stages up to `screenshots`."""
     folder = root / "uploads" / "demo"
     return observe(folder, root / "store", write_recording(folder, STORY, options))
 
@@ -92,10 +92,10 @@ def painted(
 
 
 def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns: int) -> None:
-    """A film of the screen lying on its side, turned by 90 degrees to the right each time."""
+    """A video of the screen lying on its side, turned by 90 degrees to the right each time."""
     width, height = truth.screen
 
-    def pictures() -> Iterable[tuple[int, Picture]]:
+    def images() -> Iterable[tuple[int, Picture]]:
         for frame in truth.frames:
             flat = painter.planes(truth.timeline.at(frame.wall_ms), frame.number).ravel()
             luma = width * height
@@ -109,11 +109,11 @@ def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns
             yield frame.pts, turned.reshape(-1, side)
 
     size = (height, width) if quarter_turns % 2 else (width, height)
-    encode(path, pictures(), size, VideoOptions(preset="ultrafast", gop=30))
+    encode(path, images(), size, VideoOptions(preset="ultrafast", gop=30))
 
 
 def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
-    """A film without subsampled colour, the only kind whose sides may both be odd."""
+    """A video without subsampled colour, the only kind whose sides may both be odd."""
     with av.open(str(path), "w", format="mp4") as output:
         stream: Any = output.add_stream("libx264", rate=15)
         stream.width, stream.height = truth.screen
@@ -126,9 +126,9 @@ def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
             planes = av.VideoFrame.from_ndarray(drawn, "bgr24").reformat(format="yuv444p")
             array = planes.to_ndarray()
             stamp(array[0], frame.number)
-            picture = av.VideoFrame.from_ndarray(array, format="yuv444p")
-            picture.pts, picture.time_base = frame.pts, Fraction(1, _TICKS)
-            output.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(array, format="yuv444p")
+            image.pts, image.time_base = frame.pts, Fraction(1, _TICKS)
+            output.mux(stream.encode(image))
         output.mux(stream.encode(None))
 
 

@@ -16,7 +16,7 @@ from demo_pipeline_tests.observation.frames.test_private_screen import (
     options_for,
     press_of,
     story_of,
-    write_film,
+    write_video,
 )
 from demo_pipeline_tests.privacy.test_secret_fields import holding
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
@@ -47,7 +47,7 @@ def test_a_password_typed_on_no_desktop_is_in_no_output(tmp_path: Path, screen: 
     story = story_of(*acts)
     truth = write_documents(folder, story, options)
     painter = Painter(story.desktop.at(options.width, options.height))
-    write_film(folder / "recording.mp4", painter, truth, draw())
+    write_video(folder / "recording.mp4", painter, truth, draw())
     workspace = open_workspace(tmp_path)
     statuses = run_all_stages(workspace, "lock")
     assert set(map(str, statuses.values())) == {"made"}

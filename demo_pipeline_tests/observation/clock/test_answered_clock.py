@@ -32,18 +32,18 @@ def search(folder: Path, seconds: int) -> tuple[ClockSearch, Floats]:
     """Over a video in which each shortcut rewrites a line, and the shortcuts by the log."""
     answered = shortcuts(seconds)
 
-    def picture(number: int) -> np.ndarray:
+    def image(number: int) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
         page[:HEIGHT] = 220
-        shown = int((answered + 0.1 <= number / FPS).sum())
-        line = np.random.default_rng(shown).integers(0, 2, (1, 30)).astype(np.uint8)
+        answers = int((answered + 0.1 <= number / FPS).sum())
+        line = np.random.default_rng(answers).integers(0, 2, (1, 30)).astype(np.uint8)
         page[100:116, 20:260] = 40 + 180 * np.kron(line, np.ones((16, 8), np.uint8))
         return page
 
-    film = folder / "film.mp4"
-    pictures = ((n * TICKS // FPS, picture(n)) for n in range(seconds * FPS))
-    encode(film, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=50, preset="ultrafast"))
-    video = RecordedVideo(film, read_packets(film))
+    video_path = folder / "video.mp4"
+    images = ((n * TICKS // FPS, image(n)) for n in range(seconds * FPS))
+    encode(video_path, images, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=50, preset="ultrafast"))
+    video = RecordedVideo(video_path, read_packets(video_path))
     inputs = START_MS + (answered + LAG_S) * 1000
     return ClockSearch(video, STILL, inputs), inputs
 

@@ -1,4 +1,4 @@
-"""One transform from event space to the canvas and back, for points and for pictures."""
+"""One transform from event space to the canvas and back, for points and for screenshots."""
 
 import cv2
 import numpy as np
@@ -63,7 +63,7 @@ def test_a_written_point_comes_back_to_its_pixel(
 ) -> None:
     """Whole canvas pixels are written: a pixel is lost at most, of the screen or of the canvas.
 
-    And a point of the screen is written as a point of the canvas's picture, not of its bars.
+    And a point of the screen is written as a point of the canvas's screenshot, not of its bars.
     """
     canvas = fit_canvas((width, height), event_scale)
     x = data.draw(st.integers(0, int((width - 1) / event_scale)), label="x")
@@ -111,29 +111,29 @@ def test_a_mark_lies_where_its_point_goes_and_the_bars_are_black(
 ) -> None:
     width, height = size
     canvas = fit_canvas(size, event_scale)
-    picture = np.full((height, width, 3), 40, np.uint8)
+    image = np.full((height, width, 3), 40, np.uint8)
     x = width * 0.7
     y = height * 0.3
-    cv2.rectangle(picture, (int(x) - 4, int(y) - 4), (int(x) + 4, int(y) + 4), (255, 255, 255), -1)
-    fitted = canvas.fit(picture)
+    cv2.rectangle(image, (int(x) - 4, int(y) - 4), (int(x) + 4, int(y) + 4), (255, 255, 255), -1)
+    fitted = canvas.fit(image)
     assert fitted.shape == (1080, 1920, 3)
     left, top = canvas.to_canvas(x / event_scale, y / event_scale)
     rows, columns = np.nonzero(fitted[:, :, 0] > 150)
     assert rows.mean() == pytest.approx(top, abs=1.5)
     assert columns.mean() == pytest.approx(left, abs=1.5)
-    shown = np.zeros((1080, 1920), bool)
+    covered = np.zeros((1080, 1920), bool)
     bottom = canvas.pad_y + round(height * canvas.scale)
     right = canvas.pad_x + round(width * canvas.scale)
-    shown[canvas.pad_y : bottom, canvas.pad_x : right] = True
-    assert (fitted[shown][[0, -1]] == 40).all()
-    assert not fitted[~shown].any()
+    covered[canvas.pad_y : bottom, canvas.pad_x : right] = True
+    assert (fitted[covered][[0, -1]] == 40).all()
+    assert not fitted[~covered].any()
     assert abs((1080 - bottom) - canvas.pad_y) <= 1
     assert abs((1920 - right) - canvas.pad_x) <= 1
 
 
-def test_a_picture_of_the_canvas_is_not_touched() -> None:
-    picture = np.random.default_rng(0).integers(0, 255, (1080, 1920, 3)).astype(np.uint8)
-    assert fit_canvas((1920, 1080), 1.0).fit(picture) is picture
+def test_a_screenshot_of_the_canvas_is_not_touched() -> None:
+    image = np.random.default_rng(0).integers(0, 255, (1080, 1920, 3)).astype(np.uint8)
+    assert fit_canvas((1920, 1080), 1.0).fit(image) is image
 
 
 @pytest.mark.parametrize("size", [(4000, 2), (2, 4000), (1, 1)])

@@ -56,10 +56,10 @@ def test_events_shifted_against_the_video_are_found(
 
 
 def test_a_still_video_leaves_the_documented_clock_and_says_how_unsure(tmp_path: Path) -> None:
-    film = VideoOptions(preset="ultrafast", frame_numbers=False, fps=5)
+    video_options = VideoOptions(preset="ultrafast", frame_numbers=False, fps=5)
     keys = (hotkey("ctrl", "c"), think(2.5), hotkey("ctrl", "c"))
     folder = tmp_path / "demo"
-    truth = write_recording(folder, script(*keys), replace(SMALL, video=film))
+    truth = write_recording(folder, script(*keys), replace(SMALL, video=video_options))
     clock = observe(folder, tmp_path / "store", truth).evidence.clock
     assert clock.method == "meta_timestamp"
     assert clock.documented_offset_ms == 0
@@ -68,8 +68,8 @@ def test_a_still_video_leaves_the_documented_clock_and_says_how_unsure(tmp_path:
 
 @pytest.mark.parametrize("first_pts", [0, 45_000])
 def test_the_recorders_own_start_line_wins(tmp_path: Path, first_pts: int) -> None:
-    film = VideoOptions(preset="ultrafast", video_start_s=0.7, first_pts=first_pts)
-    options = replace(SMALL, video=film, ffmpeg_start_line=True)
+    video_options = VideoOptions(preset="ultrafast", video_start_s=0.7, first_pts=first_pts)
+    options = replace(SMALL, video=video_options, ffmpeg_start_line=True)
     folder = tmp_path / "demo"
     truth = write_recording(folder, script(*MOVES), options)
     clock = observe(folder, tmp_path / "store", truth).evidence.clock
@@ -79,7 +79,7 @@ def test_the_recorders_own_start_line_wins(tmp_path: Path, first_pts: int) -> No
 
 @pytest.mark.parametrize("frames", [1, 2])
 def test_a_video_of_hardly_a_frame_is_no_evidence(tmp_path: Path, frames: int) -> None:
-    """A recorder that died at once left one picture; the log goes on."""
+    """A recorder that died at once left one frame; the log goes on."""
     folder = tmp_path / "demo"
     options = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=1))
     truth = write_recording(folder, replace(script(*MOVES), tail_ms=200), options)
@@ -88,16 +88,16 @@ def test_a_video_of_hardly_a_frame_is_no_evidence(tmp_path: Path, frames: int) -
     seen = observe(folder, tmp_path / "store", truth)
     assert seen.evidence.clock.method == "meta_timestamp"
     assert {row["reason_code"] for row in seen.rows} <= {"missing", "first_frame", "backoff"}
-    assert seen.picture("final.png") is not None
+    assert seen.screenshot("final.png") is not None
 
 
 def test_ffmpeg_lines_that_are_no_dates_are_passed_over() -> None:
     lines = ["start: 0.000000, bitrate", "start: 99999999999999999999.5", "frame= 10", ""]
     assert ffmpeg_clock(lines, 0.0) is None
-    found = ffmpeg_clock([*lines, "Input #0, start: 1767603600.250000, bitrate"], 1767603600000.0)
-    assert found is not None
-    assert found.origin_ms == 1767603600250.0
-    assert found.documented_offset_ms == 250.0
+    clock = ffmpeg_clock([*lines, "Input #0, start: 1767603600.250000, bitrate"], 1767603600000.0)
+    assert clock is not None
+    assert clock.origin_ms == 1767603600250.0
+    assert clock.documented_offset_ms == 250.0
 
 
 def test_the_two_directions_of_a_clock_are_inverse() -> None:
@@ -107,7 +107,7 @@ def test_the_two_directions_of_a_clock_are_inverse() -> None:
     )
 
 
-class _Picture:
+class _ImageOfFrame:
     """A frame by its luma alone."""
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
@@ -115,13 +115,13 @@ class _Picture:
         self.luma = luma
 
 
-def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None:
+def test_points_far_outside_the_video_are_no_evidence_and_no_trouble() -> None:
     """Positions on other displays and damaged numbers are outside the video."""
     changes: Any = ChangeMap()
     random = np.random.default_rng(1)
     for number in range(60):
         luma = random.integers(0, 255, (51, 63)).astype(np.uint8)
-        changes.add(_Picture(number / 10, luma))
+        changes.add(_ImageOfFrame(number / 10, luma))
     far = np.array([1e300, -1e300] * 30)
     track = PointerPath(np.arange(60).astype(np.float64) * 100.0, far, far[::-1])
     assert clock_from_pointer(changes, track, documented_clock(0.0), [1.0], 3.5) is None

@@ -34,7 +34,7 @@ HAND = (click("Agree"), click("Rows/d"), click("Name"), click("Form/title bar"))
 
 
 def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
-    """A film of 40 seconds; its second half shows the screen of `late_ms` earlier."""
+    """A video of 40 seconds; its second half shows the screen of `late_ms` earlier."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
@@ -60,7 +60,7 @@ def test_the_uncertainty_covers_a_second_half_that_is_late(late_ms: int, tmp_pat
 
 
 def repeating(root: Path) -> Observed:
-    """A film of an overloaded recorder: it repeats frames, and draws the pointer a little late."""
+    """A video of an overloaded recorder: it repeats frames, and draws the pointer a little late."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         random = np.random.default_rng(7)
@@ -76,7 +76,7 @@ def repeating(root: Path) -> Observed:
     return videos.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
 
 
-def test_a_film_that_repeats_frames_shows_its_clock(tmp_path: Path) -> None:
+def test_a_video_that_repeats_frames_shows_its_clock(tmp_path: Path) -> None:
     observed = repeating(tmp_path)
     clock = observed.evidence.clock
     assert clock.method == "pixels"
@@ -91,7 +91,7 @@ def test_frames_keep_the_distance_that_a_later_part_asks_for(tmp_path: Path) -> 
 
 
 @pytest.mark.no_cover  # other tests run the same lines
-def test_a_logged_start_that_later_pictures_contradict_is_uncertain(tmp_path: Path) -> None:
+def test_a_logged_start_that_later_frames_contradict_is_uncertain(tmp_path: Path) -> None:
     clock = behind(tmp_path, 120, logged=True).evidence.clock
     assert clock.method == "ffmpeg_start"
     assert clock.uncertainty_ms == pytest.approx(120, abs=10)
@@ -117,7 +117,7 @@ def test_the_part_that_is_furthest_off_counts() -> None:
     assert with_parts(CLOCK, [part(35), part(-90), part(10)]).uncertainty_ms == 90
 
 
-def test_a_logged_start_outweighs_pictures_that_are_as_unsure() -> None:
+def test_a_logged_start_outweighs_frames_that_are_as_unsure() -> None:
     logged = replace(CLOCK, method="ffmpeg_start", uncertainty_ms=20.0)
     assert with_parts(logged, [part(55)]) == logged
     assert with_parts(logged, [part(65)]).uncertainty_ms == 65
@@ -150,7 +150,7 @@ def moving(*stretches: tuple[float, float]) -> PointerPath:
     return PointerPath(START_MS + seconds * 1000, x, np.zeros(len(x)))
 
 
-def test_each_half_minute_with_movement_is_looked_at_as_films_slip_late() -> None:
+def test_each_half_minute_with_movement_is_looked_at_as_videos_slip_late() -> None:
     always = moving((0, 110))
     spans = parts(recorded(110, 5), always, 110)
     assert [(span.start - 10) // 25 for span in spans] == [1, 2, 3]
@@ -168,7 +168,7 @@ def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
     assert all(span.end - span.start < 4 for span in spans)
 
 
-def test_a_part_of_a_slow_film_is_longer() -> None:
+def test_a_part_of_a_slow_video_is_longer() -> None:
     """At 8 frames a second, two of every ten seconds' movement make 24 moves in 15 seconds."""
     track = moving(*((begin, begin + 2.0) for begin in np.arange(0, 120, 10).tolist()))
     spans = parts(recorded(120, 20, fps=8), track, 120)

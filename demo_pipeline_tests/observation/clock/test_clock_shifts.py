@@ -1,4 +1,4 @@
-"""The recorder's clock is set in mid-recording: the film says when what follows was."""
+"""The recorder's clock is set in mid-recording: the video says when what follows was."""
 
 import json
 import shutil
@@ -14,28 +14,30 @@ from demo_pipeline.observation.frames import decode_pass
 from demo_pipeline.observation.frames.screenshot_checks import check_frames_present
 from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline_tests.observation.made import Observed, observe
-from demo_pipeline_tests.observation.test_one_pass import OFFICE, USUAL, check_pictures
+from demo_pipeline_tests.observation.test_one_pass import OFFICE, USUAL, check_screenshots
 from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
 from demo_pipeline_tests.simulator.script import Script, click, drag
 
 ACTS = tuple(map(click, ("Drafts", "Print", "Sent", "Help", "Inbox", "Delete", "Drafts")))
 STORY = Script(OFFICE, (*ACTS[:3], drag("Mail/title bar", 60, 40), *ACTS[3:]), lead_in_ms=2500)
-Filmed = tuple[Path, GroundTruth]
+Simulated = tuple[Path, GroundTruth]
 
 
 @pytest.fixture(scope="module")
-def filmed(tmp_path_factory: pytest.TempPathFactory) -> Filmed:
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     folder = tmp_path_factory.mktemp("steps") / "demo"
     return folder, write_recording(folder, STORY, replace(SMALL, video=USUAL))
 
 
-def stepped(root: Path, filmed: Filmed, at_ms: float, step_ms: int, late_ms: int = 0) -> Observed:
+def stepped(
+    root: Path, simulated: Simulated, at_ms: float, step_ms: int, late_ms: int = 0
+) -> Observed:
     """The recording with a clock that is set by `step_ms` at a time, as it would be observed.
 
-    Its film begins `late_ms` after the time in meta.json.
+    Its video begins `late_ms` after the time in meta.json.
     """
-    source, truth = filmed
+    source, truth = simulated
     folder = root / "uploads" / "demo"
     shutil.copytree(source, folder)
     lines = [json.loads(line) for line in (folder / "input_log.jsonl").read_text().splitlines()]
@@ -56,33 +58,33 @@ def middle_of_drag(truth: GroundTruth) -> float:
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
 @pytest.mark.parametrize("place", ["in a drag", "before a press"])
-def test_actions_and_pictures_are_those_of_the_recording(
-    tmp_path: Path, filmed: Filmed, place: str, step_ms: int, monkeypatch: pytest.MonkeyPatch
+def test_actions_and_screenshots_are_those_of_the_recording(
+    tmp_path: Path, simulated: Simulated, place: str, step_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = Mock(wraps=decode_pass.show_frames)
     monkeypatch.setattr(decode_pass, "show_frames", passes)
-    truth = filmed[1]
+    truth = simulated[1]
     at_ms = middle_of_drag(truth) if place == "in a drag" else truth.actions[4].press_ms
-    observed = stepped(tmp_path, filmed, at_ms, step_ms)
+    observed = stepped(tmp_path, simulated, at_ms, step_ms)
     [step] = read_clock_steps(observed.out / "events")
     [shift] = observed.evidence.clock.shifts
     assert shift.shift_ms + step.moved_ms + step_ms == pytest.approx(0, abs=20)
     kinds = [action.action_type for action in observed.actions]
     assert kinds == [action.action_type for action in truth.actions]
     clock = replace(observed.evidence.clock, shifts=())
-    check_pictures(
+    check_screenshots(
         replace(observed, evidence=observed.evidence.model_copy(update={"clock": clock}))
     )
     assert passes.call_count == 1
     assert check_frames_present(observed.out / "screenshots") == []
 
 
-def test_a_step_before_the_film_tells_the_clock_costs_only_what_is_before_it(
-    tmp_path: Path, filmed: Filmed
+def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
+    tmp_path: Path, simulated: Simulated
 ) -> None:
-    """Right after the first press: the film, 1.7 s late, tells the clock of what follows."""
-    truth = filmed[1]
-    observed = stepped(tmp_path, filmed, truth.actions[0].press_ms + 1, -3_600_000, late_ms=1700)
+    """Right after the first press: the video, 1.7 s late, tells the clock of what follows."""
+    truth = simulated[1]
+    observed = stepped(tmp_path, simulated, truth.actions[0].press_ms + 1, -3_600_000, late_ms=1700)
     clock = observed.evidence.clock
     assert [row["file"] is None for row in observed.rows] == [True] + 7 * [False]
     assert not clock.is_known(observed.actions[0].press_ms)
@@ -93,12 +95,12 @@ def test_a_step_before_the_film_tells_the_clock_costs_only_what_is_before_it(
     rule = replace(clock, shifts=(), origin_ms=truth.timestamp_ms)
     evidence = observed.evidence.model_copy(update={"clock": rule})
     later = replace(truth, actions=truth.actions[1:])
-    check_pictures(replace(observed, evidence=evidence, truth=later, rows=observed.rows[1:]))
+    check_screenshots(replace(observed, evidence=evidence, truth=later, rows=observed.rows[1:]))
 
 
-def test_what_the_film_does_not_tell_is_left_out(tmp_path: Path, filmed: Filmed) -> None:
+def test_what_the_video_does_not_tell_is_left_out(tmp_path: Path, simulated: Simulated) -> None:
     """A step right before the last press: too little moves after it to say when that was."""
-    observed = stepped(tmp_path, filmed, filmed[1].actions[-1].press_ms - 60, -3_600_000)
+    observed = stepped(tmp_path, simulated, simulated[1].actions[-1].press_ms - 60, -3_600_000)
     *before, last = observed.rows
     assert last["file"] is None
     assert all(row["file"] for row in before)

@@ -23,7 +23,7 @@ MOVED_S = (2.0, 2.4)  # begin and end of the only movement of the pointer
 
 
 @dataclass(frozen=True)
-class _Picture:
+class _ImageOfFrame:
     time: float
     luma: Any
 
@@ -33,7 +33,7 @@ def pointer_x(second: float) -> float:
     return float(np.interp(second, MOVED_S, (100.0, 500.0)))
 
 
-def filmed(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeMap, Floats]:
+def simulated(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeMap, Floats]:
     """A video in which each shortcut rewrites a line; and the times of its frames."""
     changes = ChangeMap()
     for number in range(SECONDS * FPS):
@@ -45,8 +45,8 @@ def filmed(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeMap,
         if shows_pointer:
             column = int(pointer_x(time)) // 4
             luma[25:30, column : column + 3] = 20
-        picture: Any = _Picture(time, luma)
-        changes.add(picture)
+        image: Any = _ImageOfFrame(time, luma)
+        changes.add(image)
     return changes, np.array(changes.times)
 
 
@@ -60,7 +60,7 @@ def logged(lag_s: float) -> tuple[PointerPath, Floats]:
 
 @pytest.mark.parametrize("lag_s", [0.0, 1.2, -8.0, 30.0])
 def test_a_movement_and_shortcuts_tell_the_clock_however_far_the_log_is_off(lag_s: float) -> None:
-    changes, frames = filmed(SHORTCUTS)
+    changes, frames = simulated(SHORTCUTS)
     track, inputs = logged(lag_s)
     documented = documented_clock(START_MS)
     clock = clock_from_inputs(changes, frames, track, inputs, documented, SCALES)
@@ -74,7 +74,7 @@ def test_a_movement_and_shortcuts_tell_the_clock_however_far_the_log_is_off(lag_
 
 
 def test_shortcuts_alone_tell_it_as_exactly_as_answers_are_quick() -> None:
-    changes, frames = filmed(SHORTCUTS, shows_pointer=False)
+    changes, frames = simulated(SHORTCUTS, shows_pointer=False)
     _, inputs = logged(5.0)
     still = PointerPath.through([])
     clock = clock_from_inputs(changes, frames, still, inputs, documented_clock(START_MS), SCALES)
@@ -85,17 +85,17 @@ def test_shortcuts_alone_tell_it_as_exactly_as_answers_are_quick() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_log_of_another_recording_tells_nothing(seed: int) -> None:
     others = np.sort(np.random.default_rng(seed).uniform(3, SECONDS - 1, len(SHORTCUTS)))
-    changes, frames = filmed(others, shows_pointer=False)
+    changes, frames = simulated(others, shows_pointer=False)
     track, inputs = logged(0.0)
     documented = documented_clock(START_MS)
     assert clock_from_inputs(changes, frames, track, inputs, documented, SCALES) is None
 
 
 def test_a_still_video_tells_nothing() -> None:
-    changes, frames = filmed(np.array([]), shows_pointer=False)
+    changes, frames = simulated(np.array([]), shows_pointer=False)
     track, inputs = logged(0.0)
-    found = clock_from_inputs(changes, frames, track, inputs, documented_clock(START_MS), SCALES)
-    assert found is None
+    clock = clock_from_inputs(changes, frames, track, inputs, documented_clock(START_MS), SCALES)
+    assert clock is None
 
 
 def test_modifiers_and_repetition_are_no_inputs_that_the_video_answers() -> None:

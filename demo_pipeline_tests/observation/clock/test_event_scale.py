@@ -1,4 +1,4 @@
-"""The event scale when the pictures do not show it."""
+"""The event scale when the frames do not show it."""
 
 import numpy as np
 import pytest
@@ -38,8 +38,8 @@ def test_with_a_scale_factor_the_monitor_is_in_pixels(platform: str, scale: floa
     meta = Meta.model_validate(
         {"timestamp": "2026-01-05T09:00:00Z", "platform": platform, "primary_monitor": monitor}
     )
-    film = RecordedScreen.of(meta, (2880, 1800))
-    assert film.scale_from_documents(positions(1439, 899)) == scale
+    screen = RecordedScreen.of(meta, (2880, 1800))
+    assert screen.scale_from_documents(positions(1439, 899)) == scale
 
 
 def test_a_log_without_positions_needs_no_scale() -> None:
@@ -72,10 +72,10 @@ def test_a_monitor_that_the_positions_contradict_gives_way_to_the_one_scale_they
 
 
 def test_points_without_a_monitor_are_ambiguous_where_several_scales_fit() -> None:
-    film = RecordedScreen((2880, 1800), None, in_points=True)
+    screen = RecordedScreen((2880, 1800), None, in_points=True)
     with pytest.raises(DemonstrationError, match="ambiguous"):
-        film.scale_from_documents(positions(1440, 900))
-    assert film.scale_from_documents(positions(2879, 1799)) == 1.0
+        screen.scale_from_documents(positions(1440, 900))
+    assert screen.scale_from_documents(positions(2879, 1799)) == 1.0
     assert RecordedScreen((2880, 1800), (1440, 900), in_points=True).scale_from_documents(
         positions(1439, 899)
     ) == pytest.approx(2.0)

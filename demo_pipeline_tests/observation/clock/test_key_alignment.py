@@ -1,4 +1,4 @@
-"""The clock from typing: films without a pointer, and parts of a film in which it rests."""
+"""The clock from typing: videos without a pointer, and parts of a video in which it rests."""
 
 import json
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ HAND = (click("Agree"), click("Rows/d"), click("Name"), click("Form/title bar"))
 
 
 @dataclass(frozen=True)
-class _Picture:
+class _ImageOfFrame:
     time: float
     luma: Any
 
@@ -41,7 +41,7 @@ def keys_of(seed: int) -> Floats:
     return np.concatenate(bursts)
 
 
-def typed_film(keys: Floats, fps: int, *, leaves_out: bool = False) -> tuple[ChangeMap, Floats]:
+def typed_video(keys: Floats, fps: int, *, leaves_out: bool = False) -> tuple[ChangeMap, Floats]:
     """A line that grows with every key, a caret that blinks, and a bar that moves all the time.
 
     `leaves_out`: the recorder drops frames in which nothing changed, and there is no bar.
@@ -60,8 +60,8 @@ def typed_film(keys: Floats, fps: int, *, leaves_out: bool = False) -> tuple[Cha
             bar = number * 7 % 150
             luma[60:64, bar : bar + 8] = 90
         if not leaves_out or before is None or (luma != before).any():
-            picture: Any = _Picture(time, luma)
-            changes.add(picture)
+            image: Any = _ImageOfFrame(time, luma)
+            changes.add(image)
         before = luma
     return changes, np.array(changes.times)
 
@@ -74,7 +74,7 @@ def test_typing_tells_the_clock_within_two_frames(
     late_s: float, fps: int, leaves_out: bool
 ) -> None:
     keys = keys_of(1)
-    changes, frames = typed_film(keys, fps, leaves_out=leaves_out)
+    changes, frames = typed_video(keys, fps, leaves_out=leaves_out)
     logged = START_MS + (keys + late_s) * 1000
     clock = clock_from_keys(changes, frames, logged, documented_clock(START_MS), 3.5)
     assert clock is not None
@@ -83,8 +83,8 @@ def test_typing_tells_the_clock_within_two_frames(
     assert clock.uncertainty_ms < 150
 
 
-def test_other_keys_than_those_of_the_film_are_no_evidence() -> None:
-    changes, frames = typed_film(keys_of(1), 15)
+def test_other_keys_than_those_of_the_video_are_no_evidence() -> None:
+    changes, frames = typed_video(keys_of(1), 15)
     for seed in range(2, 12):
         logged = START_MS + keys_of(seed) * 1000
         assert clock_from_keys(changes, frames, logged, documented_clock(START_MS), 3.5) is None
@@ -92,7 +92,7 @@ def test_other_keys_than_those_of_the_film_are_no_evidence() -> None:
 
 def test_few_keys_are_no_evidence() -> None:
     keys = keys_of(1)[:10]
-    changes, frames = typed_film(keys, 15)
+    changes, frames = typed_video(keys, 15)
     logged = START_MS + keys * 1000
     assert clock_from_keys(changes, frames, logged, documented_clock(START_MS), 3.5) is None
     assert clock_from_keys(ChangeMap(), frames, logged, documented_clock(START_MS), 3.5) is None
@@ -123,7 +123,7 @@ def test_a_recording_of_typing_only_whose_clock_is_late_is_aligned(tmp_path: Pat
 
 
 def keyboard_work(root: Path, late_ms: float) -> Observed:
-    """A film of pointer work, then of typing that it shows `late_ms` later."""
+    """A video of pointer work, then of typing that it shows `late_ms` later."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         typing = next(act for act in truth.actions if act.action_type == "type").press_ms - 1000

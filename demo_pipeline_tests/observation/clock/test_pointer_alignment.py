@@ -1,4 +1,4 @@
-"""What a film says of its clock: parts that agree, drift, and clicks where no pointer is drawn."""
+"""What a video says of its clock: parts that agree, drift, and clicks where no pointer is drawn."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ COLUMNS = 640 // SAMPLE_STEP
 START_MS = 1_767_603_600_000.0
 
 
-class _Picture:
+class _ImageOfFrame:
     """A frame by its luma alone."""
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
@@ -59,12 +59,12 @@ def track_of(seconds: np.ndarray) -> PointerPath:
     return PointerPath(START_MS + seconds * 1000, *path_at(seconds))
 
 
-def film(
+def video_changes(
     first_s: float, seconds: float, *, lag_s: float = 0.0, rate: float = 1.0, jump_s: float = 0.0
 ) -> ChangeMap:
     """The pointer as a dot. The frame at v shows event second v / rate + lag_s.
 
-    After seven tenths of the film it is `jump_s` further off.
+    After seven tenths of the video it is `jump_s` further off.
     """
     changes: Any = ChangeMap()
     for number in range(round(seconds * FPS)):
@@ -75,7 +75,7 @@ def film(
         row = int(y // SAMPLE_STEP)
         column = int(x // SAMPLE_STEP)
         luma[row : row + 4, column : column + 4] = 255
-        changes.add(_Picture(time, luma))
+        changes.add(_ImageOfFrame(time, luma))
     return changes
 
 
@@ -88,12 +88,12 @@ def found(changes: ChangeMap, reach_s: float = 3.5) -> Clock:
 
 @pytest.mark.parametrize("lag_s", [-2.9, 0.0, 1.234])
 def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float) -> None:
-    clock = found(film(10, 12, lag_s=lag_s))
+    clock = found(video_changes(10, 12, lag_s=lag_s))
     assert clock.documented_offset_ms == pytest.approx(lag_s * 1000, abs=FRAME_S * 1000)
 
 
 def test_a_list_that_moves_by_itself_is_no_clock() -> None:
-    """The film shows ten of the moves; at a false lag items of a list cover half of all fifteen."""
+    """The video shows ten of the moves; at a false lag, items of a list cover half of fifteen."""
     moved = np.arange(-0.25, 0.5, FRAME_S)
     track = PointerPath(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
     changes: Any = ChangeMap()
@@ -107,7 +107,7 @@ def test_a_list_that_moves_by_itself_is_no_clock() -> None:
         if 0 <= number - 40 < len(moved) and number % 3 == 0:  # an item where the pointer was
             near = track.x[number - 41 : number - 39].astype(int) // SAMPLE_STEP
             luma[row - 4 : row + 8, near.min() - 2 : near.max() + 6] = 255
-        changes.add(_Picture(time, luma))
+        changes.add(_ImageOfFrame(time, luma))
     assert clock_from_pointer(changes, track, documented_clock(START_MS), [1.0], 3.5) is None
 
 
@@ -119,30 +119,30 @@ def test_redraws_of_the_whole_screen_are_no_clock(scale: float) -> None:
     for number in range(8 * FPS):
         late = number - round(0.8 * FPS)
         luma = np.full((ROWS, COLUMNS), 250 * (np.searchsorted(numbers, late, "right") % 2))
-        changes.add(_Picture(number * FRAME_S, luma.astype(np.uint8)))
+        changes.add(_ImageOfFrame(number * FRAME_S, luma.astype(np.uint8)))
     track = track_of(numbers * FRAME_S - 0.01)
     assert clock_from_pointer(changes, track, documented_clock(START_MS), [scale], 3.5) is None
 
 
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 1.25, 1.5, 2.0])
-def test_the_pictures_tell_the_scale_also_where_the_documents_do_not(
+def test_the_video_tells_the_scale_also_where_the_documents_do_not(
     scale: float, *, repeated: bool
 ) -> None:
     """Some thirty moves, most of the screen drawn anew four times, and frames that repeat."""
     changes: Any = ChangeMap()
-    shown = 0.0
+    displayed_s = 0.0
     end = 5.0 if repeated else 3.5
     for number in range(8 * FPS):
         time = number * FRAME_S
-        shown = shown if repeated and number % 2 else time
-        x, y = path_at(min(max(shown, 2.0), end) + 1.2)
+        displayed_s = displayed_s if repeated and number % 2 else time
+        x, y = path_at(min(max(displayed_s, 2.0), end) + 1.2)
         luma = np.zeros((ROWS, COLUMNS), np.uint8)
-        luma[:, 80:] = 200 * (int(shown / 1.7) % 2)
+        luma[:, 80:] = 200 * (int(displayed_s / 1.7) % 2)
         row = int(y // SAMPLE_STEP)
         column = int(x // SAMPLE_STEP)
         luma[row : row + 4, column : column + 4] = 100
-        changes.add(_Picture(time, luma))
+        changes.add(_ImageOfFrame(time, luma))
     track = track_of(np.arange(3.2, end + 1.2, 0.02))
     logged = PointerPath(track.times, track.x / scale, track.y / scale)
     scales = [1.0, 2.0, 1.5, 1.25, 1.75]
@@ -154,8 +154,8 @@ def test_the_pictures_tell_the_scale_also_where_the_documents_do_not(
 
 def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
-    changes = film(0, 30, jump_s=0.2)
-    first = replace(found(film(0, 10)), uncertainty_ms=30.0)
+    changes = video_changes(0, 30, jump_s=0.2)
+    first = replace(found(video_changes(0, 10)), uncertainty_ms=30.0)
     packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
     video = RecordedVideo(Path("none.mp4"), packets)
     search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0))
@@ -165,9 +165,9 @@ def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
 
 @pytest.mark.parametrize("rate", [0.9985, 1.0, 1.0015])
 def test_drift_between_two_stretches_is_followed(rate: float) -> None:
-    first = found(film(10, 12, rate=rate))
+    first = found(video_changes(10, 12, rate=rate))
     late = clock_from_pointer(
-        film(580, 10, rate=rate), track_of(np.arange(0, 700, 0.02)), first, [1.0], 1.5
+        video_changes(580, 10, rate=rate), track_of(np.arange(0, 700, 0.02)), first, [1.0], 1.5
     )
     assert late is not None
     parts = [ClockPart(first.event_time(585), late)]
@@ -205,7 +205,7 @@ def test_a_long_recording_is_followed_to_its_end(
 
 
 def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerPath]:
-    """A film without a pointer: each of ten clicks lights its button up 60 ms later, for 0.4 s."""
+    """A video without a pointer: each of ten clicks lights its button up 60 ms later, for 0.4 s."""
     random = np.random.default_rng(5)
     times = np.cumsum(random.uniform(1.1, 2.4, 10)) + 4
     places = random.uniform(60, 300, (10, 2))
@@ -218,12 +218,12 @@ def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerP
                 row = int(y // SAMPLE_STEP)
                 column = int(x // SAMPLE_STEP)
                 luma[row : row + 5, column : column + 10] = 200
-        changes.add(_Picture(time, luma))
+        changes.add(_ImageOfFrame(time, luma))
     return changes, PointerPath(START_MS + times * 1000, places[:, 0], places[:, 1])
 
 
 @pytest.mark.parametrize("lag_s", [-2.5, 0.3, 3.1])
-def test_without_a_pointer_in_the_film_its_answers_to_clicks_tell(lag_s: float) -> None:
+def test_without_a_pointer_in_the_video_its_answers_to_clicks_tell(lag_s: float) -> None:
     changes, presses = answered(lag_s)
     clock = clock_from_clicks(changes, presses, documented_clock(START_MS), 1.0, 3.5)
     assert clock is not None
@@ -241,8 +241,8 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("off_ms", [0.0, 15.0, -300.0])
-def test_a_start_line_that_the_pictures_contradict_stays_and_is_uncertain(off_ms: float) -> None:
-    seen = found(film(10, 12))
+def test_a_start_line_that_the_frames_contradict_stays_and_is_uncertain(off_ms: float) -> None:
+    seen = found(video_changes(10, 12))
     logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
     clock = reconcile_clocks(logged, seen, replace(seen, rate=1.001), 0.5)
     assert clock.method == "ffmpeg_start"

@@ -34,11 +34,11 @@ BASE = fit_canvas((WIDTH, HEIGHT), 1.0)
 
 
 def place(second: float) -> tuple[float, float]:
-    """Where the pointer is in the film, video pixels."""
+    """Where the pointer is in the video, video pixels."""
     return 200 + 700 * abs(np.sin(second)), 100 + 450 * abs(np.cos(second / 2))
 
 
-class WholeFilm:
+class WholeVideo:
     """Asks for every frame."""
 
     spans = (Span(0.0, SECONDS),)
@@ -57,12 +57,12 @@ def found(
     moves: Callable[[float], tuple[float, float]] = place,
     desktops: tuple[DesktopSize, ...] = (),
 ) -> ScreenParts | None:
-    """The parts of a film with so many pixels to a unit later on, its pointer `shown` or not.
+    """The parts of a video with so many pixels to a unit later on, its pointer `shown` or not.
 
     `left`: width of its bars then; `moves`: where the pointer is.
     """
 
-    def picture(second: float) -> np.ndarray:
+    def image(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
         page[:HEIGHT] = 60 if second < CHANGES_S else 110
         if shown:
@@ -70,9 +70,9 @@ def found(
             page[y : min(HEIGHT, y + 20), x : x + 14] = 235
         return page
 
-    pictures = ((n * TICKS // FPS, picture(n / FPS)) for n in range(SECONDS * FPS))
-    film = folder / "film.mp4"
-    encode(film, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=100, preset="ultrafast"))
+    images = ((n * TICKS // FPS, image(n / FPS)) for n in range(SECONDS * FPS))
+    video_path = folder / "video.mp4"
+    encode(video_path, images, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=100, preset="ultrafast"))
     places = []
     for number in range(SECONDS * 50):
         second = number / 50
@@ -85,14 +85,14 @@ def found(
     method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"
     canvas = replace(BASE, scale_method=method)
     calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas)
-    video = RecordedVideo(film, read_packets(film))
+    video = RecordedVideo(video_path, read_packets(video_path))
     screen = calibration.screen
     find_parts_by_scans(video, calibration, path, desktops)
     if len(screen) > 1:
         return screen
     pointer = VideoPointer(path, calibration.clock, screen, video.frame_s)
     watch = ScreenWatch(calibration, ())
-    show_frames(video, [WholeFilm(), watch], ChangeDetector(), pointer)
+    show_frames(video, [WholeVideo(), watch], ChangeDetector(), pointer)
     watch.finish()
     return screen if len(screen) > 1 else None
 
@@ -129,7 +129,7 @@ def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Pat
 
 @pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])
 def test_a_screen_of_another_shape_has_bars_or_is_stretched(tmp_path, across, left):
-    """A screen of 1024x768: the bars stay in the picture, and a stretch has to be undone."""
+    """A screen of 1024x768: the bars stay in the frame, and a stretch has to be undone."""
     parts = found(tmp_path, across, 0.9375, left)
     assert parts is not None
     canvas = parts.at(12_000).canvas
@@ -140,7 +140,7 @@ def test_a_screen_of_another_shape_has_bars_or_is_stretched(tmp_path, across, le
     assert canvas.stretch == pytest.approx(1.0 if left else 4 / 3)
 
 
-def test_without_a_pointer_in_the_film_the_scans_tell(tmp_path: Path) -> None:
+def test_without_a_pointer_in_the_video_the_scans_tell(tmp_path: Path) -> None:
     sizes = [(float(WIDTH), float(HEIGHT)), (1024.0, 576.0)]
     desktops = tuple(
         DesktopSize(second * 1000.0, sizes[second > CHANGES_S]) for second in range(1, SECONDS)

@@ -1,4 +1,4 @@
-"""A press at the border is kept, unless the pointer left the picture there."""
+"""A press at the border is kept, unless the pointer left the video there."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,7 @@ def elsewhere(
 ) -> list[int]:
     """What the video says of a press at a place; `shown`: where it shows the pointer."""
 
-    def picture(second: float) -> np.ndarray:
+    def image(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
         page[:HEIGHT] = 200
         point = logged(second, place)
@@ -57,10 +57,10 @@ def elsewhere(
             page[y : min(HEIGHT, y + 20), x : x + 12] = 30
         return page
 
-    film = folder / "film.mp4"
-    pictures = ((n * TICKS // FPS, picture(n / FPS)) for n in range(SECONDS * FPS))
-    encode(film, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, preset="ultrafast"))
-    video = RecordedVideo(film, read_packets(film))
+    video_path = folder / "video.mp4"
+    images = ((n * TICKS // FPS, image(n / FPS)) for n in range(SECONDS * FPS))
+    encode(video_path, images, (WIDTH, HEIGHT), VideoOptions(fps=FPS, preset="ultrafast"))
+    video = RecordedVideo(video_path, read_packets(video_path))
     path = PointerPath.through((n * 20, *logged(n / 50, place)) for n in range(SECONDS * 50))
     canvas = replace(fit_canvas((WIDTH, HEIGHT), 1.0), scale_method=scale_method)
     screen = ScreenParts.single(canvas)
@@ -89,7 +89,7 @@ def test_a_click_at_the_border_of_a_single_screen_is_kept(tmp_path: Path, place:
 
 
 @pytest.mark.parametrize("place", [(0, 100), (300, 0)])
-def test_a_click_before_which_the_pointer_left_the_picture_is_elsewhere(
+def test_a_click_before_which_the_pointer_left_the_video_is_elsewhere(
     tmp_path: Path, place: Point
 ) -> None:
     assert elsewhere(tmp_path, place, inside) == [7]

@@ -1,4 +1,4 @@
-"""What counts as a change of the screen, on small made pictures."""
+"""What counts as a change of the screen, on small made frames."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""What counts as replaced between two pictures of the screen, on small made ones."""
+"""What counts as replaced between two frames of the screen, on small made ones."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Screen:
     """A page of 800x600 with two buttons, painted with OpenCV."""
 
     def __init__(self, paper: int = 255, ink: int = 20) -> None:
-        self.picture = np.full((600, 800), paper, np.uint8)
+        self.image = np.full((600, 800), paper, np.uint8)
         self.paper = paper
         self.ink = ink
         self.button("Save", BUTTON)
@@ -34,21 +34,21 @@ class Screen:
     def fill(self, box: PixelBox, level: int) -> "Screen":
         left = int(box.x)
         top = int(box.y)
-        self.picture[top : top + int(box.height), left : left + int(box.width)] = level
+        self.image[top : top + int(box.height), left : left + int(box.width)] = level
         return self
 
     def write(self, text: str, x: float, y: float, ink: int | None = None) -> "Screen":
         place = (int(x), int(y))
         level = self.ink if ink is None else ink
         font = cv2.FONT_HERSHEY_SIMPLEX
-        cv2.putText(self.picture, text, place, font, 0.6, level, 1, cv2.LINE_AA)
+        cv2.putText(self.image, text, place, font, 0.6, level, 1, cv2.LINE_AA)
         return self
 
     def highlight(self, box: PixelBox, paper: int, ink: int) -> "Screen":
         """Other colours for the same letters, as of a selected row."""
         left = int(box.x)
         top = int(box.y)
-        part = self.picture[top : top + int(box.height), left : left + int(box.width)]
+        part = self.image[top : top + int(box.height), left : left + int(box.width)]
         share = (part.astype(float) - self.ink) / (240 - self.ink)
         part[:] = np.clip(ink + share * (paper - ink), 0, 255).astype(np.uint8)
         return self
@@ -70,22 +70,22 @@ class Screen:
         top = int(box.y)
         size = (int(box.width), int(box.height))
         part = cv2.resize(shape, size, interpolation=cv2.INTER_AREA)
-        self.picture[top : top + size[1], left : left + size[0]] = part
+        self.image[top : top + size[1], left : left + size[0]] = part
         return self
 
     def menu(self, x: int, y: int, *, edge: bool = True) -> "Screen":
         self.fill(PixelBox(x, y, 180, 130), self.paper)
         if edge:
-            cv2.rectangle(self.picture, (x, y), (x + 179, y + 129), 90, 2)
+            cv2.rectangle(self.image, (x, y), (x + 179, y + 129), 90, 2)
         for line, text in enumerate(("Open", "Copy", "Rename", "Delete")):
             self.write(text, x + 16, y + 26 + 30 * line)
         return self
 
     @property
     def detail(self) -> Any:
-        height, width = self.picture.shape
+        height, width = self.image.shape
         size = (width // DETAIL_STEP, height // DETAIL_STEP)
-        return cv2.resize(self.picture, size, interpolation=cv2.INTER_AREA)
+        return cv2.resize(self.image, size, interpolation=cv2.INTER_AREA)
 
 
 def between(after: Screen, *pointers: Point, before: Screen | None = None) -> ContentChanges:
@@ -112,7 +112,7 @@ def test_other_colours_for_the_same_letters_replace_nothing(colours: tuple[int, 
 
 def test_a_focus_ring_and_a_text_cursor_replace_nothing() -> None:
     ringed = Screen()
-    cv2.rectangle(ringed.picture, (200, 200), (359, 239), 60, 3)
+    cv2.rectangle(ringed.image, (200, 200), (359, 239), 60, 3)
     assert not between(ringed).touch(BUTTON)
     caret = Screen().fill(PixelBox(300, 208, 2, 24), 0)
     assert not between(caret).touch(BUTTON)

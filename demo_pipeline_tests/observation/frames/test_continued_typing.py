@@ -30,21 +30,21 @@ STORY = Script(
 VIDEO = VideoOptions(preset="ultrafast", fps=15, frame_numbers=False)
 
 
-def film(root: Path, first_line: Callable[[float, list[int]], int]) -> Observed:
+def record(root: Path, first_line: Callable[[float, list[int]], int]) -> Observed:
     """The story; `first_line` says which line is at the top, by the time and those of the keys."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         keys = [action.press_ms for action in truth.actions if action.action_type == "type"]
         height = truth.screen[1]
 
-        def pictures() -> Iterable[tuple[int, Picture]]:
+        def images() -> Iterable[tuple[int, Picture]]:
             for frame in truth.frames:
                 moment = truth.timeline.at(frame.wall_ms)
                 planes = painter.planes(moment, None).copy()
                 draw(planes[:height], first_line(frame.wall_ms, keys))
                 yield frame.pts, planes
 
-        encode(path, pictures(), truth.screen, VIDEO)
+        encode(path, images(), truth.screen, VIDEO)
 
     options = RecordingOptions(width=960, height=540, video=VIDEO, scan_every_s=None)
     return painted(root, options, write, STORY)
@@ -65,25 +65,25 @@ def draw(luma: Any, first: int) -> None:
 
 def typed_parts(seen: Observed) -> list[str | None]:
     """The texts that have a screenshot of their own."""
-    found: list[str | None] = []
+    parts: list[str | None] = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type == "type" and row["reason_code"] == Reason.CONTINUED:
-            found[-1] = (found[-1] or "") + (action.text or "")
+            parts[-1] = (parts[-1] or "") + (action.text or "")
         elif action.action_type == "type":
-            found.append(action.text)
-    return found
+            parts.append(action.text)
+    return parts
 
 
 def test_keys_of_a_pager_in_a_small_window_are_steps_of_their_own(tmp_path: Path) -> None:
-    seen = film(tmp_path, lambda now, keys: LINES * sum(now > key + 60 for key in keys))
+    seen = record(tmp_path, lambda now, keys: LINES * sum(now > key + 60 for key in keys))
     assert typed_parts(seen) == ["a", "b", "c", "ls"]
 
 
 @pytest.mark.parametrize("lines_a_second", [2, 6])
 def test_text_typed_while_output_scrolls_is_one(tmp_path: Path, lines_a_second: int) -> None:
-    seen = film(tmp_path, lambda now, keys: int((now - keys[0] + 5000) * lines_a_second / 1000))
+    seen = record(tmp_path, lambda now, keys: int((now - keys[0] + 5000) * lines_a_second / 1000))
     assert typed_parts(seen) == ["abcls"]
 
 
 def test_a_still_terminal_has_one_text(tmp_path: Path) -> None:
-    assert typed_parts(film(tmp_path, lambda now, keys: int(now >= keys[-1]))) == ["abcls"]
+    assert typed_parts(record(tmp_path, lambda now, keys: int(now >= keys[-1]))) == ["abcls"]

@@ -1,4 +1,4 @@
-"""A film that is damaged costs the pictures it no longer holds, and never lends a neighbour's."""
+"""A damaged video costs the screenshots that it no longer holds, and never lends a neighbour's."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from demo_pipeline_tests.simulator.video import VideoOptions
 
 GOP = 30
 SPEAKS_FOR_S = 0.5
-FILMS = {
+VIDEOS = {
     "plain": VideoOptions(preset="ultrafast", gop=GOP),
     "b_frames": VideoOptions(preset="veryfast", gop=GOP, b_frames=3),
 }
@@ -50,7 +50,7 @@ def key_frame_torn(data: bytearray, packets: Packets, number: int) -> None:
     data[at + size // 3 : at + size // 2] = bytes(size // 2 - size // 3)
 
 
-# What a decoder can notice: other bytes of other encodings happen to mean another picture.
+# What a decoder can notice: other bytes of other encodings happen to mean another screenshot.
 DAMAGES: tuple[tuple[str, Damage], ...] = (
     ("plain", noise),
     ("plain", nothing_left),
@@ -63,17 +63,17 @@ each_damage = pytest.mark.parametrize(
     ("whole", "damage"),
     DAMAGES,
     indirect=["whole"],
-    ids=[f"{film}-{damage.__name__}" for film, damage in DAMAGES],
+    ids=[f"{kind}-{damage.__name__}" for kind, damage in DAMAGES],
 )
-each_film = pytest.mark.parametrize("whole", sorted(FILMS), indirect=True)
+each_video = pytest.mark.parametrize("whole", sorted(VIDEOS), indirect=True)
 
 
 @pytest.fixture(scope="module")
 def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Observed]:
     options = replace(SMALL, ffmpeg_start_line=True)
     return {
-        name: videos.filmed(tmp_path_factory.mktemp(name), replace(options, video=video))
-        for name, video in FILMS.items()
+        name: videos.simulated(tmp_path_factory.mktemp(name), replace(options, video=video))
+        for name, video in VIDEOS.items()
     }
 
 
@@ -83,7 +83,7 @@ def whole(request: pytest.FixtureRequest, wholes: dict[str, Observed]) -> Observ
 
 
 def named(whole: Observed) -> list[Shown]:
-    """What the rule names in the whole film, by action."""
+    """What the rule names in the whole video, by action."""
     rule = Rule(every_frame(whole.folder / "recording.mp4"), whole.truth, whole.evidence.clock)
     return [rule.names(position) for position in range(len(whole.actions))]
 
@@ -95,7 +95,7 @@ def packets_of(path: Path) -> Packets:
 
 
 def damaged(whole: Observed, damage: Damage, number: int) -> bytes:
-    """The film with the packet of that number damaged."""
+    """The video with the packet of that number damaged."""
     path = whole.folder / "recording.mp4"
     data = bytearray(path.read_bytes())
     damage(data, packets_of(path), number)
@@ -112,22 +112,22 @@ def looked_at_again(whole: Observed, root: Path, video: bytes) -> Observed:
 
 
 def assert_no_neighbour_in_silence(whole: Observed, seen: Observed) -> None:
-    """Each picture is the frame its row says, and shows the screen that the rule's frame shows.
+    """Each screenshot is the frame its row says, and shows the screen that the rule's frame shows.
 
-    Where the film no longer holds the rule's frame, another may speak for it for half a second, as
+    Where the video no longer holds the rule's frame, another may speak for it for half a second, as
     what it is.
     """
     for row, rightly in zip(seen.rows, named(whole), strict=True):
         if row["file"] is None:
             assert row["reason_code"] == "missing"
             continue
-        assert read_frame_number(seen.picture(row["file"])) == row["frame"]
+        assert read_frame_number(seen.screenshot(row["file"])) == row["frame"]
         assert abs(row["pts"] - rightly.time) < SPEAKS_FOR_S
         if row["frame"] != rightly.number:
             assert row["reason_code"] == "backoff"
         instants = [whole.truth.frames[n or 0].wall_ms for n in (row["frame"], rightly.number)]
-        one, other = map(whole.truth.timeline.at, instants)
-        assert one.state == other.state
+        chosen, named_state = map(whole.truth.timeline.at, instants)
+        assert chosen.state == named_state.state
 
 
 @each_damage
@@ -155,7 +155,9 @@ def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path:
     path.write_bytes(damaged(whole, damage, 45))
     asked = [(40, 47), (48, 52), (59, 59), (60, 60), (61, 64)]
     spans = [Span(packets.times[first], packets.times[last]) for first, last in asked]
-    got: list[Any] = [read_frame_number(rgb_of(one)) for one in decode_spans(path, packets, spans)]
+    got: list[Any] = [
+        read_frame_number(rgb_of(frame)) for frame in decode_spans(path, packets, spans)
+    ]
     assert got == sorted(set(got))
     assert got[-5:] == [60, 61, 62, 63, 64]
 
@@ -164,7 +166,7 @@ def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path:
 @pytest.mark.parametrize("action", [1, 4])
 @each_damage
 def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path: Path) -> None:
-    """The film is damaged shortly before the frame that an action wants."""
+    """The video is damaged shortly before the frame that an action wants."""
     wanted = named(whole)[action].number
     assert wanted is not None
     seen = looked_at_again(whole, tmp_path, damaged(whole, damage, wanted - 2))
@@ -178,9 +180,9 @@ def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path
     assert [got for got, _ in elsewhere] == [number for _, number in elsewhere]
 
 
-@each_film
+@each_video
 @pytest.mark.parametrize("share", [0.3, 0.5])
-def test_a_truncated_film(whole: Observed, share: float, tmp_path: Path) -> None:
+def test_a_truncated_video(whole: Observed, share: float, tmp_path: Path) -> None:
     """An upload that broke off: the index at the front promises what is not there."""
     fast = tmp_path / "fast.mp4"
     cut_video(whole.folder / "recording.mp4", fast, 99, front=True)
@@ -201,9 +203,9 @@ def test_a_truncated_film(whole: Observed, share: float, tmp_path: Path) -> None
     assert held <= promised
 
 
-@each_film
-def test_a_film_shorter_than_its_events(whole: Observed, tmp_path: Path) -> None:
-    """The recorder's film ended seconds before its log."""
+@each_video
+def test_a_video_shorter_than_its_events(whole: Observed, tmp_path: Path) -> None:
+    """The recorder's video ended seconds before its log."""
     rightly = named(whole)
     end = rightly[2].time + 0.1
     cut_video(whole.folder / "recording.mp4", tmp_path / "cut.mp4", end)

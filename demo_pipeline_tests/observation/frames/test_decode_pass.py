@@ -1,4 +1,4 @@
-"""The decode pass on short films: what the screen shows while the pointer is on its way."""
+"""The decode pass on short videos: what the screen shows while the pointer is on its way."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -38,21 +38,21 @@ ACTIONS = [
 ]
 
 
-def film(
+def write_video(
     path: Path, appearing: tuple[int, int, int, int] | None, after_s: float = APPEARS_S
 ) -> None:
     """Six seconds of a grey screen; a light box (left, top, right, bottom) appears on the way."""
     page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
     page[:HEIGHT] = 90
-    shown = page.copy()
+    changed_page = page.copy()
     if appearing:
         left, top, right, bottom = appearing
-        shown[top:bottom, left:right] = 200
-    pictures = (
-        (number * TICKS // FPS, shown if number / FPS >= after_s else page)
+        changed_page[top:bottom, left:right] = 200
+    images = (
+        (number * TICKS // FPS, changed_page if number / FPS >= after_s else page)
         for number in range(6 * FPS)
     )
-    encode(path, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=300, preset="ultrafast"))
+    encode(path, images, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=300, preset="ultrafast"))
 
 
 def observe(
@@ -110,14 +110,14 @@ def test_the_frames_of_answered_requests_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decode_pass, "FrameChooser", Noting)
-    film(tmp_path / "film.mp4", None)
+    write_video(tmp_path / "video.mp4", None)
     presses = range(600, 5800, 250)
     actions = [
         Action("click", press, press + 60, [], number, 300.0, 600.0)
         for number, press in enumerate(presses)
     ]
-    observed = run(tmp_path / "film.mp4", tmp_path / "out", actions)
-    assert len([one for one in observed.screenshots if one.file]) == len(presses)
+    observed = run(tmp_path / "video.mp4", tmp_path / "out", actions)
+    assert len([shot for shot in observed.screenshots if shot.file]) == len(presses)
     assert 0 < Noting.most < len(presses) / 2
 
 
@@ -133,8 +133,8 @@ def test_the_frames_of_answered_requests_are_not_kept(
 def test_what_opens_while_the_pointer_moves_is_in_the_screenshot(
     tmp_path: Path, box: tuple[int, int, int, int]
 ) -> None:
-    film(tmp_path / "film.mp4", box)
-    screenshot, large = observe(tmp_path / "film.mp4", tmp_path / "out")
+    write_video(tmp_path / "video.mp4", box)
+    screenshot, large = observe(tmp_path / "video.mp4", tmp_path / "out")
     assert large == [pytest.approx(APPEARS_S, abs=1 / FPS)]
     assert screenshot.reason_code == "settled"
     assert screenshot.pts == pytest.approx(APPEARS_S, abs=1 / FPS)
@@ -144,8 +144,8 @@ def test_what_opens_while_the_pointer_moves_is_in_the_screenshot(
 def test_what_lights_up_on_the_way_is_not(
     tmp_path: Path, box: tuple[int, int, int, int] | None
 ) -> None:
-    film(tmp_path / "film.mp4", box)
-    screenshot, large = observe(tmp_path / "film.mp4", tmp_path / "out")
+    write_video(tmp_path / "video.mp4", box)
+    screenshot, large = observe(tmp_path / "video.mp4", tmp_path / "out")
     assert (large, screenshot.reason_code) == ([], "pre_move")
     assert screenshot.pts is not None
     assert screenshot.pts < 3.0
@@ -162,16 +162,16 @@ def test_a_small_change_on_the_way_is_an_effect_until_0_7_s_after_the_last_actio
     tmp_path: Path, rested_ms: int, reason: str
 ) -> None:
     """The hand rests so long after the last action; what changes does when it is on its way."""
-    film(tmp_path / "film.mp4", (600, 110, 660, 130))
+    write_video(tmp_path / "video.mp4", (600, 110, 660, 130))
     ended = 3000 - rested_ms
     actions = [Action("click", ended - 100, ended, [], 0, 300.0, 600.0), ACTIONS[1]]
-    screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out", actions)
+    screenshot, _ = observe(tmp_path / "video.mp4", tmp_path / "out", actions)
     assert screenshot.reason_code == reason
 
 
 def test_a_small_change_before_the_pointer_moves_is_noted(tmp_path: Path) -> None:
-    film(tmp_path / "film.mp4", (800, 300, 840, 340), after_s=43 / FPS)
-    screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out")
+    write_video(tmp_path / "video.mp4", (800, 300, 840, 340), after_s=43 / FPS)
+    screenshot, _ = observe(tmp_path / "video.mp4", tmp_path / "out")
     assert screenshot.reason_code == "pre_move"
     assert screenshot.pts == pytest.approx(44 / FPS)
     assert screenshot.settle_ms == pytest.approx(1000 / FPS, abs=0.001)

@@ -1,4 +1,4 @@
-"""Every picture is the frame that the rule names, whatever the film is like."""
+"""Every screenshot is the frame that the rule names, whatever the video is like."""
 
 from dataclasses import replace
 from itertools import product
@@ -17,7 +17,7 @@ from demo_pipeline_tests.simulator.video import VideoOptions
 
 FRAME_MS = 1000 / 15
 START_LINE = replace(SMALL, ffmpeg_start_line=True)
-FILMS = {
+VIDEOS = {
     f"{rate}_gop_{gop}_{b_frames}_b_{first_pts}": VideoOptions(
         preset="ultrafast",
         variable=rate == "variable",
@@ -32,22 +32,22 @@ FILMS = {
 
 
 def check(observed: Observed, quarter_turns: int = 0) -> int:
-    """Pictures, frames.parquet, the file decoded from its start, and the rule agree.
+    """Screenshots, frames.parquet, the file decoded from its start, and the rule agree.
 
-    Returns how many frames of the script the film hides at its start.
+    Returns how many frames of the script the video hides at its start.
     """
-    shown = every_frame(observed.folder / "recording.mp4", quarter_turns)
+    all_frames = every_frame(observed.folder / "recording.mp4", quarter_turns)
     clock = observed.evidence.clock
-    first = shown[0]
+    first = all_frames[0]
     assert first.number is not None
     off = clock.event_time(first.time) - observed.truth.frames[first.number].wall_ms
     assert abs(off) < (1 if clock.method == "ffmpeg_start" else FRAME_MS)
-    rule = Rule(shown, observed.truth, clock)
+    rule = Rule(all_frames, observed.truth, clock)
     assert [row["reason_code"] for row in observed.rows].count("missing") == 0
     assert len(observed.rows) == len(observed.truth.actions) == 5
     got = {}
     for position, row in enumerate(observed.rows):
-        frame = shown[row["frame"]]
+        frame = all_frames[row["frame"]]
         assert row["pts"] == pytest.approx(frame.time, abs=1e-6)
         assert number_in(observed, row["file"]) == frame.number
         got[position] = frame
@@ -56,31 +56,31 @@ def check(observed: Observed, quarter_turns: int = 0) -> int:
 
 
 def number_in(observed: Observed, name: str) -> int | None:
-    """The number on the screen that the canvas of a picture holds, its bars apart."""
+    """The number on the screen that the canvas of a screenshot holds, its bars apart."""
     canvas = observed.evidence.canvas
     width = canvas.video_width * canvas.scale
     height = canvas.video_height * canvas.scale
-    picture = observed.picture(name)[canvas.pad_y : canvas.pad_y + round(height)]
-    return read_frame_number(picture[:, canvas.pad_x : canvas.pad_x + round(width)])
+    image = observed.screenshot(name)[canvas.pad_y : canvas.pad_y + round(height)]
+    return read_frame_number(image[:, canvas.pad_x : canvas.pad_x + round(width)])
 
 
-def recorded(film: str) -> RecordingOptions:
-    """With ffmpeg's own start in the log, but where the first frames of the film are hidden."""
-    return replace(SMALL, video=FILMS[film], ffmpeg_start_line=FILMS[film].first_pts >= 0)
+def recorded(kind: str) -> RecordingOptions:
+    """With ffmpeg's own start in the log, but where the first frames of the video are hidden."""
+    return replace(SMALL, video=VIDEOS[kind], ffmpeg_start_line=VIDEOS[kind].first_pts >= 0)
 
 
 @pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(
-    "film",
+    "kind",
     [  # every fifth has each value at least once
-        pytest.param(film, marks=[pytest.mark.minutes] if number % 5 else [])
-        for number, film in enumerate(sorted(FILMS))
+        pytest.param(kind, marks=[pytest.mark.minutes] if number % 5 else [])
+        for number, kind in enumerate(sorted(VIDEOS))
     ],
 )
-def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Path) -> None:
+def test_every_screenshot_is_the_frame_that_the_rule_names(kind: str, tmp_path: Path) -> None:
     """Rate, distance of key frames, B-frames, and first PTS zero, late, or cut by an edit list."""
-    options = recorded(film)
-    observed = videos.filmed(tmp_path, options)
+    options = recorded(kind)
+    observed = videos.simulated(tmp_path, options)
     method = "ffmpeg_start" if options.ffmpeg_start_line else "pixels"
     assert observed.evidence.clock.method == method
     hidden = check(observed)
@@ -89,7 +89,7 @@ def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Pat
 
 @pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("quarters", [1, 2, 3])
-def test_a_film_that_players_turn(quarters: int, tmp_path: Path) -> None:
+def test_a_video_that_players_turn(quarters: int, tmp_path: Path) -> None:
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         lying = tmp_path / "lying.mp4"
         videos.write_turned(lying, painter, truth, quarters)
@@ -101,12 +101,12 @@ def test_a_film_that_players_turn(quarters: int, tmp_path: Path) -> None:
     check(observed, quarters)
 
 
-def test_a_film_whose_sides_are_no_multiples_of_sixteen(tmp_path: Path) -> None:
-    observed = videos.filmed(tmp_path, replace(START_LINE, width=1366, height=768))
+def test_a_video_whose_sides_are_no_multiples_of_sixteen(tmp_path: Path) -> None:
+    observed = videos.simulated(tmp_path, replace(START_LINE, width=1366, height=768))
     check(observed)
 
 
-def test_a_film_of_odd_sides(tmp_path: Path) -> None:
+def test_a_video_of_odd_sides(tmp_path: Path) -> None:
     odd = replace(START_LINE, width=641, height=361)
     observed = videos.painted(tmp_path, odd, videos.write_444)
     canvas = observed.evidence.canvas
@@ -114,8 +114,8 @@ def test_a_film_of_odd_sides(tmp_path: Path) -> None:
     check(observed)
 
 
-def test_a_last_frame_that_is_short_is_the_final_picture(tmp_path: Path) -> None:
-    """The recorder was stopped at once: nothing but the last frame can be the final picture."""
+def test_a_last_frame_that_is_short_is_the_final_screenshot(tmp_path: Path) -> None:
+    """The recorder was stopped at once: nothing but the last frame can be the final screenshot."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         videos.write_plain(path, painter, videos.with_short_end(truth))

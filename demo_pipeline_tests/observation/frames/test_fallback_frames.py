@@ -35,13 +35,13 @@ ACTIONS = [
 PAUSE = Action("pause", 6055, 9000, [], 6, seconds=2.945)  # between the sixth and the seventh
 
 
-def film(path: Path, times: list[float]) -> None:
+def write_video(path: Path, times: list[float]) -> None:
     """A screen whose brightness tells the number of the frame."""
-    pictures = (
+    images = (
         (round(time * TICKS), np.full((HEIGHT * 3 // 2, WIDTH), 40 + number, np.uint8))
         for number, time in enumerate(times)
     )
-    encode(path, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=1000, preset="ultrafast"))
+    encode(path, images, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=1000, preset="ultrafast"))
 
 
 def observe(
@@ -58,7 +58,7 @@ def observe(
     monkeypatch.setattr(f"{FRAMES}.video_reader.open_video", counted)
     actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
     path = PointerPath.through([(500, 300.0, 300.0)])
-    video = RecordedVideo(tmp_path / "film.mp4", read_packets(tmp_path / "film.mp4"))
+    video = RecordedVideo(tmp_path / "video.mp4", read_packets(tmp_path / "video.mp4"))
     requests = request_frames(
         actions,
         {},
@@ -96,29 +96,29 @@ def observe(
 def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[float]
 ) -> None:
-    film(tmp_path / "film.mp4", times)
+    write_video(tmp_path / "video.mp4", times)
     screenshots, opened = observe(tmp_path, monkeypatch)
     assert opened == 1
-    shown = [one for one in screenshots if one.reason_code != "pause"]
-    assert len(shown) == len(PRESSES)
-    for one, press in zip(shown, sorted(PRESSES), strict=True):
-        assert one.pts is not None
-        assert one.pts < press / 1000
-        if one.reason_code == "backoff":
-            assert [time for time in times if one.pts + 1e-3 < time <= press / 1000 - 1] == []
-    assert [one.reason_code for one in shown].count(Reason.BACKOFF) >= len(PRESSES) / 2
+    acting = [shot for shot in screenshots if shot.reason_code != "pause"]
+    assert len(acting) == len(PRESSES)
+    for shot, press in zip(acting, sorted(PRESSES), strict=True):
+        assert shot.pts is not None
+        assert shot.pts < press / 1000
+        if shot.reason_code == "backoff":
+            assert [time for time in times if shot.pts + 1e-3 < time <= press / 1000 - 1] == []
+    assert [shot.reason_code for shot in acting].count(Reason.BACKOFF) >= len(PRESSES) / 2
     assert sorted(path.name for path in (tmp_path / "out").glob("0*.png")) == sorted(
-        one.file for one in screenshots if one.file is not None
+        shot.file for shot in screenshots if shot.file is not None
     )
 
 
-def test_the_final_picture_is_no_later_than_the_recorders_stop(
+def test_the_final_screenshot_is_no_later_than_the_recorders_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing changes between the last action and the stop, so a variable rate has no frame."""
-    film(tmp_path / "film.mp4", [0.0, 2.1, 11.5])
+    write_video(tmp_path / "video.mp4", [0.0, 2.1, 11.5])
     screenshots, opened = observe(tmp_path, monkeypatch, stopped_ms=10_000)
     assert opened == 1
     assert screenshots[-1].pts == pytest.approx(2.1)
-    shown = (tmp_path / "out" / str(screenshots[-1].file)).read_bytes()
-    assert (tmp_path / "out" / "final.png").read_bytes() == shown
+    last_screenshot = (tmp_path / "out" / str(screenshots[-1].file)).read_bytes()
+    assert (tmp_path / "out" / "final.png").read_bytes() == last_screenshot

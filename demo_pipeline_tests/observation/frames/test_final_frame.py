@@ -1,4 +1,4 @@
-"""The picture after the last action: when its effect is over, and not before."""
+"""The screenshot after the last action: when its effect is over, and not before."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class _Frame:
 
 
 def chosen(seconds: float, changed: set[float], small: set[float]) -> float | None:
-    """Time of the final picture of a film whose last action ended at 0."""
+    """Time of the final screenshot of a video whose last action ended at 0."""
     chooser = FinalFrame(0.0)
     for number in range(round(seconds * FPS)):
         time = number / FPS
@@ -38,7 +38,7 @@ def tenths(first: int, last: int, step: int = 1) -> set[float]:
         (9, set(), tenths(1, 70, 2), 6.9),  # a progress bar: little by little, without a rest
         (9, {7.0}, tenths(1, 70, 2), 7.0),
         (9, set(), tenths(0, 90, 6), 0.3),  # a text cursor
-        (0.4, set(), set(), 0.3),  # the film ends before the screen can count as still
+        (0.4, set(), set(), 0.3),  # the video ends before the screen can count as still
         (5, tenths(3, 50), set(), 4.9),
         (5, {4.6}, set(), 4.9),
         (0, set(), set(), None),

@@ -11,7 +11,7 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
-NO_PICTURE: Any = None
+NO_IMAGE: Any = None
 
 
 def chosen(
@@ -23,7 +23,7 @@ def chosen(
     progress = FrameChooser(wanted)
     for tenth in range(round((press + 1) * 10)):
         time = tenth / 10
-        frame = Frame(tenth, time, NO_PICTURE)
+        frame = Frame(tenth, time, NO_IMAGE)
         progress.add(frame, changed=time in changes, large=changes.get(time, False))
     frame_chosen, reason = progress.choice()
     return frame_chosen.time if frame_chosen else None, reason
@@ -48,7 +48,7 @@ def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_one
         )
         progress = FrameChooser(wanted)
         for tenth in range(60):
-            frame = Frame(tenth, tenth / 10, NO_PICTURE)
+            frame = Frame(tenth, tenth / 10, NO_IMAGE)
             changed = frame.time in changes
             large = changes.get(frame.time, False)
             if spared and not large and progress.needs_only_large_changes(frame):

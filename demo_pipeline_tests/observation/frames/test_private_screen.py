@@ -1,4 +1,4 @@
-"""Keys pressed while the video is black, or shows a lock screen: real films of a small desktop."""
+"""Keys pressed while the video is black, or shows a lock screen: real videos of a small desktop."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -45,23 +45,23 @@ def options_for(platform: Any) -> RecordingOptions:
     )
 
 
-def write_film(path: Path, painter: Painter, truth: GroundTruth, draw: Draw) -> None:
-    """The film of a story; `draw` changes each picture, by its time and what was done."""
+def write_video(path: Path, painter: Painter, truth: GroundTruth, draw: Draw) -> None:
+    """The video of a story; `draw` changes each screenshot, by its time and what was done."""
 
-    def pictures() -> Iterable[tuple[int, Picture]]:
+    def images() -> Iterable[tuple[int, Picture]]:
         for frame in truth.frames:
             planes = painter.planes(truth.timeline.at(frame.wall_ms), None).copy()
             draw(planes[: truth.screen[1]], frame.wall_ms, list(truth.actions))
             yield frame.pts, planes
 
-    encode(path, pictures(), truth.screen, options_for("linux").video)
+    encode(path, images(), truth.screen, options_for("linux").video)
 
 
-def film(root: Path, acts: Iterable[Act], draw: Draw, platform: Any = "linux") -> Observed:
+def record(root: Path, acts: Iterable[Act], draw: Draw, platform: Any = "linux") -> Observed:
     """The acts, observed."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
-        write_film(path, painter, truth, draw)
+        write_video(path, painter, truth, draw)
 
     return painted(root, options_for(platform), write, story_of(*acts))
 
@@ -76,7 +76,7 @@ def press_of(actions: list[IntendedAction], text: str) -> float:
 
 
 def black(start: Callable[[list[IntendedAction]], float], seconds: float) -> Draw:
-    """A black picture for some seconds."""
+    """A black screenshot for some seconds."""
 
     def draw(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         began = start(actions)
@@ -87,7 +87,7 @@ def black(start: Callable[[list[IntendedAction]], float], seconds: float) -> Dra
 
 
 def lock_screen(chord: str, end: Callable[[list[IntendedAction]], float]) -> Draw:
-    """A picture with a field for the password, which shows a dot for each key."""
+    """A screenshot with a field for the password, which shows a dot for each key."""
 
     def draw(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         if not press_of(actions, chord) + 200 <= now < end(actions):
@@ -105,7 +105,7 @@ def lock_screen(chord: str, end: Callable[[list[IntendedAction]], float]) -> Dra
 
 def texts(seen: Observed) -> list[tuple[str, str]]:
     """Each typing and hotkey: its text or keys, and `private`, `continued` or `shown`."""
-    said = []
+    outcomes = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type not in {"type", "hotkey"}:
             continue
@@ -113,15 +113,15 @@ def texts(seen: Observed) -> list[tuple[str, str]]:
         kept = reason in {Reason.PRIVATE, Reason.CONTINUED}
         assert kept == (row["file"] is None)
         done = action.text if action.action_type == "type" else "+".join(action.keys)
-        said.append((done or "", str(reason) if kept else "shown"))
-    return said
+        outcomes.append((done or "", str(reason) if kept else "shown"))
+    return outcomes
 
 
 @pytest.mark.parametrize("before", ["an", "anna maria"])
 def test_what_is_typed_while_the_screen_is_black_is_private(tmp_path: Path, before: str) -> None:
     acts = [type_text(before), think(2.5), type_text(SECRET), hotkey("enter"), think(1.5)]
     draw = black(lambda actions: press_of(actions, SECRET) - 1800, 3.2)
-    seen = film(tmp_path, [*acts, type_text("na")], draw)
+    seen = record(tmp_path, [*acts, type_text("na")], draw)
     assert texts(seen) == [
         (before, "shown"),
         (SECRET, "private"),
@@ -134,20 +134,20 @@ def test_what_is_typed_while_the_screen_is_black_is_private(tmp_path: Path, befo
 def test_typing_goes_on_after_a_black_screen_as_a_step_of_its_own(tmp_path: Path) -> None:
     acts = [type_text("anna maria"), think(2.5), type_text(SECRET), think(2.0), type_text("na")]
     draw = black(lambda actions: press_of(actions, SECRET) - 1500, 3.0)
-    seen = film(tmp_path, acts, draw)
+    seen = record(tmp_path, acts, draw)
     assert texts(seen) == [("anna maria", "shown"), (SECRET, "private"), ("na", "shown")]
 
 
 def test_a_black_flash_costs_no_text(tmp_path: Path) -> None:
     acts = [type_text("anna maria"), think(1.5), type_text("karin")]
-    seen = film(tmp_path, acts, black(lambda actions: press_of(actions, "karin") - 200, 0.6))
+    seen = record(tmp_path, acts, black(lambda actions: press_of(actions, "karin") - 200, 0.6))
     assert texts(seen) == [("anna maria", "shown"), ("karin", "continued")]
     assert not seen.evidence.private_actions
 
 
 def test_a_long_rest_parts_no_text_on_a_lit_screen(tmp_path: Path) -> None:
     acts = [type_text("anna maria"), think(2.5), type_text("karin")]
-    seen = film(tmp_path, acts, lambda *_: None)
+    seen = record(tmp_path, acts, lambda *_: None)
     assert texts(seen) == [("anna maria", "shown"), ("karin", "continued")]
 
 
@@ -167,7 +167,7 @@ def test_from_the_lock_chord_until_the_desktop_is_back_all_is_private(
     acts += [hotkey("enter"), think(2.0), type_text("na")]
     name = "+".join(chord)
     draw = lock_screen(name, lambda actions: press_of(actions, "enter") + 500)
-    seen = film(tmp_path, acts, draw, platform)
+    seen = record(tmp_path, acts, draw, platform)
     assert texts(seen) == [
         ("anna maria", "shown"),
         (name, "shown"),
@@ -175,16 +175,16 @@ def test_from_the_lock_chord_until_the_desktop_is_back_all_is_private(
         ("enter", "private"),
         ("na", "shown"),
     ]
-    indexes = [one.action_index for one in seen.evidence.typed]
+    indexes = [typed.action_index for typed in seen.evidence.typed]
     assert not {*indexes} & {*seen.evidence.private_actions}
 
 
-def test_the_final_picture_shows_no_lock_screen(tmp_path: Path) -> None:
+def test_the_final_screenshot_shows_no_lock_screen(tmp_path: Path) -> None:
     acts = [type_text("anna"), think(0.5), hotkey("win", "l"), think(2.0), type_text(SECRET)]
-    seen = film(tmp_path, acts, lock_screen("win+l", lambda _: float("inf")))
+    seen = record(tmp_path, acts, lock_screen("win+l", lambda _: float("inf")))
     assert texts(seen)[-1] == (SECRET, "private")
-    final = seen.picture("final.png")
-    before = seen.picture(next(row["file"] for row in seen.rows if row["file"]))
+    final = seen.screenshot("final.png")
+    before = seen.screenshot(next(row["file"] for row in seen.rows if row["file"]))
     assert (abs(final.astype(int) - before) < 40).mean() > 0.9
 
 
@@ -197,5 +197,5 @@ def test_a_chord_that_locks_nothing_makes_nothing_private(tmp_path: Path, platfo
             luma[300:400, 150:450] = 200
 
     acts = [type_text("anna"), think(0.5), hotkey(*CHORDS[platform]), think(2.0)]
-    seen = film(tmp_path, [*acts, type_text("maria")], reformatted, platform)
+    seen = record(tmp_path, [*acts, type_text("maria")], reformatted, platform)
     assert [kind for _, kind in texts(seen)] == ["shown", "shown", "shown"]

@@ -1,4 +1,4 @@
-"""The colours of frames: those of FFmpeg's own conversion, whatever the form of the pictures."""
+"""The colours of frames: those of FFmpeg's own conversion, whatever the form of the frames."""
 
 import av
 import numpy as np
@@ -12,14 +12,14 @@ _FULL = 2
 
 
 def _frame(form: str, size: tuple[int, int], colours: int, levels: int, seed: int) -> Frame:
-    picture = av.VideoFrame(*size, form)
+    image = av.VideoFrame(*size, form)
     noise = np.random.default_rng(seed)
-    for plane in picture.planes:
+    for plane in image.planes:
         pixels = np.frombuffer(plane, np.uint8)
         pixels[:] = noise.integers(0, 256, len(pixels))
-    picture.colorspace = colours
-    picture.color_range = levels
-    return Frame(seed, seed / 30, picture)
+    image.colorspace = colours
+    image.color_range = levels
+    return Frame(seed, seed / 30, image)
 
 
 @pytest.mark.parametrize("form", ["yuv420p", "yuvj420p", "yuv422p", "yuv444p", "nv12", "gray"])

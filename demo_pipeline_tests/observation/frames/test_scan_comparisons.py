@@ -23,10 +23,12 @@ from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 
 def shown(moments: list[float], times: list[float]) -> list[int | None]:
     """The grey of the frame kept for each moment, in a video that has these times."""
-    known = np.array(times)
-    numbers = [number_at(known, moment) for moment in moments]
+    frame_times = np.array(times)
+    numbers = [number_at(frame_times, moment) for moment in moments]
     kept = KeptFrames(
-        known, [number for number in numbers if number >= 0], lambda frame: int(frame.luma[0, 0])
+        frame_times,
+        [number for number in numbers if number >= 0],
+        lambda frame: int(frame.luma[0, 0]),
     )
     for time in times:
         grey = np.full((64, 64), round(time * 10), np.uint8)
@@ -63,7 +65,7 @@ def test_frames_that_are_no_longer_asked_for_are_dropped() -> None:
     assert (kept.get(0), kept.get(1)) == (None, 2.0)
 
 
-ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the picture
+ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the frame
 BUTTON = PixelBox(330, 205, 40, 30)
 ROW = PixelBox(100, 200, 600, 40)
 
@@ -138,7 +140,7 @@ def test_what_appeared_while_the_scan_ran_is_unmoved_since_its_end() -> None:
     assert (seen.began, seen.ended) == (True, True)
 
 
-def test_the_pictures_of_the_scan_before_tell_when_the_target_was_redrawn() -> None:
+def test_the_frames_of_the_scan_before_tell_when_the_target_was_redrawn() -> None:
     panel = PixelBox(200, 150, 400, 200)
     seen = compared(BUTTON, lit=panel, scanned_ms=(1000, 1600), lit_from=1.5, before_ms=(500, 600))
     assert (seen.began, seen.ended) == (True, False)

@@ -1,4 +1,4 @@
-"""What is kept of a picture: the same, whether it is made of the frame or of the screenshot."""
+"""What is kept of a screenshot: the same, whether it is made of the frame or of the screenshot."""
 
 from pathlib import Path
 
@@ -22,12 +22,12 @@ RECORDINGS = Path(__file__).resolve().parents[3] / "data" / "samples"
 SAMPLE = RECORDINGS / "20261121_212358" / "recording.mp4"
 
 
-def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Path) -> None:
+def test_the_planes_of_a_frame_give_the_same_screenshot_as_its_colours(tmp_path: Path) -> None:
     frame = next(iter(decode_spans(SAMPLE, read_packets(SAMPLE), [Span(10.0, 10.2)])))
     rgb = rgb_of(frame)
-    with open_screenshot_files(tmp_path) as pictures:
-        pictures.write("000.png", rgb)
-        pictures.write("001.png", rgb, frame)
+    with open_screenshot_files(tmp_path) as images:
+        images.write("000.png", rgb)
+        images.write("001.png", rgb, frame)
     of_colours, of_planes = (
         np.asarray(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), int)
         for data in read_thumbnails(tmp_path).values()
@@ -36,18 +36,18 @@ def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Pa
     difference = np.abs(of_colours - of_planes)
     assert difference.mean() < 1
     assert np.percentile(difference, 99) <= 8
-    assert of_planes.std() > 10  # a picture, not a blank
+    assert of_planes.std() > 10  # a screenshot, not a blank
 
 
-def test_what_is_kept_of_a_picture_is_what_its_file_shows(tmp_path: Path) -> None:
+def test_what_is_kept_of_a_screenshot_is_what_its_file_shows(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
-    pictures = {
+    images = {
         "000.png": cv2.resize(random.integers(0, 255, (60, 90, 3), np.uint8), CANVAS_SIZE),
         "001.png": np.full((CANVAS_SIZE[1], CANVAS_SIZE[0], 3), 12, np.uint8),
         "final.png": np.full((CANVAS_SIZE[1], CANVAS_SIZE[0], 3), 30, np.uint8),
     }
     with open_screenshot_files(tmp_path) as written:
-        for name, rgb in pictures.items():
+        for name, rgb in images.items():
             written.write(name, rgb)
         written.remove("final.png")
     (tmp_path / DIGESTS_FILE).write_text(digest_lines(tmp_path, written.digests), "utf-8")

@@ -1,4 +1,4 @@
-"""Which picture a step gets, against the truth of made recordings."""
+"""Which screenshot a step gets, against the truth of made recordings."""
 
 from pathlib import Path
 from typing import Any
@@ -15,43 +15,43 @@ from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 
 
-def pictured(observed: Observed) -> list[tuple[dict[str, Any], int]]:
+def with_screenshot(observed: Observed) -> list[tuple[dict[str, Any], int]]:
     """(row, number of the frame that its screenshot shows)."""
     rows = [row for row in observed.rows if row["file"]]
-    numbers = [read_frame_number(observed.picture(row["file"])) for row in rows]
+    numbers = [read_frame_number(observed.screenshot(row["file"])) for row in rows]
     assert None not in numbers
     return [(row, number or 0) for row, number in zip(rows, numbers, strict=True)]
 
 
-def test_the_picture_is_the_frame_that_the_row_names(observed: Observed) -> None:
-    rows = pictured(observed)
+def test_the_screenshot_is_the_frame_that_the_row_names(observed: Observed) -> None:
+    rows = with_screenshot(observed)
     assert len(rows) > 8
     for row, number in rows:
         assert row["frame"] == number
         assert row["pts"] == pytest.approx(observed.truth.frames[number].pts / 90_000, abs=1e-5)
 
 
-def test_no_picture_shows_the_press_or_later(observed: Observed) -> None:
+def test_no_screenshot_shows_the_press_or_later(observed: Observed) -> None:
     presses = {action.action_index: action for action in observed.actions}
-    for row, number in pictured(observed):
+    for row, number in with_screenshot(observed):
         action = presses[row["action_index"]]
-        shown = observed.truth.frames[number].wall_ms
+        frame_ms = observed.truth.frames[number].wall_ms
         if action.action_type != "pause":
-            assert shown < action.press_ms
+            assert frame_ms < action.press_ms
             guard = max(50.0, observed.evidence.clock.uncertainty_ms)
             assert row["lead_ms"] >= guard - 0.001
-            assert observed.truth.timeline.at(shown).state.pressed == ""
+            assert observed.truth.timeline.at(frame_ms).state.pressed == ""
 
 
-def test_a_picture_shows_what_the_previous_action_did(observed: Observed) -> None:
+def test_a_screenshot_shows_what_the_previous_action_did(observed: Observed) -> None:
     """The chosen frame shows the screen at the press, with the effects of the action before."""
-    for row, number in pictured(observed):
+    for row, number in with_screenshot(observed):
         action = next(a for a in observed.actions if a.action_index == row["action_index"])
         if action.action_type == "pause" or row["reason_code"] == "backoff":
             continue
-        shown = observed.truth.timeline.at(observed.truth.frames[number].wall_ms).state
+        state = observed.truth.timeline.at(observed.truth.frames[number].wall_ms).state
         met = observed.truth.timeline.at(action.press_ms).state
-        assert (shown.windows, shown.checked, shown.moved) == (met.windows, met.checked, met.moved)
+        assert (state.windows, state.checked, state.moved) == (met.windows, met.checked, met.moved)
 
 
 def test_waits_are_found_and_thinking_is_none(observed: Observed) -> None:
@@ -77,14 +77,14 @@ def test_nothing_leaks_and_the_checks_agree(observed: Observed) -> None:
     assert check_screenshot_files(folder, observed.out / "actions") == []
 
 
-def test_the_final_picture_shows_the_last_effect(observed: Observed) -> None:
-    number = read_frame_number(observed.picture("final.png"))
+def test_the_final_screenshot_shows_the_last_effect(observed: Observed) -> None:
+    number = read_frame_number(observed.screenshot("final.png"))
     assert number is not None
-    shown = observed.truth.timeline.at(observed.truth.frames[number].wall_ms).state
-    assert shown.checked == observed.truth.timeline.states[-1].checked
+    state = observed.truth.timeline.at(observed.truth.frames[number].wall_ms).state
+    assert state.checked == observed.truth.timeline.states[-1].checked
 
 
-def test_a_video_cut_short_leaves_the_steps_after_it_without_a_picture(
+def test_a_video_cut_short_leaves_the_steps_after_it_without_a_screenshot(
     plain: Observed, tmp_path: Path
 ) -> None:
     folder = tmp_path / "demo"
@@ -106,7 +106,9 @@ def test_a_video_cut_short_leaves_the_steps_after_it_without_a_picture(
     assert check_screenshot_files(short.out / "screenshots", short.out / "actions") == []
 
 
-def test_an_action_before_the_video_begins_gets_no_picture(plain: Observed, tmp_path: Path) -> None:
+def test_an_action_before_the_video_begins_gets_no_screenshot(
+    plain: Observed, tmp_path: Path
+) -> None:
     """A recorder's video that starts seconds late never shows the screen before the first act."""
     folder = tmp_path / "demo"
     folder.mkdir()
@@ -132,7 +134,7 @@ def test_the_same_recording_gives_the_same_bytes(plain: Observed, tmp_path: Path
         assert (first / name).read_bytes() == (again.out / "screenshots" / name).read_bytes()
 
 
-def test_damaged_pictures_are_named(plain: Observed, tmp_path: Path) -> None:
+def test_damaged_screenshots_are_named(plain: Observed, tmp_path: Path) -> None:
     source = plain.out / "screenshots"
     for path in source.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

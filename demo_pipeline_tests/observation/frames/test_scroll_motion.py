@@ -45,35 +45,35 @@ def page(seed: int = 1) -> np.ndarray:
     return cv2.resize(coarse, (3200, 2400), interpolation=cv2.INTER_LINEAR)
 
 
-def view(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
+def view(image: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
     """The view this far down and right on the page."""
     top = 800 + down
     left = 900 + right
-    return picture[top : top + HEIGHT, left : left + WIDTH].copy()
+    return image[top : top + HEIGHT, left : left + WIDTH].copy()
 
 
-def screen(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
+def screen(image: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
     """The luma of a view."""
-    return view(picture, down, right)[::ROW_STEP, ::COLUMN_STEP].copy()
+    return view(image, down, right)[::ROW_STEP, ::COLUMN_STEP].copy()
 
 
 @pytest.mark.parametrize("pixels", [4, 16, 52, 120])
 def test_content_is_seen_to_move_either_way(pixels: int) -> None:
-    film = page()
-    assert content_moved(screen(film), screen(film, down=pixels), MIDDLE) == ("up", pixels)
-    assert content_moved(screen(film, down=pixels), screen(film), MIDDLE) == ("down", pixels)
-    assert content_moved(screen(film), screen(film, right=pixels), MIDDLE) == ("left", pixels)
-    assert content_moved(screen(film, right=pixels), screen(film), MIDDLE) == ("right", pixels)
+    video = page()
+    assert content_moved(screen(video), screen(video, down=pixels), MIDDLE) == ("up", pixels)
+    assert content_moved(screen(video, down=pixels), screen(video), MIDDLE) == ("down", pixels)
+    assert content_moved(screen(video), screen(video, right=pixels), MIDDLE) == ("left", pixels)
+    assert content_moved(screen(video, right=pixels), screen(video), MIDDLE) == ("right", pixels)
 
 
 def test_what_does_not_move_or_cannot_be_told_is_no_evidence() -> None:
-    film = page()
-    assert content_moved(screen(film), screen(film), MIDDLE) is None
-    assert content_moved(screen(film), screen(page(2)), MIDDLE) is None
+    video = page()
+    assert content_moved(screen(video), screen(video), MIDDLE) is None
+    assert content_moved(screen(video), screen(page(2)), MIDDLE) is None
     rows = np.tile(np.repeat([0, 255], 10).astype(np.uint8), 60)[:, None].repeat(3200, axis=1)
     striped = cv2.resize(rows, (3200, 2400))
     assert content_moved(screen(striped), screen(striped, down=21), MIDDLE) is None
-    assert content_moved(screen(film), screen(film, down=16), (-900.0, 5000.0)) is None
+    assert content_moved(screen(video), screen(video, down=16), (-900.0, 5000.0)) is None
 
 
 def test_a_button_that_lights_up_is_no_movement() -> None:
@@ -95,12 +95,12 @@ def scrolls(*deltas: float) -> list[Action]:
 def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMotion:
     """After the views (seconds, pixels down, pixels right)."""
     motion = ScrollMotion(actions, documented_clock(0.0), SCREEN)
-    film = page()
+    video = page()
     before = None
     times = np.array([time for time, _, _ in views])
     for time, down, right in views:
-        picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")
-        frame = Frame(round(time * 1000), time, picture)
+        image = av.VideoFrame.from_ndarray(view(video, down, right), format="gray")
+        frame = Frame(round(time * 1000), time, image)
         motion.see(FrameDiff(before, frame, times, ChangeDetector(), POINTER))
         before = frame
     return motion

@@ -1,4 +1,4 @@
-"""Whether the last action had an effect, on films made of changed cells."""
+"""Whether the last action had an effect, on videos made of changed cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def stopped(
     uncertainty_ms: float = 20.0,
     first: float = 5.0,
 ) -> bool:
-    """Whether the action stopped the recorder, by a film of these changes at video seconds."""
+    """Whether the action stopped the recorder, by a video of these changes at video seconds."""
     effect = StopEffect(action, Clock(0.0, "pixels", uncertainty_ms), end)
     for number in range(round(first * FPS), round(end * FPS) + 1):
         time = number / FPS
@@ -97,7 +97,7 @@ def test_an_uncertain_clock_widens_what_counts_as_after_the_press() -> None:
     assert not stopped(SHORTCUT, early, uncertainty_ms=400)
 
 
-def test_a_film_that_goes_on_was_not_stopped() -> None:
+def test_a_video_that_goes_on_was_not_stopped() -> None:
     assert stopped(CLICK, {}, end=12.0)
     assert not stopped(CLICK, {}, end=12.3)
     assert stopped(SHORTCUT, {}, end=24.0)
@@ -105,14 +105,14 @@ def test_a_film_that_goes_on_was_not_stopped() -> None:
 
 
 @pytest.mark.parametrize("end", [9.8, 10.2])
-def test_a_film_that_ends_with_the_press(end: float) -> None:
-    """A film with a variable rate ends with the last effect, whatever a person did after it."""
+def test_a_video_that_ends_with_the_press(end: float) -> None:
+    """A video with a variable rate ends with the last effect, whatever a person did after it."""
     assert stopped(SHORTCUT, {}, end=end)
     assert not stopped(CLICK, {10.1: CARET}, end=end)
     assert not stopped(CLICK, {}, end=end, uncertainty_ms=2500, first=end + 1)
 
 
-def test_a_film_that_ended_long_before_or_shows_nothing_proves_nothing() -> None:
+def test_a_video_that_ended_long_before_or_shows_nothing_proves_nothing() -> None:
     assert not stopped(SHORTCUT, {}, end=9.0)
     assert not stopped(SHORTCUT, {}, first=11.6)
     nothing = StopEffect(None, Clock(0.0, "pixels", 20.0), 11.5)

@@ -20,10 +20,10 @@ GREY = {PQ: 0.4360, HLG: 0.4707}  # of sRGB's 128: 21.6 % of the light of white
 
 def screenshot(folder: Path, transfer: int) -> np.ndarray:
     """A frame of a video whose left half is white, and whose right half is grey."""
-    film = folder / "film.mp4"
+    video_path = folder / "video.mp4"
     luma = np.full((64, 128), 64 + 876 * WHITE[transfer], np.uint16)
     luma[:, 64:] = round(64 + 876 * GREY[transfer])
-    with av.open(str(film), "w") as output:
+    with av.open(str(video_path), "w") as output:
         stream: Any = output.add_stream("libx265", rate=10)
         stream.width = 128
         stream.height = 64
@@ -41,7 +41,7 @@ def screenshot(folder: Path, transfer: int) -> np.ndarray:
             frame.pts, frame.time_base = number, Fraction(1, 10)
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
-    video = RecordedVideo(film, read_packets(film))
+    video = RecordedVideo(video_path, read_packets(video_path))
     return rgb_of(next(video.frames([Span(0.0, 0.3)])))
 
 

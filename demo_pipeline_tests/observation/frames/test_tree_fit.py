@@ -1,4 +1,4 @@
-"""In which units the boxes of scans are, by what the picture shows."""
+"""In which units the boxes of scans are, by what the frame shows."""
 
 import numpy as np
 import pytest
@@ -11,27 +11,27 @@ from demo_pipeline.observation.frames.video_reader import Luma
 
 def form() -> tuple[Luma, Boxes]:
     """A page of labels at half size, and the boxes of the labels in pixels."""
-    picture = np.full((540, 960), 240, np.uint8)
+    image = np.full((540, 960), 240, np.uint8)
     random = np.random.default_rng(5)
     boxes = []
     for row in range(30, 480, 34):
         for left in range(60, 860, 190):
             width = int(random.integers(60, 150))
-            picture[row + 3 : row + 11, left + 2 : left + width - 2 : 3] = 40
+            image[row + 3 : row + 11, left + 2 : left + width - 2 : 3] = 40
             boxes.append((2 * left, 2 * row, 2 * width, 28))
-    return picture, np.array(boxes, float)
+    return image, np.array(boxes, float)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.25, 1.5, 2.0, 1 / 1.5, 0.5])
 def test_boxes_in_other_units_fit_at_their_own_scale_only(scale: float) -> None:
-    picture, boxes = form()
-    assert fitting_scale(picture, boxes / scale) == pytest.approx(scale)
+    image, boxes = form()
+    assert fitting_scale(image, boxes / scale) == pytest.approx(scale)
 
 
 def test_boxes_of_another_screen_are_in_doubt() -> None:
-    picture, boxes = form()
-    assert fitting_scale(np.full_like(picture, 240), boxes) is None
-    assert fitting_scale(picture, boxes + np.array((13, 17, 0, 0))) is None
+    image, boxes = form()
+    assert fitting_scale(np.full_like(image, 240), boxes) is None
+    assert fitting_scale(image, boxes + np.array((13, 17, 0, 0))) is None
 
 
 def scales_of_parts(fits: dict[int, float | None]) -> dict[int, float | None]:

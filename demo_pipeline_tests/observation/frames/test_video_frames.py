@@ -1,4 +1,4 @@
-"""Exactly the frames that were asked for, in order, from every kind of film."""
+"""Exactly the frames that were asked for, in order, from every kind of video."""
 
 import threading
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from demo_pipeline_tests.simulator.video import VideoOptions, encode, frame_sche
 
 SIZE = (320, 180)
 SECONDS = 24
-FILMS = {
+VIDEOS = {
     "constant_gop_30": VideoOptions(preset="ultrafast", gop=30),
     "constant_gop_250": VideoOptions(preset="ultrafast", gop=250),
     "variable": VideoOptions(preset="ultrafast", gop=30, variable=True),
@@ -36,24 +36,24 @@ FILMS = {
 times = st.floats(-1, SECONDS + 1)
 
 
-def film(path: Path, options: VideoOptions) -> None:
-    """Numbered grey pictures."""
+def write_video(path: Path, options: VideoOptions) -> None:
+    """Numbered grey frames."""
 
-    def pictures() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    def images() -> Iterator[tuple[int, NDArray[np.uint8]]]:
         for frame in frame_schedule(options, 0, SECONDS * 1000):
             planes = np.full((SIZE[1] * 3 // 2, SIZE[0]), 128, np.uint8)
             stamp(planes[: SIZE[1]], frame.number)
             yield frame.pts, planes
 
-    encode(path, pictures(), SIZE, options)
+    encode(path, images(), SIZE, options)
 
 
-@pytest.fixture(scope="module", params=sorted(FILMS))
-def filmed(
+@pytest.fixture(scope="module", params=sorted(VIDEOS))
+def simulated(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, VideoPackets]:
     path = tmp_path_factory.mktemp("films") / "recording.mp4"
-    film(path, FILMS[request.param])
+    write_video(path, VIDEOS[request.param])
     return path, read_packets(path)
 
 
@@ -65,9 +65,9 @@ def disjoint(bounds: list[float]) -> list[Span]:
 @settings(max_examples=8, deadline=None)
 @given(bounds=st.lists(times, min_size=2, max_size=8, unique=True).filter(lambda b: not len(b) % 2))
 def test_spans_yield_their_frames_and_no_others(
-    filmed: tuple[Path, VideoPackets], bounds: list[float]
+    simulated: tuple[Path, VideoPackets], bounds: list[float]
 ) -> None:
-    path, packets = filmed
+    path, packets = simulated
     spans = disjoint(bounds)
     inside = np.zeros(len(packets.pts), bool)
     for span in spans:
@@ -80,9 +80,9 @@ def test_spans_yield_their_frames_and_no_others(
 
 @pytest.mark.parametrize("is_spare", [False, True])
 def test_frames_decoded_ahead_are_the_same_and_their_thread_ends(
-    filmed: tuple[Path, VideoPackets], is_spare: bool
+    simulated: tuple[Path, VideoPackets], is_spare: bool
 ) -> None:
-    path, packets = filmed
+    path, packets = simulated
     spans = [Span(1, 2), Span(9, 11)]
     threads = threading.active_count()
     token = HAS_SPARE_PROCESSOR.set(is_spare)
@@ -101,8 +101,8 @@ def test_frames_decoded_ahead_are_the_same_and_their_thread_ends(
     assert threading.active_count() == threads
 
 
-def test_single_instants_far_apart(filmed: tuple[Path, VideoPackets]) -> None:
-    path, packets = filmed
+def test_single_instants_far_apart(simulated: tuple[Path, VideoPackets]) -> None:
+    path, packets = simulated
     wanted = [3, 40, 41, 200, len(packets.pts) - 1]
     spans = [Span(float(packets.times[n]), float(packets.times[n])) for n in wanted]
     got = list(decode_spans(path, packets, spans))
@@ -110,9 +110,9 @@ def test_single_instants_far_apart(filmed: tuple[Path, VideoPackets]) -> None:
 
 
 def test_what_is_passed_over_in_between_changes_no_pixel(
-    filmed: tuple[Path, VideoPackets],
+    simulated: tuple[Path, VideoPackets],
 ) -> None:
-    path, packets = filmed
+    path, packets = simulated
     whole = list(decode_spans(path, packets, [Span(-1, SECONDS + 1)]))
     chosen = range(1, len(whole), 23)
     sparse = list(decode_spans(path, packets, [Span(whole[n].time, whole[n].time) for n in chosen]))
@@ -123,7 +123,7 @@ def test_what_is_passed_over_in_between_changes_no_pixel(
 
 def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
-    film(path, FILMS["b_frames"])
+    write_video(path, VIDEOS["b_frames"])
     packets = read_packets(path)
     last = int(packets.pts[-1])
     with open_video(path) as (container, stream):
@@ -135,7 +135,7 @@ def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Pa
 
 def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
-    film(path, FILMS["constant_gop_250"])
+    write_video(path, VIDEOS["constant_gop_250"])
     packets = read_packets(path)
     spans = [Span(1.001, 1.002), Span(1.05, 1.07)]
     assert [round(f.time, 3) for f in decode_spans(path, packets, spans)] == [1.067]
@@ -145,7 +145,7 @@ def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path:
 def test_a_truncated_file_ends_early_without_an_error(tmp_path: Path, share: float) -> None:
     whole = tmp_path / "whole.mp4"
     path = tmp_path / "recording.mp4"
-    film(whole, FILMS["constant_gop_30"])
+    write_video(whole, VIDEOS["constant_gop_30"])
     cut_video(whole, path, 99, front=True)
     packets = read_packets(path)
     data = path.read_bytes()
@@ -158,7 +158,7 @@ def test_a_truncated_file_ends_early_without_an_error(tmp_path: Path, share: flo
 
 def test_bytes_damaged_in_the_middle_are_survived(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
-    film(path, FILMS["constant_gop_30"])
+    write_video(path, VIDEOS["constant_gop_30"])
     packets = read_packets(path)
     data = bytearray(path.read_bytes())
     middle = len(data) // 3
@@ -172,7 +172,7 @@ def test_bytes_damaged_in_the_middle_are_survived(tmp_path: Path) -> None:
 def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
     source = tmp_path / "level.mp4"
     path = tmp_path / "turned.mp4"
-    film(source, FILMS["constant_gop_30"])
+    write_video(source, VIDEOS["constant_gop_30"])
     turn_video(source, path)
     (level,) = decode_spans(source, read_packets(source), [Span(1, 1)])
     (turned,) = decode_spans(path, read_packets(path), [Span(1, 1)])

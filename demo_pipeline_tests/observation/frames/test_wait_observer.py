@@ -1,4 +1,4 @@
-"""Which pictures the search for waits looks at, and what beside the pointer it leaves out."""
+"""Which frames the search for waits looks at, and what beside the pointer it leaves out."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,7 +38,7 @@ def looked_at(interval: Interval, times: np.ndarray = TIMES) -> list[float]:
     return [span.start for span in WaitObserver([interval], times, pointer()).spans]
 
 
-def film(content: PixelBox) -> Iterator[Frame]:
+def video(content: PixelBox) -> Iterator[Frame]:
     """A grey page on which something dark appears."""
     for number, time in enumerate(TIMES.tolist()):
         page = _page(content, shown=time >= APPEARED_S)
@@ -57,18 +57,18 @@ def _page(content: PixelBox, *, shown: bool) -> Luma:
 def waits(content: PixelBox, *moves: Move) -> list[int]:
     """Rows of the pauses that were waits, when `content` appears."""
     observer = WaitObserver([PAUSE], TIMES, pointer(*moves))
-    for frame in film(content):
+    for frame in video(content):
         observer.see(frame)
     return [wait.action_index for wait in observer.result()]
 
 
 def test_a_pause_is_looked_at_four_times_a_second_until_the_screen_before_the_press() -> None:
-    found = np.array(looked_at(PAUSE))
-    late = found[found > PAUSE.since + 1.0]
+    moments = np.array(looked_at(PAUSE))
+    late = moments[moments > PAUSE.since + 1.0]
     assert np.diff(late).max() <= 0.25 + FRAME_S
     assert len(late) <= 4 * (PAUSE.limit - PAUSE.since - 1.0) + 2
-    assert PAUSE.limit - FRAME_S < found.max() <= PAUSE.limit
-    assert any(PAUSE.pressed - FRAME_S < time <= PAUSE.pressed for time in found)
+    assert PAUSE.limit - FRAME_S < moments.max() <= PAUSE.limit
+    assert any(PAUSE.pressed - FRAME_S < time <= PAUSE.pressed for time in moments)
 
 
 def test_without_a_pause_nothing_is_looked_at() -> None:
@@ -79,16 +79,16 @@ def test_what_a_key_wrote_is_looked_at_after_the_press() -> None:
     assert max(looked_at(replace(PAUSE, place=None))) > PAUSE.until > max(looked_at(PAUSE))
 
 
-def test_a_picture_is_shown_until_the_next_however_long_that_takes() -> None:
+def test_a_frame_is_shown_until_the_next_however_long_that_takes() -> None:
     """A video with a variable frame rate has no frame while nothing changes."""
     assert looked_at(PAUSE, np.array([0.0, 3.9, 6.0])) == [0.0, 3.9]
 
 
 def test_a_long_pause_is_not_looked_at_to_its_end() -> None:
     long = replace(PAUSE, looked=999.0, limit=999.5, until=1000.0)
-    found = looked_at(long, np.arange(0, 1001, 1.0))
-    assert len(found) < 130
-    assert found[-1] == 999.0
+    moments = looked_at(long, np.arange(0, 1001, 1.0))
+    assert len(moments) < 130
+    assert moments[-1] == 999.0
 
 
 PANEL = PixelBox(240, 140, 160, 120)
@@ -118,7 +118,7 @@ def test_what_appears_was_awaited_unless_the_pointer_opened_it(
 
 
 def test_a_place_that_the_pointer_was_idly_moved_over_does_not_move_by_itself() -> None:
-    """Its picture crosses the place in two pauses; in the third, content appears there."""
+    """Its frame crosses the place in two pauses; in the third, content appears there."""
     elsewhere = PixelBox(20, 20, 40, 40)
     pauses = [
         _later(replace(PAUSE, place=elsewhere, pause=number), 4.0 * number) for number in (0, 1)
@@ -174,7 +174,7 @@ def test_a_panel_that_only_disappears_was_not_awaited() -> None:
 def test_a_wait_lasts_until_the_screen_came_to_rest() -> None:
     """The person looks at what came for another 0.8 s, which is no wait."""
     observer = WaitObserver([PAUSE], TIMES, pointer(AWAY))
-    for frame in film(PANEL):
+    for frame in video(PANEL):
         observer.see(frame)
     (wait,) = observer.result()
     assert wait.seconds == pytest.approx(APPEARED_S - PAUSE.since, abs=0.3)

@@ -1,4 +1,4 @@
-"""Waits in films of a page that never rests: what moves by itself, and content that was awaited."""
+"""Waits in videos of a page that never rests: content that moves by itself, and awaited content."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,7 +40,7 @@ STORY = Script(
     ),
     seed=5,
 )
-FILMS = {
+VIDEOS = {
     "15 frames a second": VideoOptions(preset="ultrafast", fps=15, frame_numbers=False),
     "8 frames a second, variable": VideoOptions(
         preset="ultrafast", fps=8, variable=True, frame_numbers=False
@@ -55,7 +55,7 @@ def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOpt
     (load,) = (action.press_ms for action in truth.actions if action.target_name == "Load")
     height = truth.screen[1]
 
-    def pictures() -> Iterable[tuple[int, Picture]]:
+    def images() -> Iterable[tuple[int, Picture]]:
         for frame in truth.frames:
             planes = painter.planes(truth.timeline.at(frame.wall_ms), None).copy()
             luma = planes[:height]
@@ -71,7 +71,7 @@ def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOpt
             _keep_pointer(luma, still, truth.timeline.at(frame.wall_ms).pointer)
             yield frame.pts, planes
 
-    encode(path, pictures(), truth.screen, video)
+    encode(path, images(), truth.screen, video)
 
 
 def _draw(luma: Any, box: Box, level: Any) -> None:
@@ -81,7 +81,7 @@ def _draw(luma: Any, box: Box, level: Any) -> None:
 
 
 def _slide(number: int) -> Picture:
-    """A picture of coarse squares."""
+    """A screenshot of coarse squares."""
     squares = np.random.default_rng(number).integers(40, 220, (20, 32), np.uint8)
     return np.kron(squares, np.ones((12, 12), np.uint8))
 
@@ -99,9 +99,9 @@ def _keep_pointer(luma: Any, still: Any, pointer: tuple[int, int]) -> None:
     luma[y : y + 12, x : x + 8] = still[y : y + 12, x : x + 8]
 
 
-@pytest.fixture(scope="module", params=sorted(FILMS))
+@pytest.fixture(scope="module", params=sorted(VIDEOS))
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    video = FILMS[request.param]
+    video = VIDEOS[request.param]
     options = RecordingOptions(width=960, height=540, video=video, scan_every_s=None)
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
@@ -120,13 +120,13 @@ def test_of_the_pauses_beside_moving_things_only_the_awaited_content_is_a_wait(
     assert page.actions[wait.action_index].press_ms == pytest.approx(load.end_ms, abs=20)
 
 
-def test_the_picture_of_a_wait_shows_what_was_waited_at(page: Observed) -> None:
+def test_the_screenshot_of_a_wait_shows_what_was_waited_at(page: Observed) -> None:
     """The skeleton: neither the screen before the click nor the content that came."""
     (wait,) = page.evidence.waits
     row = page.rows[wait.action_index]
     assert row["reason_code"] == "waiting"
-    shown = cv2.cvtColor(page.picture(row["file"]), cv2.COLOR_BGR2GRAY)
+    luma = cv2.cvtColor(page.screenshot(row["file"]), cv2.COLOR_BGR2GRAY)
     x, bars, gaps = 2 * (CARD.x + 100), range(30, 220, 40), range(50, 220, 40)  # twice the size
-    lit = [int(shown[2 * (CARD.y + y), x]) for y in (*bars, *gaps)]
+    lit = [int(luma[2 * (CARD.y + y), x]) for y in (*bars, *gaps)]
     assert max(lit[:5]) - min(lit[:5]) < 5
     assert min(lit[5:]) - max(lit[:5]) > 20

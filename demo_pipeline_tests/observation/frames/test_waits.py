@@ -18,9 +18,9 @@ SHAPE = (90, 160)
 
 
 def cells(top: int = 0, left: int = 0, bottom: int = 0, right: int = 0) -> Cells:
-    found = np.zeros(SHAPE, bool)
-    found[top:bottom, left:right] = True
-    return found
+    map_of_cells = np.zeros(SHAPE, bool)
+    map_of_cells[top:bottom, left:right] = True
+    return map_of_cells
 
 
 NONE = cells()
@@ -168,7 +168,7 @@ def test_a_line_that_stood_for_the_answer_tells_of_a_wait_if_the_person_acts_soo
         replace(loaded, interval=READ),
         replace(loaded, new=NONE),
         replace(loaded, late=[(13.0, text)]),
-        replace(loaded, late=[*turned, (13.7, text)]),  # a film, which does not rest
+        replace(loaded, late=[*turned, (13.7, text)]),  # a video, which does not rest
     ):
         assert rest_after_answer(other, NONE) is None
 

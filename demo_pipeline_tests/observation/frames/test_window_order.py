@@ -1,4 +1,4 @@
-"""Which of overlapping windows is in front, by the borders that the picture shows."""
+"""Which of overlapping windows is in front, by the borders that the frame shows."""
 
 import numpy as np
 import pytest
@@ -14,17 +14,17 @@ NOTE = (350, 240, 100, 80)
 
 def screen(*boxes: tuple[int, int, int, int]) -> Luma:
     """Windows drawn one over the other at half size, white with a thin grey frame and lines."""
-    picture = np.full((300, 400), 60, np.uint8)
+    image = np.full((300, 400), 60, np.uint8)
     for number, box in enumerate(boxes):
         x, y, width, height = (side // 2 for side in box)
-        picture[y : y + height, x : x + width] = 150
-        picture[y + 1 : y + height - 1, x + 1 : x + width - 1] = 250
-        picture[y + 20 : y + height - 20 : 27 + number, x + 10 : x + width - 10] = 90
-    return picture
+        image[y : y + height, x : x + width] = 150
+        image[y + 1 : y + height - 1, x + 1 : x + width - 1] = 250
+        image[y + 20 : y + height - 20 : 27 + number, x + 10 : x + width - 10] = 90
+    return image
 
 
-def front(picture: Luma, *boxes: tuple[int, int, int, int]) -> int | None:
-    return front_of(picture, [PixelBox(*box) for box in boxes])
+def front(image: Luma, *boxes: tuple[int, int, int, int]) -> int | None:
+    return front_of(image, [PixelBox(*box) for box in boxes])
 
 
 @pytest.mark.parametrize("listed", [(NOTES, FILES), (FILES, NOTES)])
@@ -44,7 +44,7 @@ def test_a_window_that_is_not_on_the_screen_is_behind() -> None:
     assert front(screen(FILES), FILES, NOTE) == 0
 
 
-def test_where_neither_border_is_seen_the_picture_does_not_tell() -> None:
+def test_where_neither_border_is_seen_the_frame_does_not_tell() -> None:
     blank = np.full((300, 400), 250, np.uint8)
     assert front(blank, NOTES, FILES) is None
     assert front(blank) is None

@@ -58,8 +58,8 @@ class Canvas:
         pad_x, pad_y: width of the left bar and height of the upper bar, whole canvas pixels.
         scale_method: the evidence for the event scale: `pixels` (the pointer in the video),
             `monitor` (meta.json's primary_monitor), or `assumed`.
-        left, top: size of the bars inside the video, pixels; left and right, and top and bottom,
-            are alike.
+        left: width of the bars at the left and the right of the video, pixels.
+        top: height of the bars at the top and the bottom of the video, pixels.
         stretch: horizontal video pixels per vertical video pixel of the undistorted screen.
     """
 

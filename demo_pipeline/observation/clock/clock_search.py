@@ -177,7 +177,7 @@ class ClockSearch:
     def answered_clock(
         self, changes: ChangeMap, documented: Clock, answered: Floats, scales: Sequence[float]
     ) -> Clock | None:
-        """Returns the clock that all inputs show in `changes` and in a few stretches more; or None.
+        """Returns the clock that all inputs show in `changes` and in a few more stretches; or None.
 
         `answered` are the inputs of `clock_from_inputs`; `changes` takes what the stretches show.
         """

@@ -1,4 +1,4 @@
-"""Measures in the video by how much somebody set the recorder's clock.
+"""Measures by how much somebody set the recorder's clock; the video is the evidence.
 
 A *step* is a place in the log where the times jump. The order of the lines and the end of the video
 bound the jump. Inside these bounds, the movements of the pointer and the typing after the step are

@@ -1,9 +1,9 @@
 """The clock by every input that the video answers: moves of the pointer, keys, buttons, the wheel.
 
 This search is for recordings of keyboard work, which have too few moves and too little typing for
-the searches in clock_evidence.py. It also finds a log that is further from its video than those
-search. Each lag gets the sum of two log-likelihood ratios: how well it puts the pointer where cells
-changed, and how much likelier a change is right after an input than at other times.
+the searches in clock_evidence.py. It also finds larger lags than those searches try. Each lag gets
+the sum of two log-likelihood ratios: how well it puts the pointer where cells changed, and how much
+likelier a change is right after an input than at other times.
 """
 
 from collections.abc import Iterator, Sequence

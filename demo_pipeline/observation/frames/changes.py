@@ -441,14 +441,14 @@ def _is_solid(changed: Mask) -> bool:
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """1 where a sample did not change like most samples of its brightness, before or after."""
+    """1 where a sample did not change like most samples of the same brightness."""
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
     return became | _far_from_usual(after, before, pairs.T)
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """1 where the result is far from that of most samples with the same brightness in the source.
+    """1 where a sample's brightness in the result is unusual for its brightness in the source.
 
     `pairs`: (steps, steps) number of samples by their brightness in the source and in the result.
     """

@@ -244,7 +244,7 @@ def _without_private(
 
 
 def _misplaced(actions: Sequence[Action], requests: Requests, screen: ScreenParts) -> set[int]:
-    """Returns indexes of actions whose request has another canvas than the screen had, by now."""
+    """Returns the indexes of actions that were requested with a canvas that turned out wrong."""
     return {
         action.action_index
         for action, request in zip(actions, requests, strict=True)

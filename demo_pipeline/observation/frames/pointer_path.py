@@ -80,8 +80,8 @@ class PointerPath:
     Attributes:
         times: (n,) ascending epoch milliseconds.
         x, y: (n,) event space.
-        elapsed: (n,) the times that a clock would show that nobody set, to measure rests by; None:
-            nobody set the clock, and these are `times`.
+        elapsed: (n,) the times corrected for shifts of the recorder's clock, for measuring rests;
+            None: nobody set the clock, so `times` are right.
     """
 
     times: Floats

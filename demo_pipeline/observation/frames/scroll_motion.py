@@ -54,7 +54,7 @@ class _Scroll:
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.
         moved: number of frames by the direction in which the content moved.
-        pixels: by which the content moved in all these frames, video pixels.
+        pixels: sum of the movements in these frames, video pixels.
     """
 
     action_index: int

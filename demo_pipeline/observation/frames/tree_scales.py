@@ -127,7 +127,7 @@ class TreeScales:
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """Returns the scale by the line from which on it holds; before the first line it is 1."""
+        """Returns the lines at which the scale changes, with the new scale. It begins with 1."""
         changes: dict[int, float | None] = {}
         scale: float | None = 1.0
         for position, line in enumerate(self._lines):

@@ -87,7 +87,7 @@ class IntervalChanges:
         early: cells that changed so soon after the first action that this is the action's own
             effect.
         late: the later changes, each with its time.
-        hovered: cells whose last change was beside a pointer that had come there since.
+        hovered: cells that last changed beside the pointer, after it had moved there.
         moving_before: cells that still changed right before the first action.
         new: cells with content that was not there before the first action.
         returned: cells with content that the first action's own effect took away for a while, for

@@ -103,6 +103,7 @@ class _Observers:
     waits: WaitObserver
     hovers: HoverObserver
     border: BorderPresses
+    private: PrivateScreen
 
 
 def run_decode_pass(
@@ -142,12 +143,10 @@ def run_decode_pass(
         DemonstrationError: no frame of the video decodes.
     """
     clock = calibration.clock
-    screen = calibration.screen
-    pointer = VideoPointer(path, clock, screen, video.frame_s)
+    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
     detector = deepcopy(calibration.detector)
-    observers = _observers(
-        video, requests, actions, pointer, detector, several_displays=several_displays
-    )
+    border = BorderPresses(actions, pointer, video.times, several_displays=several_displays)
+    observers = _observers(video, requests, actions, pointer, detector, border, private)
     stop = _stop_effect(video, requests, possible_stop, clock)
     watch = ScreenWatch(calibration, desktops)
     final = _final_frame(video, clock, actions, stopped_ms)
@@ -155,7 +154,7 @@ def run_decode_pass(
     with open_screenshot_files(folder) as files:
         writer = ScreenshotWriter(video, pointer, files, native=native)
         answers = ActionFrames(
-            requests=ScaledRequests(screen, requests, rescaled),
+            requests=ScaledRequests(calibration.screen, requests, rescaled),
             fallback=fallback,
             writer=writer,
             scanned=observers.scanned,
@@ -172,40 +171,58 @@ def run_decode_pass(
             (private, fallback.frames, observers.waits, observers.hovers, observers.border),
         )
         watch.finish()
-        misplaced = _misplaced(actions, requests, screen)  # hovers, waits and scrolls used these
-        hovers = observers.hovers.result(misplaced)
-        screenshots, waits = answers.result(misplaced, hovers, clock)
-        private_actions, private_stretches = private.result()
-        screenshots = _without_private(screenshots, writer, private_actions)
-        waits = [wait for wait in waits if wait.action_index not in private_actions]
-        screenshots = writer.without_unknown_scale(screenshots, actions, answers.requests)
+        screenshots, evidence = _results(
+            video, requests, actions, calibration, observers, answers, writer
+        )
         final_frame = final.result() or _any_frame(video, last)
         writer.write_final(private.desktop_before(final_frame.time) or final_frame)
+    return DecodeResult(evidence, screenshots, stop.result(), decoded, files.digests)
+
+
+def _results(  # noqa: PLR0917 - everything that took part in the decode pass
+    video: RecordedVideo,
+    requests: Requests,
+    actions: Sequence[Action],
+    calibration: Calibration,
+    observers: _Observers,
+    answers: ActionFrames,
+    writer: ScreenshotWriter,
+) -> tuple[list[Screenshot], Evidence]:
+    """Returns the screenshots and the evidence, after the last frame.
+
+    Removes the screenshots that turn out to be private or of unknown scale.
+    """
+    screen = calibration.screen
+    misplaced = _misplaced(actions, requests, screen)  # hovers, waits and scrolls used these
+    hovers = observers.hovers.result(misplaced)
+    screenshots, waits = answers.result(misplaced, hovers, calibration.clock)
+    private_actions, private_stretches = observers.private.result()
+    screenshots = _without_private(screenshots, writer, private_actions)
+    screenshots = writer.without_unknown_scale(screenshots, actions, answers.requests)
     answers.forget(_misplaced(actions, answers.requests, screen))
-    wheel = observers.scrolls.result(misplaced)
     evidence = _evidence(
         calibration,
         observers,
         large_changes=answers.large_changes,
-        waits=waits,
+        waits=[wait for wait in waits if wait.action_index not in private_actions],
         hovers=hovers,
-        wheel=wheel,
+        wheel=observers.scrolls.result(misplaced),
     )
     if private_actions:
         end = float(video.times[-1])
         private_s = [(stretch.start, min(stretch.end, end)) for stretch in private_stretches]
         evidence = evidence.without(private_actions, private_s)
-    return DecodeResult(evidence, screenshots, stop.result(), decoded, files.digests)
+    return screenshots, evidence
 
 
-def _observers(
+def _observers(  # noqa: PLR0917 - everything that observers need
     video: RecordedVideo,
     requests: Requests,
     actions: Sequence[Action],
     pointer: VideoPointer,
     detector: ChangeDetector,
-    *,
-    several_displays: bool,
+    border: BorderPresses,
+    private: PrivateScreen,
 ) -> _Observers:
     is_sure = pointer.clock.uncertainty_ms <= SURE_MS
     observed_actions = actions if is_sure else []
@@ -218,7 +235,8 @@ def _observers(
         scrolls=ScrollMotion(observed_actions, pointer.clock, pointer.screen),
         waits=WaitObserver(intervals, video.times, pointer),
         hovers=HoverObserver(observed_actions, observed_requests, video.times, pointer),
-        border=BorderPresses(actions, pointer, video.times, several_displays=several_displays),
+        border=border,
+        private=private,
     )
 
 

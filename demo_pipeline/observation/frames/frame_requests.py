@@ -183,7 +183,6 @@ def request_frames(
     clock = calibration.clock
     screen = calibration.screen
     lead_s = lead_seconds(clock, grab_s)
-    uncertainty_s = clock.uncertainty_ms / 1000
     requests: list[FrameRequest] = []
     since_ms = float("-inf")
     after_rest = False
@@ -195,17 +194,13 @@ def request_frames(
         since_ms = max(since_ms, part.from_ms)
         press = clock.video_time(action.press_ms)
         since = clock.video_time(since_ms)
-        limit = max(press, since + EARLY_S) if pause else press - lead_s
         proven_until = inf
-        if uncertainty_s > MAX_LEAD_S and not pause:
-            # From `effect_over` on, the previous action has shown its effect for certain. Up to the
-            # limit, this action has certainly not begun.
-            effect_over = since + uncertainty_s + EFFECT_S
-            proven_until = -inf
-            if effect_over <= press - uncertainty_s:
-                since = effect_over
-                limit = press - uncertainty_s
-                proven_until = limit
+        if pause:
+            limit = max(press, since + EARLY_S)
+        elif clock.uncertainty_ms / 1000 > MAX_LEAD_S:
+            since, limit, proven_until = _limits_of_unsure_clock(clock, since, press)
+        else:
+            limit = press - lead_s
         target = targets.get(action.action_index)
         box = target.box if target else None
         area = _target_area(action, box)
@@ -237,6 +232,16 @@ def request_frames(
             since_ms = max(since_ms, float(action.end_ms))
             response_box = _response_box(action, request.target, canvas)
     return requests
+
+
+def _limits_of_unsure_clock(clock: Clock, since: float, press: float) -> tuple[float, float, float]:
+    """Returns `since`, `limit` and `proven_until` of a press, if the clock is very uncertain."""
+    uncertainty_s = clock.uncertainty_ms / 1000
+    effect_over = since + uncertainty_s + EFFECT_S  # of the previous action, for certain
+    not_begun = press - uncertainty_s  # until then this action has certainly not begun
+    if effect_over <= not_begun:
+        return effect_over, not_begun, not_begun
+    return since, press - MAX_LEAD_S, -inf
 
 
 def without_box(request: FrameRequest) -> FrameRequest:

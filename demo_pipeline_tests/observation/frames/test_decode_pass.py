@@ -11,7 +11,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames import decode_pass
+from demo_pipeline.observation.frames import action_frames
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
 from demo_pipeline.observation.frames.frame_choice import FrameChooser
 from demo_pipeline.observation.frames.frame_requests import request_frames
@@ -109,7 +109,7 @@ def test_frames_that_a_variable_rate_leaves_out_lengthen_no_lead() -> None:
 def test_the_frames_of_answered_requests_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decode_pass, "FrameChooser", Noting)
+    monkeypatch.setattr(action_frames, "FrameChooser", Noting)
     write_video(tmp_path / "video.mp4", None)
     presses = range(600, 5800, 250)
     actions = [

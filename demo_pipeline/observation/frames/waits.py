@@ -40,8 +40,8 @@ AT_WORK_TIMES = 5  # changes of a bar, a spinner or lines of text; fewer may be 
 PART_SHARE = 0.3
 KEY_REACH = 4  # times the cells that appeared; keys that did not wait changed 5.4 to 27 times these
 HOVERED_SHARE = 0.5  # of the appeared cells; if more of them are beside a hover, it opened them
-COLUMN_GAP = 0.25  # of the screen's width; between columns of a table
-ROW_GAP = 0.05  # of the screen's height; between lines of a table
+TABLE_COLUMN_GAP = 0.25  # of the screen's width; between columns of a table
+TABLE_ROW_GAP = 0.05  # of the screen's height; between lines of a table
 SCREEN_HEIGHT = 0.5  # of the screen's height; awaited pages and lists changed 0.6 to 0.95 of it
 RHYTHM_TIMES = 3  # changes at a place that make a rhythm; two may be a beginning and its end
 RHYTHM_REST = 1.5  # times the usual gap of a rhythm; chosen, so that its period may vary
@@ -317,8 +317,8 @@ def filled_between(cells: Cells) -> Cells:
     if not cells.any():
         return cells
     rows, columns = cells.shape
-    high = max(1, round(rows * ROW_GAP))
-    wide = max(1, round(columns * COLUMN_GAP))
+    high = max(1, round(rows * TABLE_ROW_GAP))
+    wide = max(1, round(columns * TABLE_COLUMN_GAP))
     padded = np.pad(cells.astype(np.uint8), [(high, high), (wide, wide)])
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((high, wide), np.uint8))
     inside: Cells = closed[high : high + rows, wide : wide + columns] > 0

@@ -95,7 +95,6 @@ def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> W
     store = workspace.store
     queue = {row["id"]: row for row in ReviewData(store, workspace.uploads).queue()["rows"]}
     with folder_draft(dest) as out:
-        out.mkdir()
         demonstrations: list[Json] = []
         steps: list[Json] = []
         problems: list[str] = []

@@ -5,6 +5,7 @@ decides the content of the files for the Hub.
 """
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import PrivacySettings, Settings
 from demo_pipeline.stage import TrainingExport
 from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.folder import lock_if_free, make_locked_folder
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
@@ -43,6 +45,7 @@ _EXPORTED = (
     CONTACT_SHEETS_STAGE.folder,
 )
 _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # never changed in place
+_DRAFT_DIGITS = 16  # in the name of a draft
 
 
 def export_datasets(
@@ -110,13 +113,19 @@ def _require_redacted(store: Store, names: Iterable[str], privacy: PrivacySettin
 def folder_draft(dest: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `dest` when the body ends without an error.
 
+    Folders that killed processes have left beside `dest` are removed first.
+
     Raises:
         StorageError: `dest` is not empty, or a file could not be written.
     """
     dest = dest.resolve()
     _require_empty(dest)
-    draft = dest.with_name(f".{dest.name}.{secrets.token_hex(8)}")
+    draft = dest.with_name(f".{dest.name}.{secrets.token_hex(_DRAFT_DIGITS // 2)}")
+    handle = None
     try:
+        dest.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned_drafts(dest)
+        handle = make_locked_folder(draft)
         yield draft
         sync_tree(draft, [Path(draft, name) for name, _ in files_below(draft)])
         replace_synced(draft, dest)
@@ -125,6 +134,18 @@ def folder_draft(dest: Path) -> Iterator[Path]:
         raise StorageError(f"{dest}: nothing was exported: {reason}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def _remove_abandoned_drafts(dest: Path) -> None:
+    """Remove drafts of `dest` in which no process works. A draft may be a copy of all datasets."""
+    draft_name = re.compile(rf"\.{re.escape(dest.name)}\.[0-9a-f]{{{_DRAFT_DIGITS}}}")
+    for path in dest.parent.iterdir():
+        if draft_name.fullmatch(path.name):
+            with lock_if_free(path) as is_free:
+                if is_free:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 class _Copier:

@@ -442,7 +442,7 @@ class Folder:
         No other process removes it, because `sweep` removes only folders that it can lock.
         """
         path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
-        handle = self._within(path.parent, _make_and_lock, path)
+        handle = self._within(path.parent, make_locked_folder, path)
         try:
             yield path
         finally:
@@ -465,7 +465,7 @@ class Folder:
         """The drafts that dead processes have left, of an output or of all, sorted."""
         abandoned: list[str] = []
         for path in self._drafts(output):
-            with _lock(path) as is_free:
+            with lock_if_free(path) as is_free:
                 if is_free:
                     abandoned.append(path.relative_to(self.root).as_posix())
         return abandoned
@@ -475,7 +475,7 @@ class Folder:
         remove_tree(self.root / _LOCKS)
         removed: list[str] = []
         for path in self._drafts():
-            with _lock(path) as is_free:
+            with lock_if_free(path) as is_free:
                 if is_free:
                     draft = path.relative_to(self.root).as_posix()
                     self.delete_all(draft)
@@ -539,7 +539,7 @@ class Folder:
                 return
 
 
-def _make_and_lock(path: Path) -> int:
+def make_locked_folder(path: Path) -> int:
     """Create a folder and return a handle that locks it.
 
     Raises:
@@ -556,7 +556,7 @@ def _make_and_lock(path: Path) -> int:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[bool]:
+def lock_if_free(path: Path) -> Iterator[bool]:
     """Whether no process of this machine works in a draft. None can begin to in this context."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

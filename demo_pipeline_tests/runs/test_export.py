@@ -1,6 +1,10 @@
+import os
+import shutil
+import signal
+
 import pytest
 
-from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.export import export_datasets, folder_draft
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import put
@@ -60,3 +64,20 @@ def test_a_failure_halfway_leaves_nothing(store, tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="nothing was exported"):
         export_datasets(store, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+def test_what_a_killed_export_left_is_removed_and_a_running_export_goes_on(store, tmp_path):
+    if (child := os.fork()) == 0:
+        with folder_draft(tmp_path / "out") as draft:
+            (draft / "half.json").write_text("{")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    [abandoned] = tmp_path.glob(".out.*")
+    with folder_draft(tmp_path / "out") as draft:
+        assert not abandoned.exists()
+        (draft / "a.json").write_text("{}")
+        export_datasets(store, tmp_path / "out")
+        assert (draft / "a.json").exists()
+        shutil.rmtree(tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
+    assert list(tmp_path.glob(".out.*")) == []

@@ -78,8 +78,7 @@ FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "triage": TRIAGE_SCHEMA,
     "triage_steps": TRIAGE_STEPS_SCHEMA,
 }
-# Without these a null would turn whole numbers into fractions, and truth values and texts into
-# objects.
+# Without these types, a null turns integers into fractions, and booleans and texts into objects.
 _NULLABLE = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
@@ -89,17 +88,17 @@ _NULLABLE = {
 
 
 def _data_frame(table: pa.Table) -> pd.DataFrame:
-    """A table as a DataFrame whose column types do not depend on the rows.
+    """Returns a table as a DataFrame whose column types do not depend on the rows.
 
     Columns that may be null have pandas' nullable types (`Int32`, `Int64`, `boolean`, `string`);
     missing fractions are NaN. Cells with lists are arrays.
     """
-    columns = {
-        field.name: table[field.name].to_pandas(
-            types_mapper=_NULLABLE.get if field.nullable else None
-        )
-        for field in table.schema
-    }
+    columns = dict[str, Any]()
+    for column in table.schema:
+        types_mapper = None
+        if column.nullable:
+            types_mapper = _NULLABLE.get
+        columns[column.name] = table[column.name].to_pandas(types_mapper=types_mapper)
     return pd.DataFrame(columns)
 
 
@@ -108,12 +107,12 @@ RgbImage = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class LoadedStep:
-    """One step.
+    """A step of a trajectory.
 
     Attributes:
         index: 0-based, in the order of the steps.
         action: the model of action.json: `action_type`, `parameters` in canvas pixels,
-            `target_element`, `reasoning`. It holds what was typed.
+            `target_element`, `reasoning`. It contains typed text.
         provenance: column → value of the step's row of its trajectory's table.
         files: the paths of its screenshot and its tree.
     """
@@ -128,7 +127,7 @@ class LoadedStep:
         """The screen before the action: RGB, shape (1080, 1920, 3). Decoded at every access.
 
         Raises:
-            StorageError: the file is not there any more, or is damaged.
+            StorageError: the file no longer exists, or is damaged.
         """
         return _read_picture(self.files.screenshot)
 
@@ -137,13 +136,13 @@ class LoadedStep:
         """ui_tree.json: `timestamp`, `screen` and `root`, whose nodes have canvas coordinates.
 
         Raises:
-            JsonFileError: the file is not there any more, or is damaged.
+            JsonFileError: the file no longer exists, or is damaged.
         """
         tree: dict[str, Any] = load_json(self.files.ui_tree)
         return tree
 
     def picture(self, width: int = 1280) -> Shown:
-        """The screenshot, `width` pixels wide, with the action and its target drawn on it."""
+        """Returns the screenshot, `width` pixels wide, with the action and its target drawn."""
         return step_picture(self.files, self.provenance, width)
 
     def _repr_html_(self) -> str:
@@ -152,17 +151,17 @@ class LoadedStep:
 
 @dataclass(frozen=True)
 class LoadedTrajectory:
-    """One trajectory.
+    """A trajectory with its steps.
 
-    The files belong to one committed version, which `demo-pipeline prune` keeps for a day after it
-    was replaced.
+    The files belong to one committed version; `demo-pipeline prune` keeps a version for a day after
+    a newer one has replaced it.
 
     Attributes:
         id: demonstration id.
         task: the model of task.json: `instruction`, `application`, `difficulty`, …
         steps: in order.
         result: the model of result.json: `success`, `completion_time_ms`, `error_message`, …
-        provenance: one row per step; `columns("steps")` describes the columns.
+        provenance: a row per step; `columns("steps")` describes the columns.
     """
 
     id: str
@@ -171,28 +170,33 @@ class LoadedTrajectory:
     result: Result
     provenance: pd.DataFrame = field(repr=False, compare=False)
     _final_screenshot: Path = field(repr=False)
-    _film: Callable[[], Path | None] = field(repr=False, compare=False)
+    _find_video: Callable[[], Path | None] = field(repr=False, compare=False)
 
     @property
     def final_screenshot(self) -> RgbImage:
-        """The screen after the last step; as `LoadedStep.screenshot`."""
+        """The screen after the last step, like `LoadedStep.screenshot`."""
         return _read_picture(self._final_screenshot)
 
     def clip(self, step_index: int, before_s: float = 1.0, after_s: float = 2.0) -> Shown:
-        """The film around a step: from before its screenshot until after its action, seconds.
+        """Returns the video around a step.
+
+        Args:
+            before_s: seconds before the step's screenshot.
+            after_s: seconds after its action.
 
         Raises:
-            StorageError: it has no such step, or the film is neither in the store nor uploaded.
+            StorageError: the trajectory has no such step, or the video is neither in the store nor
+                in the uploads.
         """
         row = _step_of(self, step_index).provenance
-        film = self._film()
-        if film is None or row["pts"] is None:
+        video = self._find_video()
+        if video is None or row["pts"] is None:
             raise StorageError(
-                f"{self.id}: the film is neither in the store nor in the uploads of the settings "
-                "(DEMO_PIPELINE_UPLOADS), or lacks this step"
+                f"{self.id}: the video is neither in the store nor in the uploads of the settings "
+                "(DEMO_PIPELINE_UPLOADS), or it does not contain this step"
             )
         end = row["pts"] + (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
-        return film_clip(film, Span(row["pts"] - before_s, end + after_s))
+        return film_clip(video, Span(row["pts"] - before_s, end + after_s))
 
     def _repr_html_(self) -> str:
         outcome = "done" if self.result.success else "not done"
@@ -211,8 +215,9 @@ def _step_of(trajectory: LoadedTrajectory, index: int) -> LoadedStep:
 
 
 def _read_picture(path: Path) -> RgbImage:
-    data = path.read_bytes() if path.is_file() else b""
-    picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB) if data else None
+    picture = None
+    if path.is_file() and (data := path.read_bytes()):
+        picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
     if picture is None:
         raise StorageError(
             f"{path.parent.name}/{path.name} cannot be read; load the trajectory again"
@@ -222,28 +227,32 @@ def _read_picture(path: Path) -> RgbImage:
 
 
 def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
-    """A split as on the Hub, whose pictures and trees are paths of files in the store."""
+    """Returns a split as on the Hub, with paths of files in the store for images and trees."""
 
-    def placed(name: str, value: Any) -> Any:
+    def with_full_path(name: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [placed(name, one) for one in value]
+            return [with_full_path(name, item) for item in value]
         if not isinstance(value, str) or value.startswith("{"):
             return value
         path = str(export / value)
-        return {"bytes": None, "path": path} if name in table.pictures else path
+        if name in table.pictures:
+            return {"bytes": None, "path": path}
+        return path
 
     columns = []
     fields = []
-    for field_ in rows.schema:
-        name = field_.name
-        kind = field_.type
-        values = rows[field_.name]
+    for column in rows.schema:
+        name = column.name
         if name in table.without:
             continue
-        if name in table.pictures:
-            kind = pa.list_(PICTURE) if pa.types.is_list(kind) else PICTURE
+        kind = column.type
+        values = rows[name]
+        if name in table.pictures and pa.types.is_list(kind):
+            kind = pa.list_(PICTURE)
+        elif name in table.pictures:
+            kind = PICTURE
         if name in table.pictures + table.trees:
-            values = pa.array([placed(name, value) for value in values.to_pylist()], kind)
+            values = pa.array([with_full_path(name, value) for value in values.to_pylist()], kind)
         columns.append(values)
         fields.append(pa.field(name, kind))
     return pa.Table.from_arrays(columns, schema=with_hub_features(pa.schema(fields)))
@@ -251,7 +260,7 @@ def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
 
 @contextmanager
 def _buildable() -> Iterator[None]:
-    """Turn an error of an output into one that says which command builds it."""
+    """Replaces errors of an output by errors that name the command which builds it."""
     try:
         yield
     except OutputError as error:
@@ -262,7 +271,7 @@ __all__ = ["LoadedStep", "LoadedTrajectory", "NotebookStore", "load_store"]
 
 
 class NotebookStore:
-    """A store for reading. The tables hold what people typed; think before you publish them.
+    """A store for reading. The tables contain typed text: check them before you publish them.
 
     Args:
         store: the opened store.
@@ -280,11 +289,11 @@ class NotebookStore:
         return self._store.url
 
     def demonstrations(self) -> list[str]:
-        """Ids of the demonstrations that have a trajectory, sorted."""
+        """Returns the sorted ids of the demonstrations that have a trajectory."""
         return [name.rpartition("/")[2] for name in self._store.outputs(TRAJECTORIES_STAGE.folder)]
 
     def trajectories(self) -> pd.DataFrame:
-        """One row per trajectory of the built dataset; `columns("trajectories")` describes it.
+        """Returns a row per trajectory of the built dataset; see `columns("trajectories")`.
 
         Raises:
             StorageError: the datasets have not been built.
@@ -292,13 +301,11 @@ class NotebookStore:
         return self._frame("trajectories", INDEX_STAGE.folder)
 
     def steps(self, *, triage: bool = False) -> pd.DataFrame:
-        """One row per step of the built dataset, as recorded: what was done where, and how known.
-
-        `columns("steps")` describes the columns.
+        """Returns a row per step of the built dataset, as recorded; see `columns("steps")`.
 
         Args:
-            triage: adds `doubt`, a column for each signal (`columns("triage_steps")`), and `review`
-                of the demonstration: `open`, `approved` or `rejected`.
+            triage: adds `doubt`, a column for each signal (see `columns("triage_steps")`), and
+                `review` of the demonstration: `open`, `approved` or `rejected`.
 
         Raises:
             StorageError: the datasets have not been built.
@@ -307,19 +314,20 @@ class NotebookStore:
         if not triage:
             return steps
         keys = ["trajectory_id", "step_index"]
-        names = [*keys, "doubt", *(one.name for one in STEP_SIGNALS if one.name not in steps)]
-        doubts = self._triaged("triage_steps", TRIAGE_STEPS_FILE)[names].convert_dtypes()
+        signals = [signal.name for signal in STEP_SIGNALS if signal.name not in steps]
+        triaged = self._triaged("triage_steps", TRIAGE_STEPS_FILE)
+        doubts = triaged[[*keys, "doubt", *signals]].convert_dtypes()
         return self._with_reviews(steps.merge(doubts, how="left", on=keys))
 
     def triage(self) -> pd.DataFrame:
-        """One row per demonstration: its doubt, and how often which signal of doubt was found.
+        """Returns a row per demonstration with its doubt and the number of each signal.
 
         `columns("triage")` describes the columns. `review` is `open`, `approved` or `rejected`.
         """
         return self._with_reviews(self._triaged("triage", DEMONSTRATION_FILE))
 
     def _triaged(self, name: str, file: str) -> pd.DataFrame:
-        """A table of the stage `triage`, of all demonstrations."""
+        """Returns a table of the stage `triage` for all demonstrations."""
 
         def read(output: str) -> pa.Table:
             folder = self._store.open(output, file)[0]
@@ -329,30 +337,30 @@ class NotebookStore:
         return _data_frame(pa.concat_tables([FRAME_SCHEMAS[name].empty_table(), *tables]))
 
     def _with_reviews(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """With the column `review` of their demonstrations."""
+        """Adds the column `review` of the demonstrations."""
         reviews = Reviews(self._store)
         reviews.refresh()
-        known = {}
+        statuses = {}
         for key, decisions in reviews.by_demonstration().items():
             version = self._store.current(TRAJECTORIES_STAGE.output(key))
             if version:
-                known[key] = judge(decisions, subject_of(version, key)).status
-        return rows.assign(review=[known.get(key, "open") for key in rows["trajectory_id"]])
+                statuses[key] = judge(decisions, subject_of(version, key)).status
+        return rows.assign(review=[statuses.get(key, "open") for key in rows["trajectory_id"]])
 
     def contact_sheet(
         self, steps: pd.DataFrame, columns: int = 4, width: int = 480, most: int = 60
     ) -> Shown:
-        """Steps as one picture, each with its action and target drawn.
+        """Returns an image of steps, each with its action and target drawn.
 
         Args:
-            steps: rows with `trajectory_id` and `step_index`, as of `steps()`.
-            columns: how many stand beside each other.
-            width: of each, pixels.
-            most: how many are shown.
+            steps: rows with `trajectory_id` and `step_index`, for example of `steps()`.
+            columns: steps per row.
+            width: of a step, pixels.
+            most: maximum number of steps.
 
         Raises:
-            StorageError: a demonstration has no trajectory, or its trajectory no such step.
-            ValueError: the rows are none, or are not steps.
+            StorageError: a demonstration has no trajectory, or a trajectory has no such step.
+            ValueError: there are no rows, or the rows are not steps.
         """
         if steps.empty or "step_index" not in steps:
             raise ValueError("contact_sheet needs rows of steps(), at least one")
@@ -363,14 +371,16 @@ class NotebookStore:
             step = _step_of(loaded[key], int(index))
             tile = step_tile(step.files, step.provenance)
             tiles.append(replace(tile, heading=f"{key}  {tile.heading}"))
-        title = f"{len(chosen)} of {len(steps)} steps" if len(chosen) < len(steps) else ""
+        title = ""
+        if len(chosen) < len(steps):
+            title = f"{len(chosen)} of {len(steps)} steps"
         return sheet_of(tiles, columns, width, title)
 
     def dataset(self, name: str, split: str) -> Any:
-        """A split of a training export as a Hugging Face dataset, for a trainer.
+        """Returns a split of a training export as a Hugging Face dataset.
 
-        Pictures are decoded when they are looked at; they stay in the store, as trees do, whose
-        column holds paths. `demo-pipeline prune` keeps the files for a day after a newer version.
+        Images and trees stay in the store. Images are decoded at each access; the column of trees
+        contains paths. `demo-pipeline prune` keeps the files for a day after a newer version.
 
         Args:
             name: sft, messages, grounding, transitions, step_labels or outcome_labels.
@@ -378,7 +388,7 @@ class NotebookStore:
 
         Raises:
             ModuleNotFoundError: the library `datasets` is not installed.
-            StorageError: there is no such export or split, or the export has not been built.
+            StorageError: the export or split does not exist, or the export has not been built.
         """
         try:
             with warnings.catch_warnings(action="ignore"):  # progress bars without widgets
@@ -388,24 +398,23 @@ class NotebookStore:
                 "store.dataset needs the library `datasets`; the extra `notebook` installs it: "
                 "pip install 'demo_pipeline[notebook]'"
             ) from None
-        tables = {
-            table.config: (export.stage, table)
-            for export in training_exports().values()
-            for table in export.hub_tables
-        }
+        tables = dict[str, tuple[Any, HubTable]]()
+        for training_export in training_exports().values():
+            for hub_table in training_export.hub_tables:
+                tables[hub_table.config] = (training_export.stage, hub_table)
         if name not in tables:
             raise StorageError(f"no dataset {name!r}; there are {', '.join(tables)}")
         stage, table = tables[name]
         with _buildable():
             export = self._store.open(stage.folder)[0]
             file = export / table.folder / f"{split}.parquet"
-            splits = [one for one in Split if file.with_name(f"{one}.parquet").is_file()]
+            splits = [each for each in Split if file.with_name(f"{each}.parquet").is_file()]
             if split not in splits:
                 raise StorageError(f"{name} has no split {split!r}; it has {', '.join(splits)}")
             return datasets.Dataset(_with_pictures(read_table(file), table, export))
 
     def actions(self, demonstration: str) -> pd.DataFrame:
-        """One row per action, pauses included; `columns("actions")` describes the columns.
+        """Returns a row per action, including pauses; see `columns("actions")`.
 
         Raises:
             StorageError: the demonstration has not been processed.
@@ -413,7 +422,7 @@ class NotebookStore:
         return self._frame("actions", self._output(ACTIONS_STAGE, demonstration))
 
     def events(self, demonstration: str) -> pd.DataFrame:
-        """One row per accepted line of the input log; `columns("events")` describes the columns.
+        """Returns a row per accepted line of the input log; see `columns("events")`.
 
         Raises:
             StorageError: the demonstration has not been processed.
@@ -421,11 +430,11 @@ class NotebookStore:
         return self._frame("events", self._output(EVENTS_STAGE, demonstration))
 
     def trajectory(self, demonstration: str) -> LoadedTrajectory:
-        """One trajectory with its task, steps and result; from a bucket it is downloaded.
+        """Returns a trajectory with its task, steps and result; downloads it from a bucket.
 
         Raises:
             StorageError: the demonstration has no trajectory.
-            DemonstrationError: a file of it is damaged.
+            DemonstrationError: a file of the trajectory is damaged.
         """
         self._output(TRAJECTORIES_STAGE, demonstration)
         settings = Settings()
@@ -433,24 +442,26 @@ class NotebookStore:
         with _buildable():
             folder = open_shown(self._store, demonstration)[0]
             source = DatasetTrajectory(demonstration, str(folder))
-            found, rows = load(source)
-            steps = (LoadedStep(one.index, one.action, rows[one.index], one) for one in found.steps)
+            trajectory, rows = load(source)
+            steps = [
+                LoadedStep(files.index, files.action, rows[files.index], files)
+                for files in trajectory.steps
+            ]
             return LoadedTrajectory(
                 id=demonstration,
-                task=found.task,
+                task=trajectory.task,
                 steps=tuple(steps),
-                result=found.result,
+                result=trajectory.result,
                 provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
-                _final_screenshot=found.final_screenshot,
-                _film=partial(ReviewData(self._store, uploads).video_file, demonstration),
+                _final_screenshot=trajectory.final_screenshot,
+                _find_video=partial(ReviewData(self._store, uploads).video_file, demonstration),
             )
 
     def sql(self, query: str) -> pd.DataFrame:
-        """The answer of DuckDB to one SQL statement over the views of the store.
+        """Runs a SELECT statement with DuckDB over the views of the store.
 
-        The views are those of `demo-pipeline stats --views`. A query is one SELECT; it reads the
-        files of the store and no others, and changes nothing. From a bucket only the files of the
-        views that the query mentions are downloaded.
+        The views are those of `demo-pipeline stats --views`. A query can only read the files of the
+        store. From a bucket only the files of the views in the query are downloaded.
 
         Raises:
             duckdb.Error: DuckDB refuses the query, or a view has no files yet.
@@ -467,18 +478,18 @@ class NotebookStore:
         split: str = "test",
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Scores of a model's answers, beside baselines; `columns("scores")` describes the columns.
+        """Scores a model's answers beside baselines; see `columns("scores")`.
 
         Args:
             frame: a row per answer, with `trajectory_id`, `step_index` and `response`.
-            preset: the rule, or several: see docs/guides/evaluation.md.
-            form: in which the model was asked.
-            split: whose steps were asked about; `any`: all.
+            preset: a rule or several rules; see docs/guides/evaluation.md.
+            form: the form of the questions.
+            split: the split of the steps, or `any`.
             seed: of the bootstrap.
 
         Raises:
             ValueError: a column is missing.
-            StorageError: there is no such rule, form or split, or the split holds no step.
+            StorageError: the rule, form or split does not exist, or the split has no steps.
         """
         names = ("trajectory_id", "step_index", "response")
         if missing := [name for name in names if name not in frame.columns]:
@@ -492,15 +503,16 @@ class NotebookStore:
 
     @staticmethod
     def columns(table: str) -> pd.DataFrame:
-        """The columns of a table, one per row: column, type, nullable, values, description.
+        """Describes the columns of a table: column, type, nullable, values, description.
 
-        `values` says which there are, empty for any; the description has the unit.
+        `values` lists the allowed values and is empty if all are allowed. The description contains
+        the unit.
 
         Args:
             table: trajectories, steps, actions, events, scores, triage or triage_steps.
 
         Raises:
-            ValueError: another name.
+            ValueError: the table does not exist.
         """
         if table not in FRAME_SCHEMAS:
             raise ValueError(f"no table {table!r}; there are {', '.join(FRAME_SCHEMAS)}")
@@ -518,7 +530,11 @@ class NotebookStore:
         )
 
     def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
-        """The output of a stage of a demonstration; an error when there is none."""
+        """Returns the output of a stage of a demonstration.
+
+        Raises:
+            StorageError: the output does not exist.
+        """
         output = stage.output(demonstration)
         if not is_safe_id(demonstration) or self._store.current(output) is None:
             near = difflib.get_close_matches(demonstration, self.demonstrations(), 3)
@@ -530,7 +546,7 @@ class NotebookStore:
         return output
 
     def _frame(self, name: str, output: str) -> pd.DataFrame:
-        """The table `<name>.parquet` of an output, with the columns that it is declared with."""
+        """Reads the table `<name>.parquet` of an output with its declared columns."""
         file = f"{name}.parquet"
         with _buildable():
             folder = self._store.open(output, file)[0]
@@ -538,22 +554,27 @@ class NotebookStore:
 
 
 def load_store(url: str | Path | None = None, *, cache: str | Path | None = None) -> NotebookStore:
-    """Open a store for reading.
+    """Opens a store for reading.
 
     Args:
-        url: a folder or an `s3://` URL; None: `DEMO_PIPELINE_STORE`, or `data/store` in the
+        url: a folder or an `s3://` URL; default: `DEMO_PIPELINE_STORE`, or `data/store` in the
             checkout.
-        cache: a folder for downloads from a bucket; None: `DEMO_PIPELINE_CACHE`, or `data/.cache`.
+        cache: a folder for downloads from a bucket; default: `DEMO_PIPELINE_CACHE`, or
+            `data/.cache`.
 
     Raises:
         StorageError: the folder does not exist, or the URL cannot be used.
     """
     settings = Settings()
-    root = settings.store if url is None else str(url)
+    root = settings.store
+    if url is not None:
+        root = str(url)
     if not is_bucket(root) and not local_path(root).is_dir():
         raise StorageError(
             f"{local_path(root)}: no such folder; `demo-pipeline run` builds a store, "
             "DEMO_PIPELINE_STORE or the argument of `load_store` names another"
         )
-    downloads = settings.cache if cache is None else str(cache)
+    downloads = settings.cache
+    if cache is not None:
+        downloads = str(cache)
     return NotebookStore(open_store(root, local_path(downloads)))

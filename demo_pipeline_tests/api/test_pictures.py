@@ -166,7 +166,7 @@ class TestClip:
 
     def test_without_the_film_it_says_so(self, store, tmp_path, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))
-        with pytest.raises(StorageError, match="first: the film is neither in the store"):
+        with pytest.raises(StorageError, match="first: the video is neither in the store"):
             store.trajectory("first").clip(0)
 
     def test_a_step_that_is_not_there_is_named(self, store):

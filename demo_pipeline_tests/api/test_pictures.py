@@ -160,7 +160,7 @@ class TestClip:
         acted = (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
         assert frames[-1][0] == pytest.approx(1 + acted, abs=0.3)
         shown = min(frames, key=lambda one: abs(one[0] - 0.5))[1].to_ndarray(format="gray")
-        with av.open(str(trajectory._film())) as film:
+        with av.open(str(trajectory._find_video())) as film:
             same = next(f for f in film.decode(video=0) if f.time >= row["pts"] - 1e-6)
         assert np.abs(shown.astype(int) - same.to_ndarray(format="gray")).mean() < 4
 

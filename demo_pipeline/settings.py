@@ -67,6 +67,14 @@ class Section(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
+# Removed settings for which more is to be said than the value that holds now.
+_INSTEAD = {
+    "datasets.test_ratio": "test gets the share that train_ratio and val_ratio leave",
+    "execution.screens_in_reports": "`demo-pipeline report --no-screens` leaves screens out",
+    "datasets.embed_images": "`demo-pipeline export --hub-layout` has the images in the tables",
+}
+
+
 def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
     """A sentence for each name that is not a setting, with the nearest one.
 
@@ -83,8 +91,9 @@ def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[
             removed |= {f"{section}.{name}": value for name, value in values.items()}
     for name in sorted(set(names) - known):
         if name.lower() in removed:
-            value = json.dumps(removed[name.lower()])
-            yield f"setting {_both(name)} is gone: {value} holds always; remove the setting"
+            rule = f"{json.dumps(removed[name.lower()])} holds always"
+            rule = _INSTEAD.get(name.lower(), rule)
+            yield f"setting {_both(name)} is gone: {rule}; remove the setting"
             continue
         near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
         hint = f"; the nearest is {_both(near[0])}" if near else ""

@@ -319,7 +319,7 @@ def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
 
 
 def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:
-    """Yield why a demonstration is quarantined, and what to do; nothing when it is not."""
+    """Yield why a demonstration is quarantined, and what to do; nothing if it is not."""
     record = read_quarantine(store, demonstration)
     if record is not None:
         yield f"{demonstration} is quarantined in {record.stage}:"
@@ -328,11 +328,11 @@ def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:
 
 
 def absence(workspace: Workspace, demonstration: str) -> str:
-    """Why there is nothing of a demonstration to show, and what to do."""
+    """Why a demonstration has no outputs to show, and what to do."""
     upload = workspace.uploads.find(demonstration)
     if upload is None:
-        known = [one.id for one in workspace.uploads.list_demonstrations()]
-        near = difflib.get_close_matches(demonstration, known, 1)
+        ids = [listed.id for listed in workspace.uploads.list_demonstrations()]
+        near = difflib.get_close_matches(demonstration, ids, 1)
         hint = f"; the nearest id is {near[0]}" if near else ""
         return (
             f"no recording {demonstration} in {workspace.uploads.url}{hint}; "

@@ -52,8 +52,8 @@ def stepped(
 
 
 def middle_of_drag(truth: GroundTruth) -> float:
-    [action] = [one for one in truth.actions if one.action_type == "drag"]
-    return (action.press_ms + action.end_ms) / 2
+    [drag] = [drag for drag in truth.actions if drag.action_type == "drag"]
+    return (drag.press_ms + drag.end_ms) / 2
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])

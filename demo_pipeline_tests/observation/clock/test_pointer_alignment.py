@@ -79,7 +79,7 @@ def video_changes(
     return changes
 
 
-def found(changes: ChangeMap, reach_s: float = 3.5) -> Clock:
+def pointer_clock(changes: ChangeMap, reach_s: float = 3.5) -> Clock:
     track = track_of(np.arange(0, 700, 0.02))
     clock = clock_from_pointer(changes, track, documented_clock(START_MS), [1.0], reach_s)
     assert clock is not None
@@ -88,7 +88,7 @@ def found(changes: ChangeMap, reach_s: float = 3.5) -> Clock:
 
 @pytest.mark.parametrize("lag_s", [-2.9, 0.0, 1.234])
 def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float) -> None:
-    clock = found(video_changes(10, 12, lag_s=lag_s))
+    clock = pointer_clock(video_changes(10, 12, lag_s=lag_s))
     assert clock.documented_offset_ms == pytest.approx(lag_s * 1000, abs=FRAME_S * 1000)
 
 
@@ -155,7 +155,7 @@ def test_the_video_tells_the_scale_also_where_the_documents_do_not(
 def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
     changes = video_changes(0, 30, jump_s=0.2)
-    first = replace(found(video_changes(0, 10)), uncertainty_ms=30.0)
+    first = replace(pointer_clock(video_changes(0, 10)), uncertainty_ms=30.0)
     packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
     video = RecordedVideo(Path("none.mp4"), packets)
     search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0))
@@ -165,7 +165,7 @@ def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
 
 @pytest.mark.parametrize("rate", [0.9985, 1.0, 1.0015])
 def test_drift_between_two_stretches_is_followed(rate: float) -> None:
-    first = found(video_changes(10, 12, rate=rate))
+    first = pointer_clock(video_changes(10, 12, rate=rate))
     late = clock_from_pointer(
         video_changes(580, 10, rate=rate), track_of(np.arange(0, 700, 0.02)), first, [1.0], 1.5
     )
@@ -242,7 +242,7 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
 
 @pytest.mark.parametrize("off_ms", [0.0, 15.0, -300.0])
 def test_a_start_line_that_the_frames_contradict_stays_and_is_uncertain(off_ms: float) -> None:
-    seen = found(video_changes(10, 12))
+    seen = pointer_clock(video_changes(10, 12))
     logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
     clock = reconcile_clocks(logged, seen, replace(seen, rate=1.001), 0.5)
     assert clock.method == "ffmpeg_start"

@@ -47,17 +47,17 @@ class WholeVideo:
         """Nothing is done with it."""
 
 
-def found(
+def parts_found(
     folder: Path,
     across: float,
     down: float,
     left: float = 0.0,
     *,
-    shown: bool = True,
+    shows_pointer: bool = True,
     moves: Callable[[float], tuple[float, float]] = place,
     desktops: tuple[DesktopSize, ...] = (),
 ) -> ScreenParts | None:
-    """The parts of a video with so many pixels to a unit later on, its pointer `shown` or not.
+    """The parts of a video that later has `across` and `down` pixels per unit.
 
     `left`: width of its bars then; `moves`: where the pointer is.
     """
@@ -65,7 +65,7 @@ def found(
     def image(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
         page[:HEIGHT] = 60 if second < CHANGES_S else 110
-        if shown:
+        if shows_pointer:
             x, y = map(int, moves(second))
             page[y : min(HEIGHT, y + 20), x : x + 14] = 235
         return page
@@ -82,7 +82,7 @@ def found(
             y = y / down
         places.append((number * 20, x, y))
     path = PointerPath.through(places)
-    method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"
+    method: Literal["pixels", "assumed"] = "pixels" if shows_pointer else "assumed"
     canvas = replace(BASE, scale_method=method)
     calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas)
     video = RecordedVideo(video_path, read_packets(video_path))
@@ -99,7 +99,7 @@ def found(
 
 @pytest.mark.parametrize("scale", [1.25, 2.0])
 def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(tmp_path, scale):
-    parts = found(tmp_path, scale, scale)
+    parts = parts_found(tmp_path, scale, scale)
     assert parts is not None
     first, redraw, last = parts
     assert (first.canvas, redraw.canvas) == (parts.at(0).canvas, None)
@@ -111,7 +111,7 @@ def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(tmp_path, scal
 
 
 def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
-    assert found(tmp_path, 1.0, 1.0) is None
+    assert parts_found(tmp_path, 1.0, 1.0) is None
 
 
 def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Path) -> None:
@@ -124,13 +124,13 @@ def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Pat
         x, y = place(second)
         return (x, HEIGHT - 1.0) if CHANGES_S - 1 < second < CHANGES_S + 3 else (x, y)
 
-    assert found(tmp_path, 1.0, 1.0, moves=along) is None
+    assert parts_found(tmp_path, 1.0, 1.0, moves=along) is None
 
 
 @pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])
 def test_a_screen_of_another_shape_has_bars_or_is_stretched(tmp_path, across, left):
     """A screen of 1024x768: the bars stay in the frame, and a stretch has to be undone."""
-    parts = found(tmp_path, across, 0.9375, left)
+    parts = parts_found(tmp_path, across, 0.9375, left)
     assert parts is not None
     canvas = parts.at(12_000).canvas
     assert canvas is not None
@@ -145,7 +145,7 @@ def test_without_a_pointer_in_the_video_the_scans_tell(tmp_path: Path) -> None:
     desktops = tuple(
         DesktopSize(second * 1000.0, sizes[second > CHANGES_S]) for second in range(1, SECONDS)
     )
-    parts = found(tmp_path, 1.25, 1.25, shown=False, desktops=desktops)
+    parts = parts_found(tmp_path, 1.25, 1.25, shows_pointer=False, desktops=desktops)
     assert parts is not None
     canvas = parts.at(12_000).canvas
     assert canvas is not None

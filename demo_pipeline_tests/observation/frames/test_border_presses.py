@@ -40,19 +40,19 @@ def logged(second: float, place: Point) -> Point:
 def elsewhere(
     folder: Path,
     place: Point,
-    shown: Shown,
+    is_drawn_at: Shown,
     *,
     several_displays: bool = False,
     others: tuple[Action, ...] = (),
     scale_method: ScaleMethod = "pixels",
 ) -> list[int]:
-    """What the video says of a press at a place; `shown`: where it shows the pointer."""
+    """Indexes of presses elsewhere; `is_drawn_at`: whether the pointer is drawn at a point."""
 
     def image(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
         page[:HEIGHT] = 200
         point = logged(second, place)
-        if shown(point):
+        if is_drawn_at(point):
             x, y = map(int, point)
             page[y : min(HEIGHT, y + 20), x : x + 12] = 30
         return page

@@ -49,8 +49,8 @@ def page(*panels: PixelBox, lit: PixelBox | None = None) -> Luma:
     return luma
 
 
-def hovers(moves: list[Move], shown: Callable[[float], Luma]) -> tuple[Hover, ...]:
-    """What is found before a click where the last move went, when `shown` is on the screen."""
+def hovers(moves: list[Move], screen_at: Callable[[float], Luma]) -> tuple[Hover, ...]:
+    """The hovers before a click where the last move went; `screen_at`: the screen at a time."""
     path = PointerPath.through((1000 * time, *point) for time, point in moves)
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), ScreenParts.single(CANVAS), FRAME_S)
     x, y = moves[-1][1]
@@ -70,7 +70,7 @@ def hovers(moves: list[Move], shown: Callable[[float], Luma]) -> tuple[Hover, ..
     )
     observer = HoverObserver([click], [request], TIMES, pointer)
     for number, time in enumerate(TIMES.tolist()):
-        luma = shown(time)
+        luma = screen_at(time)
         _, (left, top) = max(move for move in moves if move[0] <= time)
         luma[int(top) : int(top) + 16, int(left) : int(left) + 10] = 0
         observer.see(Frame(number, time, av.VideoFrame.from_ndarray(luma, format="gray")))
@@ -93,15 +93,15 @@ def test_a_submenu_tells_of_the_menu_that_was_opened_before_it() -> None:
     entry = (230.0, 118.0)
     moves: list[Move] = [*TO_MENU[:3], (2.6, item), (3.6, entry)]
 
-    def shown(time: float) -> Luma:
+    def screen_at(time: float) -> Luma:
         return page(*[MENU] * (time >= 1.7), *[submenu] * (time >= 2.8))
 
-    (hover,) = hovers(moves, shown)
+    (hover,) = hovers(moves, screen_at)
     assert [place[:2] for place in hover.places] == [TITLE, item]
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "screen_at",
     [
         pytest.param(opened_at(0.0, MENU), id="it was open all along"),
         pytest.param(opened_at(9.0, MENU), id="nothing opened"),
@@ -118,8 +118,10 @@ def test_a_submenu_tells_of_the_menu_that_was_opened_before_it() -> None:
         ),
     ],
 )
-def test_what_the_resting_pointer_did_not_open_is_no_hover(shown: Callable[[float], Luma]) -> None:
-    assert hovers(TO_MENU, shown) == ()
+def test_what_the_resting_pointer_did_not_open_is_no_hover(
+    screen_at: Callable[[float], Luma],
+) -> None:
+    assert hovers(TO_MENU, screen_at) == ()
 
 
 def test_a_pointer_that_does_not_rest_opens_nothing() -> None:

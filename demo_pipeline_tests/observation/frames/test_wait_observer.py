@@ -41,13 +41,13 @@ def looked_at(interval: Interval, times: np.ndarray = TIMES) -> list[float]:
 def video(content: PixelBox) -> Iterator[Frame]:
     """A grey page on which something dark appears."""
     for number, time in enumerate(TIMES.tolist()):
-        page = _page(content, shown=time >= APPEARED_S)
+        page = _page(content, has_content=time >= APPEARED_S)
         yield Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray"))
 
 
-def _page(content: PixelBox, *, shown: bool) -> Luma:
+def _page(content: PixelBox, *, has_content: bool) -> Luma:
     page = np.full((360, 640), 220, np.uint8)
-    if shown:
+    if has_content:
         left = int(content.x)
         top = int(content.y)
         page[top : top + int(content.height), left : left + int(content.width)] = 60
@@ -134,7 +134,7 @@ def test_a_place_that_the_pointer_was_idly_moved_over_does_not_move_by_itself() 
     ]
     observer = WaitObserver([*pauses, _later(PAUSE, 8.0)], LONG, pointer(*moves))
     for number, time in enumerate(LONG.tolist()):
-        page = _page(PANEL, shown=time >= APPEARED_S + 8.0)
+        page = _page(PANEL, has_content=time >= APPEARED_S + 8.0)
         _, x, y = max(move for move in moves if move[0] <= max(time, AWAY[0]))
         page[int(y) : int(y) + 22, int(x) : int(x) + 14] = 0
         observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
@@ -151,7 +151,7 @@ def test_a_wait_that_a_key_ends_is_found(times: np.ndarray) -> None:
     """The last frame no later than the key's effect shows what the key wrote."""
     observer = WaitObserver([replace(PAUSE, place=None)], times, pointer(AWAY))
     for number, time in enumerate(times.tolist()):
-        page = _page(PANEL, shown=time >= APPEARED_S)
+        page = _page(PANEL, has_content=time >= APPEARED_S)
         if time >= PAUSE.until + 0.1:
             page[200:216, 300:324] = 255
         observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
@@ -166,7 +166,7 @@ def test_a_submenu_beside_a_pointer_that_came_there_of_late_was_not_awaited() ->
 def test_a_panel_that_only_disappears_was_not_awaited() -> None:
     observer = WaitObserver([PAUSE], TIMES, pointer(AWAY))
     for number, time in enumerate(TIMES.tolist()):
-        page = _page(PANEL, shown=time < APPEARED_S)
+        page = _page(PANEL, has_content=time < APPEARED_S)
         observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
     assert observer.result() == []
 

@@ -132,9 +132,9 @@ def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
     restless.add(elsewhere.late, elsewhere)
     assert not restless.cells(STILL).any()
     restless.add([(23.0, PAGE)], None)
-    found = restless.cells(STILL)
-    assert found[19, 19]
-    assert not found[17, 17]
+    restless_cells = restless.cells(STILL)
+    assert restless_cells[19, 19]
+    assert not restless_cells[17, 17]
     assert not restless.cells(elsewhere).any()  # once in the pause itself: it may be the answer
 
 

@@ -72,6 +72,11 @@ def _is_sibling(name: str) -> bool:
 
 def _read(source: SourceFiles) -> SourceTrajectory:
     trajectory = SourceTrajectory(steps=(), lost=list(_LOST))
+    complete = {log.parent for log in source.logs}
+    for turn_folder in sorted({path.parent for path in source.others} - complete):
+        trajectory.damaged.append(
+            f"{turn_folder.name}: {_ACTION} is missing: its call is not known"
+        )
     steps = list[SourceStep]()
     for log in source.logs:
         try:

@@ -7,6 +7,7 @@ At each press the recorder asks UI Automation for the element under the pointer:
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
             continue
         log = folder / name
         page = log.with_suffix(".md")
-        images = dict.fromkeys(_image_path(log, line) for line in json_lines(log, []))
+        images: dict[Path | None, None] = {}
+        with suppress(OSError):  # reading it reports why
+            images = dict.fromkeys(_image_path(log, line) for line in json_lines(log, []))
         others = [path for path in images if path is not None]
         if page.name in names:
             others.insert(0, page)

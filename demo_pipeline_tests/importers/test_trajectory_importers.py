@@ -322,6 +322,21 @@ def test_a_log_that_is_cut_anywhere_gives_a_sentence(root, tool):
 
 
 @every_tool
+def test_a_log_that_leads_nowhere_gives_a_sentence_and_the_others_are_imported(root, tool):
+    source = WRITERS[tool](root / "theirs" / "bad")
+    WRITERS[tool](root / "theirs" / "good")
+    log = source / LOGS[tool]
+    log.unlink()
+    log.symlink_to(root / "nowhere")
+    result = run_import(root / "theirs", "--task", "Write notes", "--status", "completed")
+    assert not result.exception or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 1
+    assert log.name in result.stderr
+    # cua-driver has a log for each turn, and the other turns are imported.
+    assert len(published(root)) == (2 if tool == "cua_driver" else 1)
+
+
+@every_tool
 @pytest.mark.parametrize("spoil", ["missing", "empty", "cut", "text"])
 def test_a_screenshot_that_cannot_be_read_hides_its_action(root, tool, spoil):
     source = WRITERS[tool](root / "theirs")

@@ -58,8 +58,8 @@ class Trajectory:
 
     def note(self, step: int | None, kind: str) -> Any:
         """The value of an annotation; None without one."""
-        found = self.notes.get(step, {}).get(kind)
-        return found.value if found else None
+        annotation = self.notes.get(step, {}).get(kind)
+        return annotation.value if annotation else None
 
 
 def read_document(
@@ -120,13 +120,13 @@ def read_trajectory(path: Path) -> Trajectory:
             name files relative to `path`.
     """
     task, problems = read_document(Task, path / "task.json", "task.json")
-    result, found = read_document(Result, path / "result.json", "result.json")
-    problems += found
+    result, more_problems = read_document(Result, path / "result.json", "result.json")
+    problems += more_problems
     steps: list[StepFiles] = []
     for number, folder in step_folders(path):
         file = f"steps/{folder.name}/action.json"
-        action, found = read_document(StepAction, folder / "action.json", file)
-        problems += found
+        action, more_problems = read_document(StepAction, folder / "action.json", file)
+        problems += more_problems
         if action is not None:
             tree = folder / "ui_tree.json"
             steps.append(StepFiles(number, folder, folder / "screenshot.png", tree, action))

@@ -195,9 +195,9 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
     Raises:
         JsonFileError: not UTF-8 or not JSON.
     """
-    known = _checked_fast(data)
-    if known is not None:
-        return known[0], [replace(problem, file=file) for problem in known[1]]
+    checked = _checked_fast(data)
+    if checked is not None:
+        return checked[0], [replace(problem, file=file) for problem in checked[1]]
     text = decode_text(data, file)
     return check_tree(parse_json(text, file), file, text)
 
@@ -240,8 +240,10 @@ def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
             node = _plain(_NodeModel.model_validate(value))
         except ValidationError as error:
             name = f"node number {number} in document order"
-            for place, said in explain(error):
-                faults.append(("invalid_node", f"{name}: {field_name(place) or 'node'}: {said}"))
+            for place, explanation in explain(error):
+                faults.append(
+                    ("invalid_node", f"{name}: {field_name(place) or 'node'}: {explanation}")
+                )
         else:
             if nodes.setdefault(node.id, node) is not node:
                 faults.append(("duplicate_node", f"id {node.id} occurs twice"))
@@ -403,9 +405,11 @@ def validate_dataset(path: Path) -> list[Problem]:
     problems = list[Problem]()
     summaries = dict[str, _IndexCounts]()
     for folder in trajectory_folders(path):
-        summaries[folder.name], found = _trajectory(folder, folder.name)
+        summaries[folder.name], trajectory_problems = _trajectory(folder, folder.name)
         prefix = f"trajectories/{folder.name}/"
-        problems += [replace(problem, file=prefix + problem.file) for problem in found]
+        problems += [
+            replace(problem, file=prefix + problem.file) for problem in trajectory_problems
+        ]
     return [*_metadata(path), *check_index(path / "index.json", summaries), *problems]
 
 
@@ -431,9 +435,9 @@ def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Probl
     text = decode_text(read_bytes(path, "index.json"), "index.json") if faults else "{}"
     place_of = places_in(text)
     for code, where, message in faults:
-        found = Problem(code, "index.json", message, remedy="build the index again")
+        problem = Problem(code, "index.json", message, remedy="build the index again")
         line, column = place_of(where)
-        problems.append(replace(found, line=line, column=column))
+        problems.append(replace(problem, line=line, column=column))
     if "version" not in index.model_fields_set:
         message = 'version: is missing; "1.0" is assumed'
         problems.append(warning("missing_field", "index.json", message))
@@ -470,8 +474,8 @@ def _against_folders(index: Index, summaries: Mapping[str, _IndexCounts]) -> Ite
             stated = getattr(entry, key)
             actual = getattr(summaries[entry.id], key)
             if actual not in {None, stated}:
-                told = f"{stated!r}, but the files of the trajectory have {actual!r}"
-                yield "index_differs", (*where, key), f"trajectories[{number}].{key}: {told}"
+                difference = f"{stated!r}, but the files of the trajectory have {actual!r}"
+                yield "index_differs", (*where, key), f"trajectories[{number}].{key}: {difference}"
     for name in sorted(summaries.keys() - times.keys()):
         yield "index_missing", ("trajectories",), f"trajectories/{name} is not listed"
 
@@ -491,9 +495,9 @@ def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Pr
 
 def _trajectory(path: Path, name: str) -> tuple[_IndexCounts, list[Problem]]:
     task, problems = read_document(Task, path / "task.json", "task.json")
-    result, found = read_document(Result, path / "result.json", "result.json")
+    result, result_problems = read_document(Result, path / "result.json", "result.json")
     folders = step_folders(path)
-    problems += found
+    problems += result_problems
     problems += _unknown_files(path, _TRAJECTORY_FILES | _OUR_FILES, "")
     problems += _numbering(path, folders)
     problems += _with_lines(_totals(name, task, result, len(folders)), path, "")
@@ -509,10 +513,10 @@ def _trajectory(path: Path, name: str) -> tuple[_IndexCounts, list[Problem]]:
     return summary, [replace(problem, demonstration=name) for problem in problems]
 
 
-def _unknown_files(folder: Path, known: set[str], name: str) -> Iterator[Problem]:
+def _unknown_files(folder: Path, expected: set[str], name: str) -> Iterator[Problem]:
     """Yield a warning for each directory entry that is not part of the format."""
     entries = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names only
-    for entry in sorted(set(entries) - known):
+    for entry in sorted(set(entries) - expected):
         printable = entry.encode("utf-8", "backslashreplace").decode()
         file = f"{name}/{printable}" if name else printable
         yield warning("unknown_file", file, "not part of the format")
@@ -566,12 +570,12 @@ def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
     action, problems = read_document(StepAction, folder / "action.json", file)
     yield from problems
     if action is not None:
-        found = check_action(action, nodes, file)
+        action_problems = check_action(action, nodes, file)
         if action.step_index != number:
             message = f"step_index: {action.step_index}, but the folder is {folder.name}"
             remedy = "use the folder's number"
-            found.insert(0, Problem("step_index", file, message, remedy=remedy))
-        yield from _with_lines(found, folder, f"{name}/")
+            action_problems.insert(0, Problem("step_index", file, message, remedy=remedy))
+        yield from _with_lines(action_problems, folder, f"{name}/")
 
 
 def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[Problem]:

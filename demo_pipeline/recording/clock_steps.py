@@ -81,7 +81,7 @@ def find_clock_steps(
         filmed: when the film began and ended by meta.timestamp, epoch milliseconds; None: not
             known, so that a step forward cannot be told from a rest.
     """
-    inputs = [one for one in events if isinstance(one, Event) and one.event in INPUT_EVENTS]
+    inputs = [event for event in events if isinstance(event, Event) and event.event in INPUT_EVENTS]
     return _Finder(inputs, filmed).steps() if inputs else []
 
 
@@ -99,7 +99,7 @@ class _Finder:
 
     def steps(self) -> list[ClockStep]:
         """In the order of the lines."""
-        found: list[ClockStep] = []
+        steps: list[ClockStep] = []
         moved = 0
         begin = 0
         position = 1
@@ -112,13 +112,13 @@ class _Finder:
             if (high - time > BACK_MS and late_until == position) or self._is_beyond(
                 position, moved, high
             ):
-                step = self._step(position, high, [0, *(one.moved_ms for one in found)])
-                found.append(step)
+                step = self._step(position, high, [0, *(one.moved_ms for one in steps)])
+                steps.append(step)
                 moved = step.moved_ms
                 begin = position
             position = max(position + 1, late_until)
             high = max(high, int(self.times[begin:position].max()) + moved)
-        return found
+        return steps
 
     def _late_until(self, begin: int, position: int, moved: int) -> int:
         """Up to which position lines are late, those of the part that starts at `begin`.
@@ -158,10 +158,10 @@ class _Finder:
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[begin:end], begin):
             is_key = item.event in KEY_EVENTS
-            known = latest.get(is_key, item.time_ms)
-            if number >= position and item.time_ms < known - BACK_MS:
+            latest_ms = latest.get(is_key, item.time_ms)
+            if number >= position and item.time_ms < latest_ms - BACK_MS:
                 return False
-            latest[is_key] = max(known, item.time_ms)
+            latest[is_key] = max(latest_ms, item.time_ms)
         return True
 
     def _names(self, positions: Iterable[int]) -> set[str]:
@@ -202,8 +202,8 @@ class _Finder:
     def _is_twin(self, position: int) -> bool:
         """Whether a second hook wrote the line before once more; a wheel turns alike twice."""
         pair = self.inputs[position - 1 : position + 1]
-        told = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
-        return len(told) == 1 and pair[0].event != EventType.MOUSEWHEEL
+        inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
+        return len(inputs_written) == 1 and pair[0].event != EventType.MOUSEWHEEL
 
     def _usual_gap(self) -> int:
         moves = [item.time_ms for item in self.inputs if item.event == MOUSEMOVE]
@@ -265,12 +265,12 @@ def clock_step_problems(steps: Collection[ClockStep]) -> list[Problem]:
         "nothing, if the screenshots after it are right; the time before it is not known where "
         "the film does not show it, and actions after it are then left out"
     )
-    found = []
-    known = 0
+    problems = []
+    earlier_ms = 0
     for step in steps:
-        seconds = (known - step.moved_ms) / 1000
+        seconds = (earlier_ms - step.moved_ms) / 1000
         way = "back" if seconds < 0 else "forward"
         message = f"time: the recorder's clock was set {way} by about {abs(seconds):.1f} s"
-        found.append(Problem("clock_step", LOG_FILE, message, line=step.line, remedy=remedy))
-        known = step.moved_ms
-    return found
+        problems.append(Problem("clock_step", LOG_FILE, message, line=step.line, remedy=remedy))
+        earlier_ms = step.moved_ms
+    return problems

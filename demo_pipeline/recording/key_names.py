@@ -337,9 +337,9 @@ _ARRANGEMENTS = frozenset({"qwerty", "qwertz", "azerty"})
 
 def layout_of_keyboard(name: str) -> str:
     """The same of a keyboard by the name that Windows recorders write into meta.json."""
-    known, _, arrangement = name.casefold().rpartition("-")
-    told = known if arrangement in _ARRANGEMENTS else name.casefold()
-    return _TOLD.get(told, OTHER_LETTERS)
+    country, _, arrangement = name.casefold().rpartition("-")
+    country_name = country if arrangement in _ARRANGEMENTS else name.casefold()
+    return _TOLD.get(country_name, OTHER_LETTERS)
 
 
 @dataclass(frozen=True)

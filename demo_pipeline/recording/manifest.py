@@ -162,11 +162,11 @@ def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
         )
         yield warning("id_differs", META_FILE, message)
     if not meta.platform:
-        found, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
+        fault, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
         yield warning(
             f"{code}_platform",
             META_FILE,
-            f"platform: expected windows, macos or linux, {found}; key names decide if they can",
+            f"platform: expected windows, macos or linux, {fault}; key names decide if they can",
             remedy="add the platform: keys, wheel and accessibility trees are read by it",
         )
 
@@ -198,14 +198,14 @@ def verified_file(
     one, which the store verifies, if it is missing: the uploads may have been local then.
     """
     path = folder / name
-    known = manifest.file(name)
+    fingerprint = manifest.file(name)
     code = "upload_changed"
     message = "changed since it was verified"
     if kept:
         code = "missing_file"
         message = "is missing beside the recording's manifest"
-    as_known = path.is_file() and path.stat().st_size == known.size
-    if as_known and (kept or fingerprint_file(path) == known):
+    as_known = path.is_file() and path.stat().st_size == fingerprint.size
+    if as_known and (kept or fingerprint_file(path) == fingerprint):
         return path
     raise DemonstrationError(
         Problem(code, name, message, remedy=_REBUILD, demonstration=manifest.id)

@@ -158,9 +158,9 @@ class Meta(_Tolerant):
 
         By `keyboard_layout` where a recorder on Windows wrote it; on macOS it always says US.
         """
-        told = (self.model_extra or {}).get("keyboard_layout")
-        if self.platform == "windows" and told and isinstance(told, str):
-            return layout_of_keyboard(told)
+        layout_name = (self.model_extra or {}).get("keyboard_layout")
+        if self.platform == "windows" and layout_name and isinstance(layout_name, str):
+            return layout_of_keyboard(layout_name)
         return layout_of_locale(self.locale)
 
     @property
@@ -200,8 +200,8 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
     try:
         value, problems, text = _parse_with_comments(decode_text(data, META_FILE))
     except JsonFileError as error:
-        known = (error.message, error.line)
-        problem = Problem("invalid_json", META_FILE, *known, remedy=remedy, column=error.column)
+        fault = (error.message, error.line)
+        problem = Problem("invalid_json", META_FILE, *fault, remedy=remedy, column=error.column)
         raise DemonstrationError(problem) from None
     if _is_deep(value, _MOST_LEVELS):
         message = f"is nested more than {_MOST_LEVELS} levels deep"

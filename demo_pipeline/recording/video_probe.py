@@ -116,7 +116,7 @@ def read_packets(path: Path) -> VideoPackets:
 
     Raises `DemonstrationError` if there is no frame.
     """
-    shown: list[int] = []
+    presented: list[int] = []
     sizes: list[int] = []
     keys: list[int] = []
     hidden = 0
@@ -131,15 +131,15 @@ def read_packets(path: Path) -> VideoPackets:
                 if packet.is_discard:
                     hidden += 1
                 else:
-                    shown.append(packet.pts)
+                    presented.append(packet.pts)
                     sizes.append(0 if packet.is_keyframe else packet.size)
         except av.error.FFmpegError as error:
             raise_disk_trouble(error, path)
-            if not shown:
+            if not presented:
                 raise _unreadable(f"no frame can be read: {_reason(error)}") from None
-    if not shown or not keys or min(keys) > max(shown):
+    if not presented or not keys or min(keys) > max(presented):
         raise _unreadable("contains no frame")
-    pts, places = np.unique(np.array(shown, np.int64), return_index=True)
+    pts, places = np.unique(np.array(presented, np.int64), return_index=True)
     key_pts = np.unique(np.array(keys, np.int64))
     change_bytes = np.array(sizes, np.int64)[places]
     return VideoPackets(pts, key_pts[key_pts <= pts[-1]], time_base, hidden, change_bytes)

@@ -85,11 +85,11 @@ def cudag_pictures(
     if split is not Split.TEST:
         image = f"{record.id}{image_suffix(settings)}"
         return {f"images/{image}": _first(source, image, screenshot)}
-    found = {f"test/images/{record.id}.png": screenshot}
+    pictures = {f"test/images/{record.id}.png": screenshot}
     if record.counts["places"] and "test" in record.parts:
         drawn = f"{record.id}_annotated.png"
-        found[f"test/annotated/{drawn}"] = _first(source, drawn, screenshot)
-    return found
+        pictures[f"test/annotated/{drawn}"] = _first(source, drawn, screenshot)
+    return pictures
 
 
 def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
@@ -112,8 +112,8 @@ def make_cudag_picture(
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     if draws:
         tested = json.loads(record.parts["test"])["metadata"]
-        known = {key: tested[key] for key in CudagMetadata._fields}
-        annotate(Path(source), Path(target), CudagMetadata(**known))
+        metadata_values = {key: tested[key] for key in CudagMetadata._fields}
+        annotate(Path(source), Path(target), CudagMetadata(**metadata_values))
     elif converts:
         picture = cv2.imread(source, cv2.IMREAD_COLOR)
         quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
@@ -130,11 +130,11 @@ def prepare_cudag_pictures(
 
     A dataset makes those itself that it lacks since its tasks are joined, or fill an empty split.
     """
-    known = replace(candidate, source=replace(candidate.source, digests={}))
+    without_images = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])
     split = split_at(position, split_intervals(settings))
     for record in records:
-        for name, screenshot in cudag_pictures(known, split, record, settings).items():
+        for name, screenshot in cudag_pictures(without_images, split, record, settings).items():
             target = f"{out}/{MADE}/{Path(name).name}"
             if target.endswith((".jpg", "_annotated.png")):
                 make_cudag_picture(screenshot, target, record, settings)
@@ -324,7 +324,7 @@ def _split_report(
         for split in Split
     }
     for name, ratio in _split_ratios(settings).items():
-        share = round(splits[name]["groups"] / by_hash, 6) if by_hash else 0
+        share = round(splits[name]["groups"] / max(by_hash, 1), 6)
         splits[name] |= {"ratio": ratio, "share": share}
     return {
         "splits": splits,
@@ -345,7 +345,10 @@ def _split_report(
 
 _PIECE = 2**20  # bytes
 _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte for byte
-_PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
+# What is counted of the records of a trajectory.
+_PROMPTS = "markers of prompts"
+_CALLS = "markers of calls"
+_TASK = "task "  # followed by the task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:

@@ -141,11 +141,14 @@ def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPl
     None for other actions and targets, and for a point outside the target.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
-    role = action.target_element.role if action.target_element else ""
-    if action.action_type not in _CLICKS or role not in _WHOLE or None in target:
+    element = action.target_element
+    if element is None or element.role not in _WHOLE:
+        return None
+    if action.action_type not in _CLICKS or None in target:
         return None
     left, top, width, height = target
-    (x, y), centre = points(action)[0], (left + width // 2, top + height // 2)
+    x, y = points(action)[0]
+    centre = (left + width // 2, top + height // 2)
     inside = left <= x <= left + width and top <= y <= top + height
     if not inside or not all(0 <= at < side for at, side in zip(centre, size, strict=True)):
         return None
@@ -166,14 +169,16 @@ def target_tolerance(
     and the tolerance is also that of its end.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
-    known = None not in target and not _is_large_area(action, target, size)
-    box = box_to_ru(target, size) if known else (0, 0, 0, 0)
+    has_target = None not in target and not _is_large_area(action, target, size)
+    box = (0, 0, 0, 0)
+    if has_target:
+        box = box_to_ru(target, size)
     positions = points(action)
     if isinstance(action.parameters, ScrollParameters):
         tolerance = settings.scroll_tolerance
     elif isinstance(action.parameters, DragParameters):
         tolerance = settings.drag_tolerance
-    elif known and positions and not _is_area(action):
+    elif has_target and positions and not _is_area(action):
         limits = (settings.tolerance_min, settings.tolerance_max)
         return tolerance_ru(positions[0], target, size, limits), box
     else:

@@ -30,6 +30,7 @@ from demo_pipeline.exports.tool_calls import (
 )
 from demo_pipeline.files.base_model import Document, explain, field_name
 from demo_pipeline.files.json_files import JsonFileError, parse_json
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 
 
@@ -63,8 +64,9 @@ class CudagFault(NamedTuple):
         code, message, remedy, scope, column = self
         if scope is Scope.OURS and not ours:
             return None
-        is_warning = scope is Scope.NOTE or (scope is Scope.SHARED and not ours)
-        severity = Severity.WARNING if is_warning else Severity.ERROR
+        severity = Severity.ERROR
+        if scope is Scope.NOTE or (scope is Scope.SHARED and not ours):
+            severity = Severity.WARNING
         return Problem(code, file, message, line, remedy=remedy, severity=severity, column=column)
 
 
@@ -85,8 +87,13 @@ def json_fault(error: JsonFileError, scope: Scope = Scope.FORMAT) -> CudagFault:
 
 def printable(text: str) -> str:
     """A name or path for a message: at most 120 characters on one line, escaped where needed."""
-    safe = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:120])
-    return "".join(safe)
+    safe = ""
+    for character in text[:120]:
+        if character.isprintable():
+            safe += character
+        else:
+            safe += character.encode("unicode_escape").decode()
+    return safe
 
 
 HUMAN_START = f"{IMAGE_TOKEN}\n"
@@ -143,7 +150,9 @@ def training_faults(record: object) -> Iterator[CudagFault]:
         yield from _tolerance_faults(metadata["tolerance"])
     keys = [call for call in calls if member(call, "arguments", "action") == "key"]
     presses = metadata.get("presses")
-    repeated = len(keys) if keys and all(call == keys[0] for call in calls) else 1
+    repeated = 1
+    if keys and all(call == keys[0] for call in calls):
+        repeated = len(keys)
     if is_int(presses) and presses > 0 and presses != repeated:
         pressed = f"but the turn presses its keys {repeated} times"
         message = f"metadata.presses is {presses}, {pressed}"
@@ -212,13 +221,17 @@ def picture_faults(
     info = files.picture(folder + name)
     declared = member(record, "metadata", "image_size")
     if isinstance(info, str):
-        fault = "Image not found" if info == "is missing" else f"Image does not open ({info})"
+        fault = f"Image does not open ({info})"
+        if info == "is missing":
+            fault = "Image not found"
         yield CudagFault("image", f"{fault}: {printable(folder + name)}")
         return
     size = [info.width, info.height]
     if isinstance(declared, list) and declared != size:
-        told = declared if all(isinstance(part, int) for part in declared[:3]) else "(not numbers)"
-        message = f"metadata.image_size {told} is not the size of the image, {size}"
+        declared_size = "(not numbers)"
+        if all(isinstance(part, int) for part in declared[:3]):
+            declared_size = str(declared)
+        message = f"metadata.image_size {declared_size} is not the size of the image, {size}"
         yield shared("image_size", message, "set it to the size of the file")
     if name.endswith(".png") != (info.kind == "png"):
         message = f"image is a {info.kind.upper()}, but its name is {printable(name)}"
@@ -227,9 +240,10 @@ def picture_faults(
 
 def picture_name(record: object, key: str) -> str | None:
     """The path of a record's picture; None when it is not below `images/`."""
-    name = record.get(key) if isinstance(record, dict) else None
-    inside = isinstance(name, str) and name.startswith("images/") and ".." not in name.split("/")
-    return name if inside else None
+    name = member(record, key)
+    if isinstance(name, str) and name.startswith("images/") and ".." not in name.split("/"):
+        return name
+    return None
 
 
 def _name_faults(name: object, key: str) -> Iterator[CudagFault]:
@@ -243,16 +257,16 @@ def _path_faults(path: object, key: str, endings: tuple[str, ...]) -> Iterator[C
     if not isinstance(path, str):
         yield CudagFault("image_path", f"{key} must be a string")
         return
-    shown = printable(path)
+    printed_path = printable(path)
     if not path.startswith("images/"):
-        message = f"Invalid image path: {shown} (must start with 'images/')"
+        message = f"Invalid image path: {printed_path} (must start with 'images/')"
         yield CudagFault("image_path", message, "make the path relative, starting with images/")
     elif {"", ".", ".."} & set(path.split("/")) or "\\" in path or "\0" in path:
-        yield CudagFault("image_path", f"Invalid image path: {shown} (must stay in images/)")
+        yield CudagFault("image_path", f"Invalid image path: {printed_path} (must stay in images/)")
     elif path.count("/") > 1:
-        yield shared("image_path", f"Image name is not flat: {shown}")
+        yield shared("image_path", f"Image name is not flat: {printed_path}")
     if not path.endswith(endings):
-        yield shared("image_kind", f"Image must be {' or '.join(endings)}: {shown}")
+        yield shared("image_kind", f"Image must be {' or '.join(endings)}: {printed_path}")
 
 
 def _conversation_faults(turns: object) -> Iterator[CudagFault]:
@@ -287,7 +301,9 @@ def _turn_calls(turns: object) -> list[object]:
     """The JSON values of all <tool_call> blocks in the last turn; other text is ignored."""
     value = member(turns, -1, "value")
     values: list[object] = []
-    for block in _LOOSE_BLOCK.findall(value) if isinstance(value, str) else ():
+    if not isinstance(value, str):
+        return values
+    for block in _LOOSE_BLOCK.findall(value):
         with suppress(JsonFileError):
             values.append(parse_json(block, "tool call"))
     return values
@@ -325,8 +341,11 @@ def _coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[Cu
         calls: the record's tool calls in order, as parsed JSON of any kind.
         metadata: the record's metadata, as parsed JSON of any kind.
     """
-    given = [member(call, "arguments") for call in _acting(calls)]
-    points = [one["coordinate"] for one in given if isinstance(one, dict) and "coordinate" in one]
+    points = []
+    for call in _acting(calls):
+        arguments = member(call, "arguments")
+        if isinstance(arguments, dict) and "coordinate" in arguments:
+            points.append(arguments["coordinate"])
     if not all(map(_is_place, points)):
         remedy = "divide the pixel by the size of the image and multiply by 1000"
         yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
@@ -335,8 +354,10 @@ def _coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[Cu
         return
     has = metadata.get("has_coordinate")
     if isinstance(has, bool) and has != bool(points):
-        told = "a tool call has a coordinate" if points else "no tool call has a coordinate"
-        yield ours("has_coordinate", f"metadata.has_coordinate is {str(has).lower()}, but {told}")
+        actual = "no tool call has a coordinate"
+        if points:
+            actual = "a tool call has a coordinate"
+        yield ours("has_coordinate", f"metadata.has_coordinate is {str(has).lower()}, but {actual}")
     size = metadata.get("image_size")
     for key, point in zip(("real_coords", "end_coords"), points, strict=False):
         pixel = metadata.get(key)
@@ -360,8 +381,7 @@ def _acting(calls: Sequence[object]) -> Iterator[object]:
 
 
 def _is_place(value: object) -> bool:
-    on_axis = (is_number(part) and 0 <= part <= RU_MAX for part in value) if _is_two(value) else ()
-    return _is_two(value) and all(on_axis)
+    return _is_two(value) and all(is_number(part) and 0 <= part <= RU_MAX for part in value)
 
 
 def _is_two(value: object) -> TypeGuard[list[Any]]:
@@ -379,7 +399,9 @@ def _invariant(
     if off := max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1])):
         message = f"metadata.{key} is {list(wanted)} in RU, but the coordinate is {list(point)}"
         remedy = "compute the coordinate from the pixel: round(pixel / size * 1000) on each axis"
-        scope = Scope.SHARED if off > 1 else Scope.OURS
+        scope = Scope.OURS  # a unit off may be another rounding
+        if off > 1:
+            scope = Scope.SHARED
         yield CudagFault("ru_invariant", message, remedy, scope)
 
 
@@ -409,7 +431,7 @@ def _metadata_faults(
     declared = {key: value for key, value in metadata.items() if key in model.model_fields}
     yield from typed(declared, model, "metadata", "metadata.")
     if unknown := len(metadata) - len(declared):
-        message = f"metadata has {unknown} unknown {'key' if unknown == 1 else 'keys'}"
+        message = f"metadata has {counted(unknown, 'unknown keys')}"
         yield ours("metadata_key", message)
 
 
@@ -431,5 +453,5 @@ def cudag_record_problems(
 
     Which is a screenshot of the trajectory, or a JPEG that is made of it later.
     """
-    found = (fault.problem(file, line, ours=True) for fault in training_faults(record))
-    return [problem for problem in found if problem]
+    problems = (fault.problem(file, line, ours=True) for fault in training_faults(record))
+    return [problem for problem in problems if problem]

@@ -152,11 +152,13 @@ class RecordDraft(NamedTuple):
             suffix: the file extension of its image.
             folder: of the folder `images`: empty, or `test/`.
         """
-        turns = {"human": f"{IMAGE_TOKEN}\n{self.prompt}", "gpt": render_tool_calls(self.calls)[0]}
         record = {
             "id": self.id,
             "image": f"{folder}images/{self.id}{suffix}",
-            "conversations": [{"from": who, "value": said} for who, said in turns.items()],
+            "conversations": [
+                {"from": "human", "value": f"{IMAGE_TOKEN}\n{self.prompt}"},
+                {"from": "gpt", "value": render_tool_calls(self.calls)[0]},
+            ],
             "metadata": self.metadata._asdict(),
         }
         return json.dumps(record, ensure_ascii=False)
@@ -219,7 +221,9 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
         size = image_size or CANVAS
         seen = resized(size, settings.max_pixels) if absolute else None
         calls, note = _described(step.action, row, size, settings, seen)
-        reason = step_exclusion(step, row, settings, image_size) or ("no_tool_call" if note else "")
+        reason = step_exclusion(step, row, settings, image_size)
+        if not reason and note:
+            reason = "no_tool_call"
         if not reason and settings.prompt_style == "grounding" and not names_one_element(step):
             reason = "not_grounded"
         if not reason and step.index in source.candidate.incomplete:
@@ -250,25 +254,35 @@ def _end_draft(source: Source, history: Sequence[str]) -> RecordDraft | Excluded
     settings = source.settings
     screenshot = trajectory.final_screenshot
     success = trajectory.result.success
-    last = trajectory.steps[-1].index if trajectory.steps else -1
+    last = -1
+    if trajectory.steps:
+        last = trajectory.steps[-1].index
     hides = source.candidate.hidden.follow(last)
     ended = not hides and is_last_end_filmed(trajectory.steps, source.rows)
     if ended and last + 1 in source.candidate.incomplete:
         return Excluded(INCOMPLETE)
     size = readable_size(screenshot)
-    grounds = settings.prompt_style == "grounding"
-    if grounds or not ended or size is None:
-        reason = "missing_frame" if ended else "hidden_end"
-        return Excluded("not_grounded" if grounds else reason)
+    if settings.prompt_style == "grounding":
+        return Excluded("not_grounded")
+    if not ended:
+        return Excluded("hidden_end")
+    if size is None:
+        return Excluded("missing_frame")
+    if success:
+        status = "success"
+        reasoning = "The task is done."
+    else:
+        status = "failure"
+        reasoning = "The task was not done."
     metadata = CudagMetadata(
         task_type="terminate",
         image_size=size,
         trajectory_id=trajectory.id,
         step_index=last + 1,
         application=trajectory.task.application,
-        reasoning="The task is done." if success else "The task was not done.",
+        reasoning=reasoning,
     )
-    call = ToolCall("terminate", {"status": "success" if success else "failure"})
+    call = ToolCall("terminate", {"status": status})
     name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
     prompt = _prompt(trajectory, None, history, settings)
     return _counted(RecordDraft(name, screenshot, *prompt, (call,), metadata), settings)
@@ -290,33 +304,42 @@ def _prompt(
     """The prompt, and how many markers were escaped in it beside those of the instruction."""
     if settings.prompt_style == "grounding" and action is not None:
         return escape_markers(grounding_prompt(action))
-    shown = history if settings.prompt_style == "history" else ()
-    return human_prompt(trajectory.task.instruction, shown, settings.history_actions), 0
+    actions: Sequence[str] = ()
+    if settings.prompt_style == "history":
+        actions = history
+    return human_prompt(trajectory.task.instruction, actions, settings.history_actions), 0
 
 
 def _metadata(
-    source: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
+    made_of: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
     """The metadata of a step."""
     action = step.action
-    positions = points(step.action)
-    given = step.action.parameters
-    scroll = given if isinstance(given, ScrollParameters) else None
-    clicks = action.action_type is ActionType.CLICK
-    tolerance, box = target_tolerance(action, source.rows[step.index], size, source.settings)
-    return CudagMetadata(
-        task_type=(calls[-1].action if clicks else action.action_type.value).replace("_", "-"),
-        real_coords=positions[0] if positions else (0, 0),
-        tolerance=tolerance if positions else (0, 0),
+    task_type: str = action.action_type.value
+    if action.action_type is ActionType.CLICK:
+        task_type = calls[-1].action  # the button, or a triple click
+    tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)
+    metadata = CudagMetadata(
+        task_type=task_type.replace("_", "-"),
         image_size=size,
-        has_coordinate=bool(positions),
-        end_coords=positions[1] if len(positions) > 1 else (0, 0),
-        scroll_direction=scroll.direction if scroll else "",
-        scroll_amount=scroll.amount if scroll else 0,
-        presses=(given.presses or 1) if isinstance(given, HotkeyParameters) else 1,
-        trajectory_id=source.trajectory.id,
+        trajectory_id=made_of.trajectory.id,
         step_index=step.index,
-        application=source.trajectory.task.application,
+        application=made_of.trajectory.task.application,
         reasoning=action.reasoning,
         target_bbox=box,
     )
+    match points(action):
+        case [place]:
+            metadata = metadata._replace(
+                has_coordinate=True, real_coords=place, tolerance=tolerance
+            )
+        case [start, end]:
+            metadata = metadata._replace(
+                has_coordinate=True, real_coords=start, end_coords=end, tolerance=tolerance
+            )
+    match action.parameters:
+        case ScrollParameters(direction=direction, amount=amount):
+            metadata = metadata._replace(scroll_direction=direction, scroll_amount=amount)
+        case HotkeyParameters(presses=int(presses)):
+            metadata = metadata._replace(presses=presses)
+    return metadata

@@ -90,14 +90,17 @@ def validate_cudag_file(path: Path) -> list[Problem]:
         path: `train.jsonl` or another one beside `images/`, or `test/records.jsonl`.
     """
     in_test = path.parent.name == "test" and path.name == Path(_TESTS).name
-    validation = _Validation(path.parent.parent if in_test else path.parent)
-    validation.check_config()
     if in_test:
+        validation = _Validation(path.parent.parent)
+        validation.check_config()
         validation.check_tests()
         return validation.problems
+    validation = _Validation(path.parent)
+    validation.check_config()
     validation.check_lines(path.name, path.stem)
-    has_any = validation.records or validation.problems
-    return validation.problems if has_any else [no_records(path.name)]
+    if not validation.records and not validation.problems:
+        return [no_records(path.name)]
+    return validation.problems
 
 
 class _RecordPlace(NamedTuple):
@@ -113,8 +116,9 @@ class _RecordPlace(NamedTuple):
 
 def _digest(content: str | bytes) -> bytes:
     """A 16-byte digest; text may contain lone surrogates, which JSON can express."""
-    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-    return hashlib.blake2b(data, digest_size=16).digest()
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 class _Validation:
@@ -126,7 +130,8 @@ class _Validation:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root, self.files = root, NamedFiles.below(root)
+        self.root = root
+        self.files = NamedFiles.below(root)
         self.problems: list[Problem] = []
         self.records = Counter[str]()
         self._tasks = Counter[str]()  # records by task type
@@ -141,8 +146,8 @@ class _Validation:
         self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
-        found = (fault.problem(file, line, ours=self._ours) for fault in faults)
-        self.problems += [problem for problem in found if problem]
+        problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
+        self.problems += [problem for problem in problems if problem]
 
     def check_layout(self) -> None:
         """Check required and optional files and directories."""
@@ -226,8 +231,8 @@ class _Validation:
             self._report(file, number, *picture_faults(entry, "screenshot", self.files, "test/"))
             if isinstance(entry, dict):
                 here = _RecordPlace("test", file, number)
-                found = self._repeated(here, entry, "test_id", "screenshot")
-                self._report(file, number, *found)
+                repetitions = self._repeated(here, entry, "test_id", "screenshot")
+                self._report(file, number, *repetitions)
         if self._ours and self._require(_TESTS):
             self._check_conversations(entries)
 
@@ -267,8 +272,8 @@ class _Validation:
         if isinstance(task := member(record, "metadata", "task_type"), str):
             self._tasks[task] += 1
         if isinstance(name, str) and (first := self._seen("id", name, here)) != here:
-            scope = Scope.SHARED if "test" in {first.split, here.split} else Scope.FORMAT
-            scope = Scope.FORMAT if first.split == here.split else scope
+            is_of_test = "test" in {first.split, here.split} and first.split != here.split
+            scope = Scope.SHARED if is_of_test else Scope.FORMAT
             message = f"{id_key} '{printable(name)}' is not unique, first at {first}"
             yield CudagFault("duplicate_id", message, "rename one of them", scope)
         if isinstance(path, str) and (first := self._seen("path", path, here)) != here:
@@ -282,7 +287,9 @@ class _Validation:
                 remedy = "put all records of a trajectory into one split"
                 yield shared("split_overlap", message, remedy)
         image = picture_name(record, image_key)
-        folder = "test/" if here.split == "test" else ""
+        folder = ""
+        if here.split == "test":
+            folder = "test/"
         if image is None or isinstance(self.files.picture(folder + image), str):
             return
         digest = self.files.digest(folder + image)
@@ -332,14 +339,18 @@ class _Validation:
         if self._shared:  # one warning: the desktop at the start may repeat
             count = len(self._shared)
             (first, other) = next(iter(self._shared.values()))
-            subject = f"{count} images are" if count > 1 else "1 image is"
+            subject = "1 image is"
+            if count > 1:
+                subject = f"{count} images are"
             message = f"{subject} in more than one split, first {other}, the same as {first}"
             remedy = "check that these images do not show the answers"
             self._report("./", None, CudagFault("shared_image", message, remedy, Scope.NOTE))
         if not self._ours:
             return
         for name in filter(self._require, _OF_OURS):
-            value = self._load(name, name, Scope.OURS) if name.endswith(".json") else None
+            if not name.endswith(".json"):
+                continue
+            value = self._load(name, name, Scope.OURS)
             if name == REPORT_FILE and value is not None:
                 self._report(name, None, *self._report_faults(value))
 
@@ -351,8 +362,10 @@ class _Validation:
         groups: dict[str, _RecordPlace] = {}
         members = member(report, "trajectories")
         for (kind, key), place in self._first.items():
-            listed = member(members, key) if kind == "trajectory" else None
-            if kind == "trajectory" and member(listed, "split") != place.split:
+            if kind != "trajectory":
+                continue
+            listed = member(members, key)
+            if member(listed, "split") != place.split:
                 message = f"trajectory '{printable(str(key))}' of {place} is not listed so"
                 yield ours("split_report", message, _REMEDY)
             if isinstance(group := member(listed, "group"), str):
@@ -361,15 +374,17 @@ class _Validation:
                     both = f"{other.split} ({other}) and in {place.split} ({place})"
                     yield ours("split_overlap", f"group '{printable(group)}' is in {both}", _REMEDY)
         counts = {split: member(report, "splits", split, "groups") for split in RECORD_FILES}
-        for split in HASHED if any(counts.values()) else ():
+        if not any(counts.values()):
+            return
+        for split in HASHED:
             ratio = member(self._config, "split_ratios", split)
             if self.records[split] or not is_number(ratio) or not ratio:
                 continue
-            reason = (
-                f"every record of its {counts[split]} task groups was left out: see excluded"
-                if counts[split]
-                else "there are too few task groups to give it one"
-            )
+            reason = "there are too few task groups to give it one"
+            if counts[split]:
+                reason = (
+                    f"every record of its {counts[split]} task groups was left out: see excluded"
+                )
             message = f"{split} is empty: {reason}"
             remedy = f"record more tasks, or set datasets.{split}_ratio to 0"
             yield CudagFault("empty_split", message, remedy, Scope.NOTE)

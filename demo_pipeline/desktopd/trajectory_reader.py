@@ -57,9 +57,11 @@ class Trajectory:
     notes: Notes = field(default_factory=dict, compare=False)
 
     def note(self, step: int | None, kind: str) -> Any:
-        """The value of an annotation; None without one."""
+        """The value of an annotation; None without it. `step`: None: of the whole trajectory."""
         annotation = self.notes.get(step, {}).get(kind)
-        return annotation.value if annotation else None
+        if annotation is None:
+            return None
+        return annotation.value
 
 
 def read_document(

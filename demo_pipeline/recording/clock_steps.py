@@ -78,7 +78,7 @@ def find_clock_steps(
 
     Args:
         events: of the log, in the order of the lines.
-        filmed: when the film began and ended by meta.timestamp, epoch milliseconds; None: not
+        filmed: when the video began and ended by meta.timestamp, epoch milliseconds; None: not
             known, so that a step forward cannot be told from a rest.
     """
     inputs = [event for event in events if isinstance(event, Event) and event.event in INPUT_EVENTS]
@@ -95,7 +95,9 @@ class _Finder:
     def __post_init__(self) -> None:
         self.times = np.array([item.time_ms for item in self.inputs], np.int64)
         first = int(self.times[0])
-        self.start = min(first, round(self.filmed[0])) if self.filmed else first
+        self.start = first
+        if self.filmed:
+            self.start = min(first, round(self.filmed[0]))
 
     def steps(self) -> list[ClockStep]:
         """In the order of the lines."""
@@ -112,7 +114,8 @@ class _Finder:
             if (high - time > BACK_MS and late_until == position) or self._is_beyond(
                 position, moved, high
             ):
-                step = self._step(position, high, [0, *(one.moved_ms for one in steps)])
+                earlier = [0, *(earlier_step.moved_ms for earlier_step in steps)]
+                step = self._step(position, high, earlier)
                 steps.append(step)
                 moved = step.moved_ms
                 begin = position
@@ -133,13 +136,17 @@ class _Finder:
         high = int(before.max())
         first = int(after[0])
         back = np.flatnonzero(after >= high)
-        end = position + (int(back[0]) if len(back) else len(after))
+        end = position + len(after)
+        if len(back):
+            end = position + int(back[0])
         block = self.times[position:end]
         overtaken = begin + np.flatnonzero(before > block.min())
         passed = int(self.times[overtaken].min())
         in_order = before[before <= block.min()]
         fits = passed >= int(block.max())
-        ahead = passed - int(in_order.max()) if len(in_order) else 0
+        ahead = 0
+        if len(in_order):
+            ahead = passed - int(in_order.max())
         if fits and len(overtaken) <= FEW and ahead > BEYOND_MS:
             return end  # those before it have damaged times
         if first < high - LATEST_MS or first + moved < self.start - BEFORE_START_MS:
@@ -170,7 +177,7 @@ class _Finder:
         return {item.key or item.button or item.event for item in items}
 
     def _is_beyond(self, position: int, moved: int, high: int) -> bool:
-        """Whether the lines from a position on jump out of the film, in which they have room."""
+        """Whether the lines from a position jump beyond the video, although they fit into it."""
         if self.filmed is None:
             return False
         end = self.filmed[1]
@@ -179,28 +186,35 @@ class _Finder:
             return False
         after = self.times[position:]
         returns = np.flatnonzero(after < after[0] - BEYOND_MS)
-        part = after[: returns[0]] if len(returns) else after
+        part = after
+        if len(returns):
+            part = after[: returns[0]]
         return bool(int(part.max()) - int(part[0]) <= end + BEYOND_MS - high)
 
     def _step(self, position: int, high: int, earlier: Sequence[int]) -> ClockStep:
         """The step before a position, after which lines go on soon after the time `high`.
 
-        A clock that was set back to what it was before, as after damaged times, goes on as then.
+        If the clock was set back to an earlier offset (for example after corrupt times), that
+        offset is used again.
         """
         item = self.inputs[position]
         time = int(self.times[position])
-        end = self.filmed[1] + BEYOND_MS if self.filmed else np.inf
+        end = np.inf
+        if self.filmed:
+            end = self.filmed[1] + BEYOND_MS
         for moved in reversed(earlier[:-1]):
             if high < time + moved <= end and self.filmed:
                 return ClockStep(item.event_index, time, moved, time + moved - high)
         if self._is_twin(position):
             gap = 0
+        elif self._goes_on(position):
+            gap = self._usual_gap()
         else:
-            gap = self._usual_gap() if self._goes_on(position) else APART_MS
+            gap = APART_MS
         return ClockStep(item.event_index, time, high + gap - time, gap)
 
     def _is_twin(self, position: int) -> bool:
-        """Whether a second hook wrote the line before once more; a wheel turns alike twice."""
+        """Whether a second hook wrote the previous line again; two equal wheel lines are usual."""
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
         return len(inputs_written) == 1 and pair[0].event != EventType.MOUSEWHEEL
@@ -209,7 +223,10 @@ class _Finder:
         moves = [item.time_ms for item in self.inputs if item.event == MOUSEMOVE]
         gaps = np.diff(moves)
         usual = gaps[(gaps > 0) & (gaps <= _MOTION_MS)].tolist()
-        return round(median(usual)) if usual else USUAL_GAP_MS
+        if not usual:
+            return USUAL_GAP_MS
+        typical: float = median(usual)
+        return round(typical)
 
     def _goes_on(self, position: int) -> bool:
         """Whether the pointer was on its way, or a button or key held, when the clock was set."""
@@ -251,7 +268,10 @@ def moved_events(
             latest = event.time_ms + moved
         elif abs(event.time_ms + moved - latest) > _SCAN_MS:  # it began before the step
             change = min(moved, before, key=lambda ms: abs(event.time_ms + ms - latest))
-        yield replace(event, time_ms=max(0, event.time_ms + change)) if change else event
+        if not change:
+            yield event
+            continue
+        yield replace(event, time_ms=max(0, event.time_ms + change))
 
 
 def read_clock_steps(folder: Path) -> list[ClockStep]:
@@ -262,14 +282,16 @@ def read_clock_steps(folder: Path) -> list[ClockStep]:
 def clock_step_problems(steps: Collection[ClockStep]) -> list[Problem]:
     """A problem for each step."""
     remedy = (
-        "nothing, if the screenshots after it are right; the time before it is not known where "
-        "the film does not show it, and actions after it are then left out"
+        "nothing, if the screenshots after it are right; where the video does not show how far the "
+        "clock was set, actions after it are left out"
     )
     problems = []
     earlier_ms = 0
     for step in steps:
         seconds = (earlier_ms - step.moved_ms) / 1000
-        way = "back" if seconds < 0 else "forward"
+        way = "forward"
+        if seconds < 0:
+            way = "back"
         message = f"time: the recorder's clock was set {way} by about {abs(seconds):.1f} s"
         problems.append(Problem("clock_step", LOG_FILE, message, line=step.line, remedy=remedy))
         earlier_ms = step.moved_ms

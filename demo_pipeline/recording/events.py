@@ -208,7 +208,10 @@ def read_scans(folder: Path) -> list[dict[str, Any]]:
 def check_event_tables(folder: Path) -> list[Problem]:
     """Check that the written tables have exactly the declared columns, types and nullability."""
     tables = EVENT_SCHEMAS.items()
-    return [fault for name, schema in tables for fault in schema_problems(folder / name, schema)]
+    problems: list[Problem] = []
+    for name, schema in tables:
+        problems += schema_problems(folder / name, schema)
+    return problems
 
 
 def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
@@ -267,7 +270,9 @@ def check_event_values(folder: Path) -> list[Problem]:
         "exactly the undocumented events have a payload",
     )
     times = table["time_ms"].to_numpy()
-    median = float(np.median(times)) if len(times) else 0.0
+    median = 0.0
+    if len(times):
+        median = float(np.median(times))
     if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
         # The median of the log, which decides, is at most a day from that of the accepted lines.
         far = np.abs(times - median) > 2 * DAY_MS

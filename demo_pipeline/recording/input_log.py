@@ -145,7 +145,9 @@ def _fault(value: Any, form: _Form, where: str) -> str:
         return "" if fits else f"{where}: Input should be {form}"
     if not isinstance(value, dict):
         return f"{where or 'event'}: Input should be {_OBJECT}"
-    above = f"{where}." if where else ""
+    above = ""
+    if where:
+        above = f"{where}."
     for name, inner in form.items():
         if name not in value:
             return f"{above}{name}: Field required"
@@ -375,8 +377,12 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
             every = 2 * every
         if value > 0:
             units[unit_of_time(value)] += 1
-    unit = units.most_common(1)[0][0] if units else MILLISECONDS
-    median_ms = unit.to_ms(sorted(times)[len(times) // 2]) if times else 0
+    unit = MILLISECONDS
+    if units:
+        unit = units.most_common(1)[0][0]
+    median_ms = 0.0
+    if times:
+        median_ms = unit.to_ms(sorted(times)[len(times) // 2])
     origin_ms = 0
     if recorded_at is not None and unit == MILLISECONDS and median_ms < DAY_MS:
         origin_ms = round(recorded_at.timestamp() * 1000)
@@ -493,7 +499,9 @@ def _decode_documented(line: bytes) -> _Line | None:
         _check_utf8(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, _LineError):
         return None
-    return parsed if parsed.event in DOCUMENTED_EVENTS else None
+    if parsed.event not in DOCUMENTED_EVENTS:
+        return None
+    return parsed
 
 
 def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
@@ -568,7 +576,9 @@ def _documented_event(
     char = data.actual_char  # of any other type but an object, text that no reader accepts
     if char is not None and not isinstance(char, str):
         char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
-    duration = -1.0 if data.duration is None else scale.unit.duration_ms(data.duration)
+    duration = -1.0
+    if data.duration is not None:
+        duration = scale.unit.duration_ms(data.duration)
     return Event(
         event_index=number,
         byte_offset=offset,
@@ -654,4 +664,6 @@ def _time(value: float, scale: TimeScale) -> int:
 
 def _without_content(message: str) -> str:
     """A decoder message, replaced when it contains a quotation mark: it may quote the line."""
-    return message if "'" not in message and '"' not in message else "line does not fit the format"
+    if "'" in message or '"' in message:
+        return "line does not fit the format"  # the message would quote the line
+    return message

@@ -338,8 +338,9 @@ _ARRANGEMENTS = frozenset({"qwerty", "qwertz", "azerty"})
 def layout_of_keyboard(name: str) -> str:
     """The same of a keyboard by the name that Windows recorders write into meta.json."""
     country, _, arrangement = name.casefold().rpartition("-")
-    country_name = country if arrangement in _ARRANGEMENTS else name.casefold()
-    return _TOLD.get(country_name, OTHER_LETTERS)
+    if arrangement not in _ARRANGEMENTS:
+        country = name.casefold()
+    return _TOLD.get(country, OTHER_LETTERS)
 
 
 @dataclass(frozen=True)
@@ -364,13 +365,17 @@ class Keyboard:
 
 @cache
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
-    others = (other for other in LAYOUTS if other not in {layout, "fr", "ru"})
-    return frozenset().union(*(differing_characters(layout, one, platform) for one in others))
+    varying: frozenset[str] = frozenset()
+    for other in LAYOUTS:
+        if other not in {layout, "fr", "ru"}:
+            varying |= differing_characters(layout, other, platform)
+    return varying
 
 
 def keyboard_of(setting: str, usual: str | None) -> Keyboard:
     """The keyboard by `actions.keyboard_layout`, one of `LAYOUTS`; `auto`: as meta.json says."""
-    usual = usual if setting == "auto" else setting
+    if setting != "auto":
+        usual = setting
     for layout in LAYOUTS:
         if usual == layout:
             return Keyboard(layout)
@@ -381,7 +386,10 @@ MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values a
 _ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key types both characters
 # Control characters, lone surrogates, private use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-_HIGH_HALF, _LOW_HALF, _LAST_HALF = 0xD800, 0xDC00, 0xDFFF  # of surrogate pairs
+# The ranges of surrogate pairs.
+_HIGH_HALF = 0xD800
+_LOW_HALF = 0xDC00
+_LAST_HALF = 0xDFFF
 _REPLACEMENT = "\ufffd"  # what decoders write for bytes that they could not read
 _DEBUG_PRINT = re.compile(
     r"""\s* (?: Some \s* \( \s* )?

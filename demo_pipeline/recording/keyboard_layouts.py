@@ -196,8 +196,9 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
         places |= {name: keys[char] for name, char in _US_NAMES.items() if char in keys}
         return letters | places
     for names in (_RDEV_ON_WINDOWS, _MULTIINPUT):
-        named = zip(names, table.virtual, strict=True)
-        places |= {name: keys[one] for name, one in named if one in keys}
+        for name, virtual in zip(names, table.virtual, strict=True):
+            if virtual in keys:
+                places[name] = keys[virtual]
     return letters | places
 
 
@@ -251,4 +252,6 @@ def accented(accent: str, char: str, platform: str) -> str:
         return _CEDILLAS[char]
     if accent in _JOINED_ON_WINDOWS and (platform != "macos" or accent in _QUOTES):
         joins = char in _JOINED_ON_WINDOWS[accent]
-    return composed if joins else accent + char
+    if joins:
+        return composed
+    return accent + char

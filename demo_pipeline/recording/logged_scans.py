@@ -180,7 +180,9 @@ class RawScan(msgspec.Struct):
     @property
     def cursor(self) -> RecordersHitTest | None:
         """The recorder's hit test at the pointer; None when it made none."""
-        return self.queries.cursor if self.queries else None
+        if self.queries is None:
+            return None
+        return self.queries.cursor
 
     @property
     def samples(self) -> list[RecordersHitTest]:
@@ -228,8 +230,12 @@ def decode_scan(line: bytes) -> RawScan | None:
         value = parse_json(line, "")
     except JsonFileError:
         return None
-    data = value.get("data") if isinstance(value, dict) else None
-    return scan_from_values(data) if isinstance(data, dict) else None
+    if not isinstance(value, dict):
+        return None
+    data = value.get("data")
+    if not isinstance(data, dict):
+        return None
+    return scan_from_values(data)
 
 
 def scan_from_values(data: Mapping[str, Any]) -> LenientScan:
@@ -274,7 +280,9 @@ def _tree_of(tree: Any) -> tuple[list[RawNode], int]:
     pending: list[tuple[list[RawNode], Any]] = [(roots, tree)]
     while pending:
         siblings, values = pending.pop()
-        elements = values if isinstance(values, list) else [values]
+        elements = [values]  # some recorders write a single child without a list
+        if isinstance(values, list):
+            elements = values
         for element in elements:
             if not isinstance(element, dict):
                 damaged += element is not None

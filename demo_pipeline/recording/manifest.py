@@ -139,7 +139,9 @@ def _unusable_files(folder: Path) -> list[Problem]:
         if (folder / file).is_file():
             sizes[file] = (folder / file).stat().st_size
             continue
-        message = "is not a regular file" if (folder / file).exists() else "is missing"
+        message = "is missing"
+        if (folder / file).exists():
+            message = "is not a regular file"
         remedy = f"upload {file} to the folder of the other files"
         missing.append(Problem("missing_file", file, message, remedy=remedy))
     return missing + oversized_files(sizes)
@@ -162,7 +164,11 @@ def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
         )
         yield warning("id_differs", META_FILE, message)
     if not meta.platform:
-        fault, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
+        fault = "is missing"
+        code = "missing"
+        if meta.platform_raw:
+            fault = "is another"
+            code = "unknown"
         yield warning(
             f"{code}_platform",
             META_FILE,

@@ -51,7 +51,9 @@ def _timestamp_text(value: Any) -> Any:
 def _platform(value: str) -> str:
     name = value.strip().casefold()
     name = _OTHER_NAMES.get(name, name)
-    return name if name in _PLATFORMS else ""
+    if name not in _PLATFORMS:
+        return ""
+    return name
 
 
 def _possible_time(value: datetime) -> datetime:
@@ -200,8 +202,14 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
     try:
         value, problems, text = _parse_with_comments(decode_text(data, META_FILE))
     except JsonFileError as error:
-        fault = (error.message, error.line)
-        problem = Problem("invalid_json", META_FILE, *fault, remedy=remedy, column=error.column)
+        problem = Problem(
+            "invalid_json",
+            META_FILE,
+            error.message,
+            error.line,
+            remedy=remedy,
+            column=error.column,
+        )
         raise DemonstrationError(problem) from None
     if _is_deep(value, _MOST_LEVELS):
         message = f"is nested more than {_MOST_LEVELS} levels deep"
@@ -220,7 +228,9 @@ def _is_deep(value: Any, levels: int) -> bool:
     """Whether objects and lists are nested in more levels than this."""
     if not isinstance(value, dict | list):
         return False
-    children = value.values() if isinstance(value, dict) else value
+    children = list(value)
+    if isinstance(value, dict):
+        children = list(value.values())
     return not levels or any(_is_deep(child, levels - 1) for child in children)
 
 

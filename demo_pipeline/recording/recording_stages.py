@@ -55,7 +55,9 @@ def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
 
 def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The manifest against the uploaded files. Raises `DemonstrationError` for a changed file."""
-    folder = out if inputs.downloaded else inputs.upload
+    folder = inputs.upload
+    if inputs.downloaded:
+        folder = out
     return manifest.check_manifest(out, folder, inputs.demonstration)
 
 

@@ -92,13 +92,16 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
         with path.open("rb") as file:
             beginning = file.read(4)
         kind = _CONTAINERS.get(beginning, kind)
-        options |= {"enable_drefs": "0"} if kind == "mp4" else {}
+        if kind == "mp4":
+            options |= {"enable_drefs": "0"}
         container = av.open(str(path), format=kind, options=options)
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise_disk_trouble(error, path)
         if isinstance(error, av.error.EOFError):
             raise _unreadable("contains no frame: it ends after its header") from None
-        name = kind.upper() if kind != "matroska" else "Matroska"
+        name = kind.upper()
+        if kind == "matroska":
+            name = "Matroska"
         raise _unreadable(f"cannot be opened as {name}: {_reason(error)}") from None
     with container:
         if not container.streams.video:
@@ -272,7 +275,9 @@ def _wrong_size(message: str, size: tuple[int, int] | None, frame: int) -> Demon
 
 
 def _number(packets: VideoPackets, pts: int | None) -> int:
-    return int(np.searchsorted(packets.pts, pts)) if pts is not None else 0
+    if pts is None:
+        return 0
+    return int(np.searchsorted(packets.pts, pts))
 
 
 def _check_size(width: int, height: int) -> None:

@@ -324,7 +324,9 @@ def _split_report(
         for split in Split
     }
     for name, ratio in _split_ratios(settings).items():
-        share = round(splits[name]["groups"] / max(by_hash, 1), 6)
+        share: float = 0
+        if by_hash:
+            share = round(splits[name]["groups"] / by_hash, 6)
         splits[name] |= {"ratio": ratio, "share": share}
     return {
         "splits": splits,

@@ -17,13 +17,13 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
-from demo_pipeline_tests.simulator.script import click, hotkey, right_click, scroll
+from demo_pipeline_tests.simulator.script import click, hotkey, scroll
 
 INBOX = "recordings"  # of the project
 FIRST = "first"
 SECOND = "second"
 ACTS = {
-    FIRST: (click("Agree"), scroll("Rows", 2), right_click("Rows/c")),
+    FIRST: (click("Agree"), scroll("Rows", 2), click("Name")),
     SECOND: (click("Rows/b"), hotkey("ctrl", "a"), click("Agree")),
 }
 
@@ -80,7 +80,7 @@ def test_a_setting_changes_the_rows_that_depend_on_it(project):
     assert project.rows("before", "sft") == []
     [index] = json.loads(project.call("diff", "before/dataset", "dataset", "--json"))
     assert (index["rows"], index["differences"]) == ([8, 8], [])  # 6 steps, 2 trajectories
-    project.settings('[actions]\nwheel_sign = "positive_down"\n')
+    project.settings('[actions]\nwheel_sign = "positive_up"\n')
     project.run()
     rows = project.rows("before", project.current())
     assert {row["change"] for row in rows} == {"changed"}

@@ -1,7 +1,6 @@
-"""The `contact_sheets` stage: every step of a trajectory on a few images.
+"""The `contact_sheets` stage: shows every step of a trajectory as a tile on a few JPEG sheets.
 
-Belongs here: which steps a sheet shows, tiles, captions, titles and files. What
-is drawn on a screenshot is in trajectories/overlay.py. Colours are BGR, sizes are pixels of the
+overlay.py draws actions and targets on the screenshots. Colours are BGR; sizes are pixels of the
 sheet.
 """
 
@@ -45,11 +44,11 @@ class Tile:
     Attributes:
         screenshot: its PNG.
         heading: the number and the type of the step.
-        caption: a short line about the screenshot; never what was typed.
-        action: is drawn on the screenshot; None: nothing is.
+        caption: a short line about the screenshot; it never quotes typed text.
+        action: the action to draw on the screenshot; None: nothing is drawn.
         box: (x, y, width, height) of the target on the canvas.
-        leak: the kind of pointer leak in the screenshot; empty without a leak.
-        thumbnail: the screenshot as a small JPEG, which is read instead; None: there is none.
+        leak: the kind of pointer leak in the screenshot; empty: no leak.
+        thumbnail: a small JPEG to read instead of the screenshot; None: there is no thumbnail.
     """
 
     screenshot: Path
@@ -62,40 +61,41 @@ class Tile:
 
 
 def sheet_size(tiles: int, columns: int, width: int, *, titled: bool) -> tuple[int, int]:
-    """(width, height) in pixels of a sheet of `tiles` tiles, each `width` wide."""
+    """Returns (width, height) in pixels of a sheet of `tiles` tiles, each `width` wide."""
     rows = max(1, -(-tiles // columns))
-    high = _caption_height(width) + _picture_height(width)
-    return columns * width, rows * high + (TITLE_HEIGHT if titled else 0)
+    tile_height = _caption_height(width) + _picture_height(width)
+    title_height = TITLE_HEIGHT if titled else 0
+    return columns * width, rows * tile_height + title_height
 
 
 def contact_sheet(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Picture:
-    """(height, width, 3) BGR: a grid with `columns` tiles of `width` pixels below the title.
+    """Returns (height, width, 3) BGR: a grid of tiles, each `width` pixels wide, below the title.
 
     Each screenshot is read once. A screenshot that cannot be read becomes a dark tile with a note.
     """
-    across, down = sheet_size(len(tiles), columns, width, titled=bool(title))
-    sheet = _dark(across, down)
+    sheet = _dark(*sheet_size(len(tiles), columns, width, titled=bool(title)))
     if title:
-        scale = next((s for s in (0.7, 0.6, 0.5) if text_size(title, s)[0] < across - 24), 0.4)
-        write(sheet, title, (12, 26), scale, WHITE)
+        largest = columns * width - 24
+        scales = (scale for scale in (0.7, 0.6, 0.5) if text_size(title, scale)[0] < largest)
+        write(sheet, title, (12, 26), next(scales, 0.4), WHITE)
     top = TITLE_HEIGHT if title else 0
-    high = _caption_height(width) + _picture_height(width)
+    tile_height = _caption_height(width) + _picture_height(width)
     for number, tile in enumerate(tiles):
         row, column = divmod(number, columns)
-        y = top + row * high
+        y = top + row * tile_height
         x = column * width
-        _draw_tile(sheet[y : y + high, x : x + width], tile)
+        _draw_tile(sheet[y : y + tile_height, x : x + width], tile)
     return sheet
 
 
 def encode_jpeg(picture: Picture, quality: int = 70) -> bytes:
-    """JPEG bytes of a BGR picture."""
+    """Encodes a BGR picture as JPEG."""
     _, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
     return data.tobytes()
 
 
 def _dark(width: int, height: int) -> Picture:
-    """An empty picture; filling it pixel by pixel takes fifty times as long as row by row."""
+    """Returns an empty picture; copying rows is fifty times as fast as filling pixels."""
     picture: Picture = np.empty((height, width, 3), np.uint8)
     picture[:1] = DARK
     picture[1:] = picture[:1]
@@ -119,39 +119,43 @@ def _draw_tile(place: Picture, tile: Tile) -> None:
     if tile.leak:
         _draw_flag(place, tile.leak, captions // 2 - 4, size)
     # A thin gap on the right and below separates tiles that look alike.
-    inner = (width - 2, _picture_height(width) - 2)
-    place[captions : captions + inner[1], : inner[0]] = tile_picture(tile, width)[
-        : inner[1], : inner[0]
-    ]
+    inner_width = width - 2
+    inner_height = _picture_height(width) - 2
+    picture = tile_picture(tile, width)[:inner_height, :inner_width]
+    place[captions : captions + inner_height, :inner_width] = picture
 
 
 def _draw_flag(place: Picture, flag: str, line: int, size: float) -> None:
+    """Writes the kind of leak on a coloured ground, at the right end of a line."""
+    background = _AMBER
+    ink = DARK
+    if flag == "LEAK":
+        background = RED
+        ink = WHITE
     wide, high = text_size(flag, size)
     left = place.shape[1] - wide - 2 * _EDGE
-    colour = RED if flag == "LEAK" else _AMBER
     corner = (place.shape[1] - 4, line + 4)
-    cv2.rectangle(place, (left - 2, line - high - 4), corner, colour, cv2.FILLED)
-    write(place, flag, (left + 3, line), size, WHITE if flag == "LEAK" else DARK)
+    cv2.rectangle(place, (left - 2, line - high - 4), corner, background, cv2.FILLED)
+    write(place, flag, (left + 3, line), size, ink)
 
 
 def tile_picture(tile: Tile, width: int) -> Picture:
-    """The screenshot, `width` pixels wide, with action and target drawn on it."""
+    """Returns the screenshot, `width` pixels wide, with action and target drawn on it."""
     height = _picture_height(width)
-    raw = _picture(tile)
-    if raw is None:
+    picture = _picture(tile)
+    if picture is None:
         dark = _dark(width, height)
         place_label(dark, "the screenshot cannot be read", [], 0.42)
         return dark
-    small = raw
-    if raw.shape[:2] != (height, width):
-        small = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
+    if picture.shape[:2] != (height, width):
+        picture = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
     if tile.action is not None:
-        draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
-    return small
+        draw_action(picture, tile.action, width / CANVAS_WIDTH, tile.box)
+    return picture
 
 
 def _picture(tile: Tile) -> Picture | None:
-    """The thumbnail, or the screenshot without one; None when it cannot be read."""
+    """Reads the thumbnail, or the screenshot if there is none; None: it cannot be read."""
     if tile.thumbnail is not None:
         data = np.frombuffer(tile.thumbnail, np.uint8)
         return cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
@@ -164,19 +168,19 @@ TILE_WIDTH = 480
 QUALITY = 80
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"
-_CONTRAST = 16  # of 255, of a title, which is white on dark
+_CONTRAST = 16  # of 255; a title is white on dark
 
 
 def build_contact_sheets(
     demonstration: str, trajectory: Path, screenshots: Path | None, out: Path
 ) -> dict[str, Any]:
-    """Write sheet.jpg, sheet_2.jpg …, each with up to `TILES` steps. Returns a summary.
+    """Writes sheet.jpg, sheet_2.jpg …, each with at most `TILES` steps, and returns a summary.
 
     Args:
         demonstration: the id, for the title.
         trajectory: the folder of a trajectory with its provenance.
-        screenshots: the folder of the screenshots with their thumbnails; None: redacted ones have
-            none.
+        screenshots: the folder of the screenshots with their thumbnails; None: the screenshots are
+            redacted, so that they have no thumbnails.
         out: a folder to write into.
 
     Raises:
@@ -189,8 +193,8 @@ def build_contact_sheets(
         title = _title(demonstration, rows)
         if len(names) > 1:
             title += f"   sheet {number + 1} of {len(names)}"
-        shown = tiles[number * TILES : (number + 1) * TILES]
-        sheet = contact_sheet(shown, COLUMNS, TILE_WIDTH, title)
+        sheet_tiles = tiles[number * TILES : (number + 1) * TILES]
+        sheet = contact_sheet(sheet_tiles, COLUMNS, TILE_WIDTH, title)
         (out / name).write_bytes(encode_jpeg(sheet, QUALITY))
     return {"sheets": len(names), "tiles": len(tiles), **_leak_counts(rows)}
 
@@ -201,7 +205,7 @@ def _sheet_names(tiles: int) -> list[str]:
 
 
 def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
-    """Whether the sheets have a tile for every step, by their names and their sizes."""
+    """Checks by names and sizes that the sheets have a tile for every step."""
     steps = sorted((trajectory / "steps").iterdir())
     names = _sheet_names(len(steps))
     problems = []
@@ -212,7 +216,8 @@ def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
         data = (out / name).read_bytes() if (out / name).is_file() else b""
         tiles = min(TILES, len(steps) - number * TILES)
         wide, high = sheet_size(tiles, COLUMNS, TILE_WIDTH, titled=True)
-        eighth = (-(-high // 8), -(-wide // 8))  # decoding all pixels takes ten times as long
+        # Decoding an eighth of the size is ten times as fast as decoding all pixels.
+        eighth = (-(-high // 8), -(-wide // 8))
         picture = None
         if data.endswith(_END_OF_JPEG):
             buffer = np.frombuffer(data, np.uint8)
@@ -232,7 +237,7 @@ def _sheet_problem(file: str, message: str) -> Problem:
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
-    """How many tiles are marked as a leak, and how many of these as unavoidable."""
+    """Counts the leaks, and the unavoidable leaks among them."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 
@@ -250,9 +255,9 @@ def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
 def step_tiles(
     demonstration: str, folder: Path, thumbnails: Mapping[str, bytes] | None = None
 ) -> tuple[list[Tile], list[ProvenanceRow]]:
-    """The tile and the provenance of every step. No screenshot is opened.
+    """Returns the tile and the provenance of every step, without opening a screenshot.
 
-    `thumbnails`: name of a picture → JPEG; None: the tiles show the screenshots themselves.
+    `thumbnails`: name of a screenshot → JPEG; None: the tiles show the screenshots themselves.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.
@@ -265,15 +270,20 @@ def step_tiles(
 def step_tile(
     step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[str, bytes] = MappingProxyType({})
 ) -> Tile:
-    """The tile of one step; `thumbnails` as of `step_tiles`."""
-    target = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
+    """Returns the tile of a step; for `thumbnails` see `step_tiles`."""
+    box = None
+    if row["target_x"] is not None:
+        box = (row["target_x"], row["target_y"], row["target_width"], row["target_height"])
     lead = "no lead" if row["lead_ms"] is None else f"{row['lead_ms']:.0f} ms"
+    leak: Literal["", "LEAK", "UNAVOIDABLE"] = ""
+    if row["leak"]:
+        leak = "UNAVOIDABLE" if row["unavoidable"] else "LEAK"
     return Tile(
-        step.screenshot,
-        f"{step.index} {row['action_type']}",
-        f"{row['reason_code']}, {lead}, tree {row['freshness']}",
-        step.action,
-        None if None in target else (target[0], target[1], target[2], target[3]),
-        ("UNAVOIDABLE" if row["unavoidable"] else "LEAK") if row["leak"] else "",
-        thumbnails.get(f"{row['action_index']:03d}.png"),
+        screenshot=step.screenshot,
+        heading=f"{step.index} {row['action_type']}",
+        caption=f"{row['reason_code']}, {lead}, tree {row['freshness']}",
+        action=step.action,
+        box=box,
+        leak=leak,
+        thumbnail=thumbnails.get(f"{row['action_index']:03d}.png"),
     )

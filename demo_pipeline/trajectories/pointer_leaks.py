@@ -1,8 +1,7 @@
 """Leak rates: how often a screenshot already shows the pointer at the target of its step.
 
-Belongs here: counting leaks in the provenance table, the warning above a limit, and which leaks an
-export leaves out. Whether a frame leaks is decided when it is chosen
-(`observation.frames.video_pointer`).
+`observation.frames.video_pointer` finds a leak when it chooses a frame. This module counts leaks in
+the provenance table, warns above a limit, and decides which steps training exports leave out.
 """
 
 from collections import Counter
@@ -16,20 +15,22 @@ from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow, provenance_batches
 
 UNPROVEN_CLOCK = "unproven_clock"
-# Why a step is left out of training exports: its screenshot, or its text that nothing confirms.
-LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak", DOUBTFUL_TEXT, UNPROVEN_CLOCK)
+# Why training exports leave out a step.
+AVOIDABLE_LEAK = "avoidable_leak"
+UNAVOIDABLE_LEAK = "unavoidable_leak"
+LEAK_EXCLUSIONS = (AVOIDABLE_LEAK, UNAVOIDABLE_LEAK, DOUBTFUL_TEXT, UNPROVEN_CLOCK)
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 
 @dataclass(frozen=True, slots=True)
 class LeakRates:
-    """How many pointing actions have a leaking screenshot; rates are shares of them, 0 to 1.
+    """Counts of leaking screenshots; rates are shares of the pointing actions, 0 to 1.
 
     Attributes:
         pointer_actions: clicks, drags and scrolls.
-        leaks: how many of these have a screenshot with the pointer at its target.
-        unavoidable_leaks: how many leaks no earlier frame could avoid, because the pointer was at
-            the target when the previous action ended.
+        leaks: number of pointing actions whose screenshot shows the pointer at the target.
+        unavoidable_leaks: number of leaks that no earlier frame could avoid, because the pointer
+            was at the target when the previous action ended.
     """
 
     pointer_actions: int = 0
@@ -44,11 +45,11 @@ class LeakRates:
         )
 
     def share(self, count: int) -> float:
-        """`count` over the pointing actions; 0.0 when there are none."""
+        """Returns a count as a share of the pointing actions; 0.0 without pointing actions."""
         return count / self.pointer_actions if self.pointer_actions else 0.0
 
     def as_dict(self) -> dict[str, int | float]:
-        """The three counts, `leak_rate` and `unavoidable_leak_rate`, rounded to four places."""
+        """Returns the counts, and both rates rounded to four places."""
         return {
             "pointer_actions": self.pointer_actions,
             "leaks": self.leaks,
@@ -59,21 +60,20 @@ class LeakRates:
 
 
 def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
-    """The rates of rows of the provenance table; only pointing actions count."""
+    """Counts the leaks of the pointing actions in rows of the provenance table."""
     pointing = [row for row in rows if row["action_type"] in POINTER_TYPES]
     leaky = [row for row in pointing if row["leak"]]
     return LeakRates(len(pointing), len(leaky), sum(bool(row["unavoidable"]) for row in leaky))
 
 
 def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
-    """Which of `LEAK_EXCLUSIONS` keeps a step out of training exports; empty when none does.
+    """Returns which of `LEAK_EXCLUSIONS` keeps a step out of training exports; empty: none does.
 
     Args:
-        row: provenance of the step, with `leak` and `unavoidable`, and maybe `doubtful_text` and
-            `unproven_clock`.
+        row: provenance of the step, with `leak` and `unavoidable`, and optionally `doubtful_text`
+            and `unproven_clock`.
         settings: `include_avoidable_leaks` and `include_unavoidable_leaks`.
     """
-    avoidable, unavoidable, *_ = LEAK_EXCLUSIONS
     if row.get(DOUBTFUL_TEXT):
         return DOUBTFUL_TEXT
     if row.get(UNPROVEN_CLOCK):
@@ -81,40 +81,45 @@ def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
     if not row["leak"]:
         return ""
     if row["unavoidable"]:
-        return "" if settings.include_unavoidable_leaks else unavoidable
-    return "" if settings.include_avoidable_leaks else avoidable
+        return "" if settings.include_unavoidable_leaks else UNAVOIDABLE_LEAK
+    return "" if settings.include_avoidable_leaks else AVOIDABLE_LEAK
 
 
 def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
-    """A warning for every rate that is above its limit.
+    """Reports every rate that is above its limit.
 
     Args:
         path: the provenance table of a demonstration or of a dataset.
         limits: `max_avoidable_leak_rate` and `max_leak_rate`.
     """
     rates = LeakRates()
-    leaky = Counter[str]()
-    avoidable = Counter[str]()
+    leak_reasons: Counter[str] = Counter()
+    avoidable_reasons: Counter[str] = Counter()
     for rows in provenance_batches(path, _COLUMNS):
         rates += leak_rates(rows)
         leaks = [row for row in rows if row["leak"] and row["action_type"] in POINTER_TYPES]
-        leaky.update(row["reason_code"] for row in leaks)
-        avoidable.update(row["reason_code"] for row in leaks if not row["unavoidable"])
-    limited = {
-        "avoidable_leak_rate": ("an avoidable leak", avoidable, limits.max_avoidable_leak_rate),
-        "leak_rate": ("a leak", leaky, limits.max_leak_rate),
-    }
-    return [
-        Problem(code, path.name, _message(what, reasons, rates, limit), remedy=_REMEDY)
-        for code, (what, reasons, limit) in limited.items()
-        if rates.share(reasons.total()) > limit
-    ]
+        leak_reasons.update(row["reason_code"] for row in leaks)
+        avoidable_reasons.update(row["reason_code"] for row in leaks if not row["unavoidable"])
+    problems: list[Problem] = []
+    for code, kind, reasons, limit in (
+        (
+            "avoidable_leak_rate",
+            "an avoidable leak",
+            avoidable_reasons,
+            limits.max_avoidable_leak_rate,
+        ),
+        ("leak_rate", "a leak", leak_reasons, limits.max_leak_rate),
+    ):
+        if rates.share(reasons.total()) > limit:
+            message = _message(kind, reasons, rates, limit)
+            problems.append(Problem(code, path.name, message, remedy=_REMEDY))
+    return problems
 
 
-def _message(what: str, reasons: Counter[str], rates: LeakRates, limit: float) -> str:
+def _message(kind: str, reasons: Counter[str], rates: LeakRates, limit: float) -> str:
     listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
     return (
-        f"{reasons.total()} of {rates.pointer_actions} pointing actions have {what}: "
+        f"{reasons.total()} of {rates.pointer_actions} pointing actions have {kind}: "
         f"rate {rates.share(reasons.total()):.4f}, limit {limit:g}; by reason code: {listed}"
     )
 

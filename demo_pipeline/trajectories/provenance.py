@@ -1,8 +1,9 @@
-"""What is known about a step beside its OSWorld-Desktopd files, and the actions that are not steps.
+"""The tables of a trajectory: provenance.parquet and hidden_actions.parquet.
 
-Belongs here: the schemas of `provenance.parquet` (one row per step) and `hidden_actions.parquet`
-(one row per hidden action, with neither coordinates nor text), their readers and writers, and where
-the gaps between the steps are. How a prompt names a hidden action is in exports/prompts.py.
+provenance.parquet has a row for each step, with everything that the OSWorld-Desktopd files have no
+place for. hidden_actions.parquet has a row for each action that is not a step, with neither
+coordinates nor text. `HiddenActions` finds the gaps that they leave between the steps.
+exports/prompts.py decides how a prompt names a hidden action.
 """
 
 from collections import Counter
@@ -38,15 +39,15 @@ Provenance: TypeAlias = Sequence[Path] | pa.Table
 
 ProvenanceRow = Mapping[str, Any]
 
-# What the quest says beyond the instruction; the format's own files have no place for it.
+# The contents of the quest beyond the instruction; task.json has no place for them.
 QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("objectives", pa.list_(pa.string()), True, "of meta.quest, in order; null: no quest"),
     ("max_reward", pa.float64(), True, "of meta.quest, in $VIRAL; null: unknown"),
     ("reward_time_ms", pa.int64(), True, "when it was calculated, epoch milliseconds"),
 )
 QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
-IMPORTED = "imported"  # a reason code: the picture came with a trajectory of other origin
-# What action.json says, as plain columns.
+IMPORTED = "imported"  # a reason code: the screenshot came with an imported trajectory
+# The contents of action.json as columns.
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("x", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
     ("y", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
@@ -169,7 +170,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-_TYPED = ("type", "hotkey")  # a typed space that pressed a button is a key
+_TYPED = ("type", "hotkey")  # a typed space that pressed a button is a hotkey
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
     _COLUMNS,
@@ -181,18 +182,16 @@ PROVENANCE_SCHEMA = described_schema(
         "lead_ms": ANY.where("pts"),
         "settle_ms pointer_distance_px": COUNT.only_where("pts"),
         "reason_code": one_of(
-            *("pre_move", "settled", "backoff", "first_frame", "waiting", "missing", IMPORTED)
+            "pre_move", "settled", "backoff", "first_frame", "waiting", "missing", IMPORTED
         ),
         "clock_method": one_of(
-            *(
-                "ffmpeg_start",
-                "pixels",
-                "typing",
-                "inputs",
-                "click_onsets",
-                "meta_timestamp",
-                "none",
-            )
+            "ffmpeg_start",
+            "pixels",
+            "typing",
+            "inputs",
+            "click_onsets",
+            "meta_timestamp",
+            "none",
         ),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),
@@ -235,9 +234,9 @@ PROVENANCE_SCHEMA = described_schema(
 
 
 def recorded_outcome(status: str | None, *, success: bool) -> str:
-    """How a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
+    """Returns how a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
 
-    By its result, and what the recorder noted in `status`: `unknown` is one that says nothing.
+    Without a success, the `status` of the recorder decides; it is `unknown` if that is empty.
     """
     if success:
         return "done"
@@ -247,38 +246,40 @@ def recorded_outcome(status: str | None, *, success: bool) -> str:
 
 
 def has_picture(row: ProvenanceRow) -> bool:
-    """Whether a step has a screenshot: a frame of its film, or one that was imported with it."""
+    """Returns whether a step has a screenshot: a frame of its video, or an imported picture."""
     return row["pts"] is not None or row["reason_code"] == IMPORTED
 
 
 def action_columns(action: StepAction) -> dict[str, Any]:
-    """The columns of a step that repeat its action.json."""
+    """Returns the columns of a step that repeat its action.json."""
     values = action.parameters.model_dump()
     target = action.target_element
-    values |= {side: values[f"start_{side}"] for side in "xy" if f"start_{side}" in values}
+    if "start_x" in values:
+        values["x"] = values["start_x"]
+        values["y"] = values["start_y"]
     if target:
-        values |= {"target_role": target.role, "target_name": target.name}
-    return {name: _written(values.get(name)) for name, *_ in _ACTION_COLUMNS}
+        values["target_role"] = target.role
+        values["target_name"] = target.name
+    return {name: _without_surrogates(values.get(name)) for name, *_ in _ACTION_COLUMNS}
 
 
-def _written(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [replace_surrogates(text) for text in value]
     return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write one row per step; the keys are the columns of `PROVENANCE_SCHEMA`."""
+    """Writes the rows of the steps; their keys are the columns of `PROVENANCE_SCHEMA`."""
     write_rows(path, rows, PROVENANCE_SCHEMA)
 
 
 def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The rows in step order.
+    """Reads the rows in the order of the steps.
 
     Args:
         path: the file.
-        columns: names of columns, all of them when None. A column that the file does not have is
-            null.
+        columns: names of columns; None: all. A column that is missing in the file is null.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
@@ -287,31 +288,31 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
 
 def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows a thousand at a time; arguments and errors as of `read_provenance`."""
+    """Yields the rows a thousand at a time. See `read_provenance` for arguments and errors."""
     table = read_table(path, PROVENANCE_SCHEMA, columns)
     for batch in table.to_batches(max_chunksize=1000):
         yield batch.to_pylist()
 
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
-INCOMPLETE = "incomplete"  # why a step or a trajectory with hidden actions gives no record
+INCOMPLETE = "incomplete"  # why hidden actions keep a step or a trajectory out of exports
 
 
 class HiddenReason(StrEnum):
     """Why an action is not a step.
 
-    `off_screen`: on another display, or keys after a click there that may have gone there.
-    `no_position`: the log does not say where it was, or may have cut it to the screen's border.
-    `never_released`: a press of a button that the log never lets go: no click, and no drag.
-    `unknown_scale`: the log says where, but not in pixels of the video.
-    `before_video`: it began before the first frame.
-    `after_video`: it began after the last frame.
-    `undecodable`: no frame shows the screen before it: none could be decoded, or they are black.
-    `unknown_time`: the recorder's clock was set, and the video does not show when the action was.
-    `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are, or
-    the video contradicts the wheel's rule in a single scroll, so that the direction is unknown.
-    `private`: keys were pressed while the screen was dark or locked; one row stands for all of them
-    up to the next step, whatever they were.
+    - `off_screen`: it was on another display, or it was keys after a click there.
+    - `no_position`: its position was not logged, or may have been cut to the border of the screen.
+    - `never_released`: a button was pressed, but its release is missing in the log.
+    - `unknown_scale`: its position was logged, but the scale of the log is unknown.
+    - `before_video`: it began before the first frame.
+    - `after_video`: it began after the last frame.
+    - `undecodable`: no frame before it could be decoded, or all of them are black.
+    - `unknown_time`: the recorder's clock was set, and the video does not show the action's time.
+    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas, or a single
+      scroll in the video contradicts the rule of the wheel, so that the direction is unknown.
+    - `private`: keys were pressed while the screen was dark or locked. One row stands for all such
+      keys up to the next step.
     """
 
     OFF_SCREEN = "off_screen"
@@ -346,7 +347,7 @@ HIDDEN_ACTIONS_SCHEMA = described_schema(
 
 @dataclass(frozen=True, slots=True)
 class HiddenAction:
-    """One hidden action; fields as in `HIDDEN_ACTIONS_SCHEMA`."""
+    """A hidden action; `HIDDEN_ACTIONS_SCHEMA` describes the fields."""
 
     before_step: int
     action_index: int
@@ -357,74 +358,81 @@ class HiddenAction:
 
 @dataclass(frozen=True, slots=True)
 class HiddenActions:
-    """The hidden actions of one demonstration, in time order."""
+    """The hidden actions of a demonstration, in time order."""
 
     actions: tuple[HiddenAction, ...] = ()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of hidden actions."""
         return len(self.actions)
 
     def before(self, step_index: int) -> tuple[HiddenAction, ...]:
-        """Those between the previous step and this one."""
+        """Returns the hidden actions between the previous step and this step."""
         return tuple(action for action in self.actions if action.before_step == step_index)
 
     def follow(self, step_index: int) -> bool:
-        """Whether one comes after a step, so that the state after it is not this step's doing."""
+        """Returns whether a hidden action, which may change the screen, follows a step."""
         return any(action.before_step > step_index for action in self.actions)
 
     def by_reason(self) -> dict[str, int]:
-        """How many there are by reason; reasons without any are left out."""
+        """Counts the hidden actions by reason; reasons without any are left out."""
         return dict(sorted(Counter(action.reason for action in self.actions).items()))
 
     def around(self, steps: Sequence[int]) -> "HiddenActions":
-        """Those between these steps and after them, when the others are cut off."""
+        """Returns the hidden actions that remain if all steps except these are cut off.
+
+        They come after the first of these steps, or before the first step of the demonstration, and
+        up to the step after the last of these steps.
+        """
         first = steps[0]
         last = steps[-1]
-        kept = (one for one in self.actions if one.before_step > first or not first)
-        return HiddenActions(tuple(one for one in kept if one.before_step <= last + 1))
+        remaining = [
+            action
+            for action in self.actions
+            if (action.before_step > first or first == 0) and action.before_step <= last + 1
+        ]
+        return HiddenActions(tuple(remaining))
 
     def incomplete_steps(
         self, steps: int, waits: AbstractSet[int], max_share: float, first: int = 0
     ) -> frozenset[int]:
-        """Steps before which a larger share of the actions is hidden than `max_share`.
+        """Returns the steps before which too large a share of the actions is hidden.
 
         Args:
-            steps: number of steps; the index after the last stands for the end in the answer.
-            waits: indexes of the steps that are waits, so no actions.
+            steps: number of steps. In the answer, the index after the last step stands for the end.
+            waits: indexes of the steps that are waits; they do not count as actions.
             max_share: 0 to 1.
             first: index of the first step.
         """
-        found = set()
+        incomplete: set[int] = set()
         hidden = 0
         visible = 0
         for index in range(first, first + steps + 1):
             hidden += len(self.before(index))
             if hidden and hidden / (hidden + visible) > max_share:
-                found.add(index)
+                incomplete.add(index)
             visible += index not in waits
-        return frozenset(found)
+        return frozenset(incomplete)
 
     def longest_stretch(self, steps: int, first: int = 0) -> range:
-        """Indexes of the most successive steps without a hidden action between them.
+        """Returns the longest run of steps without a hidden action between them.
 
-        The earliest of equally long stretches; empty without steps. Arguments as of
-        `incomplete_steps`.
+        Of equally long runs, the earliest is returned. The result is empty if there are no steps.
         """
         end = first + steps
-        inside = {action.before_step for action in self.actions if first < action.before_step < end}
-        bounds = [first, *sorted(inside), end]
-        stretches = [range(*pair) for pair in pairwise(bounds)]
-        return max(stretches, key=len)
+        gaps = {action.before_step for action in self.actions if first < action.before_step < end}
+        bounds = [first, *sorted(gaps), end]
+        return max((range(start, stop) for start, stop in pairwise(bounds)), key=len)
 
     def whole_stretch(self, steps: int, min_steps: int, first: int = 0) -> range | None:
-        """The steps that an export of whole trajectories takes; None: too few without a gap.
+        """Returns the steps that an export of whole trajectories takes; None: a gap leaves too few.
 
-        All of them when nothing is hidden, however few.
+        If nothing is hidden, it takes all steps, even if they are few.
 
         Args:
             steps: number of steps.
-            min_steps: the shortest stretch of a demonstration with hidden actions.
+            min_steps: the shortest run of steps that is taken from a demonstration with hidden
+                actions.
             first: index of the first step.
         """
         if not self.actions:
@@ -437,18 +445,18 @@ NOTHING_HIDDEN = HiddenActions()
 
 
 def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Mapping[str, object]]:
-    """Rows of `HIDDEN_ACTIONS_SCHEMA`."""
+    """Returns the rows of hidden_actions.parquet."""
     return [{"trajectory_id": trajectory_id, **asdict(action)} for action in actions]
 
 
 def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
-    """Write hidden_actions.parquet into a trajectory's folder, without rows when none is hidden."""
+    """Writes hidden_actions.parquet into the folder of a trajectory; it may have no rows."""
     rows = hidden_rows(trajectory_id, actions)
     write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
 
 
 def read_hidden_actions(folder: Path) -> HiddenActions:
-    """The hidden actions of a trajectory; none for one that was written before the table existed.
+    """Reads the hidden actions of a trajectory; empty if it has no such table.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.

@@ -1,7 +1,7 @@
-"""What became of a step: whether the screen changed after it, and where; which step took it back.
+"""The effects of steps: whether and where the screen changed, and which later step undid a step.
 
-Belongs here: comparing each screenshot with the next one, without the pointer's own picture, and
-the keys that undo. Whether the change was meant is not said: only a model or a person can know it.
+Each screenshot is compared with the next, except under the pointer. Whether a change was intended
+stays open, because only a model or a person can know it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-CHANGED_GREY = 8  # of 255, of a cell: above the noise of x264 at the recorders' quality
+CHANGED_GREY = 8  # of 255; the noise of x264 at the recorders' quality stays below
 _POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
-PART_GAP = 3  # cells between lines of one change; a clock elsewhere is another one
+PART_GAP = 3  # cells between the parts of a change, such as lines of text
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
-_EDITING = frozenset({"enter", "delete", "backspace", "tab", "space"})
-_IN_MENUS = frozenset({"left", "right", "up", "down"})
+_EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})
+_MENU_KEYS = frozenset({"left", "right", "up", "down"})
 CHANGE_COLUMNS = ("changed_x", "changed_y", "changed_width", "changed_height")
 
 Place = tuple[float, float]
@@ -30,12 +30,12 @@ _Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class ShownScreen:
-    """What a screenshot shows.
+    """A screenshot, reduced to what is compared.
 
     Attributes:
-        facts: of the picture.
-        pointers: where the pointer is in it, canvas pixels; empty: not known.
-        scale: canvas pixels for one pixel of the pointer's usual picture.
+        facts: of the screenshot.
+        pointers: places where the pointer may be, canvas pixels; empty: unknown.
+        scale: canvas pixels per pixel of the usual image of the pointer.
     """
 
     facts: ScreenshotFacts
@@ -43,13 +43,14 @@ class ShownScreen:
     scale: float = 1.0
 
     def covered(self) -> _Cells:
-        """The cells that the pointer's own picture covers."""
+        """Returns the cells that the pointer covers."""
         cells = np.zeros(self.facts.cells.shape, bool)
+        from_left, from_top, to_right, to_bottom = _POINTER
         for x, y in self.pointers:
-            left, top, right, bottom = (
-                int((at + self.scale * by) // CELL)
-                for at, by in zip((x, y, x, y), _POINTER, strict=True)
-            )
+            left = int((x + self.scale * from_left) // CELL)
+            top = int((y + self.scale * from_top) // CELL)
+            right = int((x + self.scale * to_right) // CELL)
+            bottom = int((y + self.scale * to_bottom) // CELL)
             cells[max(0, top) : max(0, bottom + 1), max(0, left) : max(0, right + 1)] = True
         return cells
 
@@ -60,16 +61,17 @@ def change_between(
     earlier: ShownScreen | None = None,
     later: ShownScreen | None = None,
 ) -> dict[str, Any]:
-    """The columns `screen_changed` and `CHANGE_COLUMNS` of a step.
+    """Returns the columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
-    Under the pointer, which hides what it pressed, the screenshots beside these two show whether
-    the screen is the same. Where they do not show it either, it is not known.
+    The pointer hides the element that it pressed. If the screen changed nowhere else, the
+    screenshots before and after these two may show the screen under the pointer. Otherwise it is
+    unknown whether the screen changed.
 
     Args:
-        before: its screenshot.
-        after: the next one; None: not known.
-        earlier: the one before its screenshot; None: not known.
-        later: the one after the next one; None: not known.
+        before: the screenshot of the step.
+        after: the next screenshot; None: unknown.
+        earlier: the screenshot before `before`; None: unknown.
+        later: the screenshot after `after`; None: unknown.
     """
     unknown = {"screen_changed": None, **dict.fromkeys(CHANGE_COLUMNS)}
     if before is None or after is None or before.facts.missing or after.facts.missing:
@@ -79,9 +81,11 @@ def change_between(
     under_second = after.covered()
     visible = (changed & ~under_first & ~under_second).astype(np.uint8)
     if not visible.any():
-        is_same = _stayed(earlier, after, changed & under_first)
-        is_same &= _stayed(before, later, changed & under_second)
-        return {**unknown, "screen_changed": False if is_same else None}
+        is_same_under_first = _shows_no_change(earlier, after, changed & under_first)
+        is_same_under_second = _shows_no_change(before, later, changed & under_second)
+        if is_same_under_first and is_same_under_second:
+            return {**unknown, "screen_changed": False}
+        return unknown
     widened = cv2.dilate(visible, np.ones((2 * PART_GAP + 1, 2 * PART_GAP + 1), np.uint8))
     labels = cv2.connectedComponents(widened)[1] * visible
     largest = int(np.bincount(labels.ravel())[1:].argmax()) + 1
@@ -93,27 +97,26 @@ def change_between(
 
 
 def _differ(before: ShownScreen, after: ShownScreen) -> _Cells:
-    """The cells that differ by more than noise."""
+    """Returns the cells that differ by more than noise."""
     return np.asarray(cv2.absdiff(before.facts.cells, after.facts.cells) > CHANGED_GREY)
 
 
-def _stayed(before: ShownScreen | None, after: ShownScreen | None, cells: _Cells) -> bool:
-    """Whether two screenshots show some cells, without a pointer, as the same."""
+def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cells: _Cells) -> bool:
+    """Returns whether two screenshots show cells without a pointer and without a change."""
     if not cells.any():
         return True
     if before is None or after is None or before.facts.missing or after.facts.missing:
         return False
-    unseen = before.covered() | after.covered() | _differ(before, after)
-    return not (cells & unseen).any()
+    unproven = before.covered() | after.covered() | _differ(before, after)
+    return not (cells & unproven).any()
 
 
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
-    """Step → the later step that takes it back, where the keys say so.
+    """Returns which step is undone by which later step, judging by the keys.
 
-    That is Ctrl+Z directly after an edit, and Escape after a menu was opened in which nothing was
-    chosen.
+    Ctrl+Z undoes an edit directly before it. Escape undoes opening a menu if nothing was chosen.
     """
-    found: dict[int, int] = {}
+    taken_back: dict[int, int] = {}
     acted: list[Step] = []
     for step in steps:
         if step.written.action_type is ActionType.WAIT:
@@ -121,23 +124,26 @@ def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
         keys = set(step.action.keys)
         before = acted[-1] if acted else None
         if keys in _UNDO and before is not None and _edits(before.action):
-            found[before.written.step_index] = step.written.step_index
+            taken_back[before.written.step_index] = step.written.step_index
         if keys == {"esc"}:
-            opened = next((one for one in reversed(acted) if not _is_in_menu(one.action)), None)
-            if opened is not None and _opens_menu(opened):
-                found[opened.written.step_index] = step.written.step_index
+            outside_menu = (other for other in reversed(acted) if not _is_in_menu(other.action))
+            opening = next(outside_menu, None)
+            if opening is not None and _opens_menu(opening):
+                taken_back[opening.written.step_index] = step.written.step_index
         acted.append(step)
-    return found
+    return taken_back
 
 
 def _edits(action: Action) -> bool:
     keys = set(action.keys)
-    pastes = len(keys) == 2 and bool(keys & {"ctrl", "command"} and keys & {"v", "x"})
-    return action.action_type == "type" or (bool(keys) and (pastes or keys <= _EDITING))
+    if action.action_type == "type":
+        return True
+    pastes_or_cuts = len(keys) == 2 and bool(keys & {"ctrl", "command"} and keys & {"v", "x"})
+    return bool(keys) and (pastes_or_cuts or keys <= _EDITING_KEYS)
 
 
 def _is_in_menu(action: Action) -> bool:
-    return bool(action.keys) and set(action.keys) <= _IN_MENUS
+    return bool(action.keys) and set(action.keys) <= _MENU_KEYS
 
 
 def _opens_menu(step: Step) -> bool:

@@ -1,14 +1,14 @@
 """Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
 
-Belongs here: which actions become steps and why the others are hidden, the parameters and targets
-of steps, and joining typing again that was parted where the screen stayed the same.
+An action becomes a step, or it is hidden because no screenshot can show it. Pauses to think and
+actions on the recorder are neither. Typing that was split at a break is joined again if the screen
+did not change.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from demo_pipeline.actions.action_tables import (
@@ -44,17 +44,18 @@ from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.trajectories.step_sentences import hover_sentence, step_sentence
 
-UNKNOWN_TEXT = "<typed text that is not known>"  # stands for a text in doubt
+UNKNOWN_TEXT = "<typed text that is not known>"  # replaces doubtful text
 _Row = Mapping[str, Any]
 _Recorded = tuple[Action, _Row, _Row]
+"""An action with its rows of the frames and trees tables."""
 
 
 def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
-    """Each action with its rows of the frames and trees tables; typing that went on is one."""
+    """Yields the actions with their rows, and joins typing that continued on the same screen."""
     last: _Recorded | None = None
     for row in rows:
         if last is not None and row[1].get("reason_code") == CONTINUED:
-            last = (_typed_on(last[0], row[0]), *last[1:])
+            last = (_joined(last[0], row[0]), *last[1:])
             continue
         if last is not None:
             yield last
@@ -63,30 +64,27 @@ def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
         yield last
 
 
-def _typed_on(first: Action, more: Action) -> Action:
-    """Two parts of one typing as one action."""
+def _joined(first: Action, second: Action) -> Action:
+    """Joins two parts of typing to an action. Its text is confirmed only if both parts are."""
+    text_evidence = first.text_evidence
+    if TextEvidence.CONTRADICTED in {first.text_evidence, second.text_evidence}:
+        text_evidence = TextEvidence.CONTRADICTED
+    elif first.text_evidence != second.text_evidence:
+        text_evidence = TextEvidence.UNSEEN
     return replace(
         first,
-        text=(first.text or "") + (more.text or ""),
-        events=sorted([*first.events, *more.events]),
-        end_ms=max(first.end_ms, more.end_ms),
-        last_event=max(first.last_event, more.last_event),
-        text_evidence=_evidence_of_both(first, more),
-        text_scan_event=more.text_scan_event or first.text_scan_event,
-        flags=sorted({*first.flags, *more.flags} - {CONTINUED, AFTER_LONG_REST}),
+        text=(first.text or "") + (second.text or ""),
+        events=sorted([*first.events, *second.events]),
+        end_ms=max(first.end_ms, second.end_ms),
+        last_event=max(first.last_event, second.last_event),
+        text_evidence=text_evidence,
+        text_scan_event=second.text_scan_event or first.text_scan_event,
+        flags=sorted({*first.flags, *second.flags} - {CONTINUED, AFTER_LONG_REST}),
     )
 
 
-def _evidence_of_both(first: Action, more: Action) -> str | None:
-    """The text evidence of two parts: confirmed only if both are."""
-    evidence = {first.text_evidence, more.text_evidence}
-    if TextEvidence.CONTRADICTED in evidence:
-        return TextEvidence.CONTRADICTED
-    return first.text_evidence if len(evidence) == 1 else TextEvidence.UNSEEN
-
-
 def with_unknown_texts(actions: Iterable[_Recorded]) -> Iterator[_Recorded]:
-    """The same, with `UNKNOWN_TEXT` for each typed text that is in doubt."""
+    """Replaces each doubtful text by `UNKNOWN_TEXT`."""
     for action, frame, tree in actions:
         if action.action_type == "type" and DOUBTFUL_TEXT in action.flags:
             yield replace(action, text=UNKNOWN_TEXT), frame, tree
@@ -94,15 +92,15 @@ def with_unknown_texts(actions: Iterable[_Recorded]) -> Iterator[_Recorded]:
             yield action, frame, tree
 
 
-_NEITHER = ("thinking_pause", Reason.RECORDER.value)
+_THINKING_PAUSE = "thinking_pause"
+_NEITHER = (_THINKING_PAUSE, Reason.RECORDER.value)
 _KEYBOARD = frozenset({"type", "hotkey"})
-_PRIVATE = HiddenReason.PRIVATE
 _LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """Where the pointer rested: a pixel of the canvas, and epoch milliseconds."""
+    """A place where the pointer rested: a pixel of the canvas, and epoch milliseconds."""
 
     x: int
     y: int
@@ -111,11 +109,17 @@ class HoveredPlace:
 
 @dataclass(frozen=True)
 class Step:
-    """An action that became a step, with its rows of the frames and trees tables.
+    """An action that became a step.
 
-    `wheel_disagrees`: whether the video shows the opposite of the sign that the rule gives for a
-    scroll; None for other actions, and when the video does not show it. `hovered`: where the
-    pointer rested and opened what was pressed, in order; empty: nothing opened so.
+    Attributes:
+        action: as recorded, with the direction and amount of scrolls that the video shows.
+        written: as it is written to action.json.
+        frame: its row of the frames table.
+        tree: its row of the trees table.
+        wheel_disagrees: whether the video shows the opposite sign of the rule for a scroll; None:
+            it is no scroll, or the video does not show it.
+        hovered: where the pointer rested so that the pressed element opened, in order; empty:
+            nothing opened in this way.
     """
 
     action: Action
@@ -133,9 +137,8 @@ class Steps:
     Attributes:
         steps: in time order.
         hidden: the actions that no screenshot shows.
-        neither: pauses to think (`thinking_pause`) and what the person did to the recorder itself
-            (`build_actions`), counted.
-        doubtful_scrolls: how many scrolls have no certain direction; they are hidden.
+        neither: number of pauses to think (`thinking_pause`) and of actions on the recorder.
+        doubtful_scrolls: number of scrolls without a certain direction; they are hidden.
     """
 
     steps: tuple[Step, ...]
@@ -145,10 +148,12 @@ class Steps:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many actions are not steps, by reason; every reason is named."""
-        counts = dict.fromkeys(HiddenReason, 0) | self.hidden.by_reason()
-        named = {str(reason): count for reason, count in counts.items()}
-        return {name: self.neither.get(name, 0) for name in _NEITHER} | named
+        """How many actions are not steps, for every reason."""
+        counts = {name: self.neither.get(name, 0) for name in _NEITHER}
+        hidden = self.hidden.by_reason()
+        for reason in HiddenReason:
+            counts[reason.value] = hidden.get(reason.value, 0)
+        return counts
 
 
 def build_steps(
@@ -158,9 +163,7 @@ def build_steps(
     evidence: Evidence,
     filmed: Span,
 ) -> Steps:
-    """Number the steps; what no screenshot can show is hidden.
-
-    Pauses to think, and what the person did to the recorder itself, are neither steps nor hidden.
+    """Numbers the steps, and hides the actions that no screenshot can show.
 
     Args:
         actions: of the demonstration, in time order.
@@ -169,58 +172,103 @@ def build_steps(
         evidence: what the video shows about the recording.
         filmed: presentation times of the video's first and last frame, seconds.
     """
-    screen = evidence.screen()
-    base = evidence.canvas
-    waits = {wait.action_index: wait.seconds for wait in evidence.waits}
-    hovers = {hover.action_index: hover for hover in evidence.hovers}
-    steps: list[Step] = []
-    hidden: list[HiddenAction] = []
-    neither = Counter[str]()
-    focus = _RecordedFocus()
+    builder = _StepsBuilder(evidence, filmed)
     rows = joined_typing(zip(actions, frames, trees, strict=True))
-    for recorded, frame, tree in with_unknown_texts(rows):
-        action = _pressed_by_space(_as_filmed(recorded, evidence.wheel), tree)
-        if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
-            neither["thinking_pause"] += 1
-            continue
-        if action.action_index in evidence.recorder_control:
-            neither[Reason.RECORDER.value] += 1
-            continue
-        if action.action_index in evidence.private_actions:
-            private = (len(steps), action.action_index, ActionType.HOTKEY, action.press_ms)
-            if not hidden or (hidden[-1].before_step, hidden[-1].reason) != (len(steps), _PRIVATE):
-                hidden.append(HiddenAction(*private, _PRIVATE))
-            _LOG.debug("action %d is hidden: %s", recorded.action_index, _PRIVATE)
-            continue
-        canvas = screen.canvas_of(action) or base
-        if frame.get("reason_code") == Reason.UNKNOWN_SCALE:
-            reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
+    for action, frame, tree in with_unknown_texts(rows):
+        builder.add(action, frame, tree)
+    return Steps(
+        tuple(_with_awaited(builder.steps, evidence)),
+        HiddenActions(tuple(builder.hidden)),
+        builder.neither,
+        sum(_is_direction_doubtful(action, evidence.wheel) for action in actions),
+    )
+
+
+class _StepsBuilder:
+    """Takes the actions of a demonstration in order, and sorts them into steps and hidden actions.
+
+    Attributes:
+        steps: the steps so far.
+        hidden: the hidden actions so far.
+        neither: counts of the actions that are neither.
+    """
+
+    def __init__(self, evidence: Evidence, filmed: Span) -> None:
+        self._evidence = evidence
+        self._filmed = filmed
+        self._screen = evidence.screen()
+        self._waits = {wait.action_index: wait.seconds for wait in evidence.waits}
+        self._hovers = {hover.action_index: hover for hover in evidence.hovers}
+        self._focus = _RecordedFocus()
+        self.steps: list[Step] = []
+        self.hidden: list[HiddenAction] = []
+        self.neither: Counter[str] = Counter()
+
+    def add(self, recorded: Action, frame: _Row, tree: _Row) -> None:
+        """Adds the next action with its rows of the frames and trees tables."""
+        action = _pressed_by_space(_as_filmed(recorded, self._evidence.wheel), tree)
+        is_wait = action.action_index in self._waits and frame["file"]
+        if action.action_type == "pause" and not is_wait:
+            self.neither[_THINKING_PAUSE] += 1
+        elif action.action_index in self._evidence.recorder_control:
+            self.neither[Reason.RECORDER.value] += 1
+        elif action.action_index in self._evidence.private_actions:
+            self._hide_private(action)
         else:
-            is_elsewhere = action.action_index in evidence.elsewhere
+            canvas = self._screen.canvas_of(action) or self._evidence.canvas
+            reason = self._hidden_reason(recorded, action, frame, tree, canvas)
+            if reason is None:
+                self._add_step(recorded, action, frame, tree, canvas)
+            else:
+                self._hide(action, action.action_type, reason)
+
+    def _hidden_reason(
+        self, recorded: Action, action: Action, frame: _Row, tree: _Row, canvas: Canvas
+    ) -> HiddenReason | None:
+        """Returns why no screenshot can show an action; None: it can be a step."""
+        reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
+        if frame.get("reason_code") != Reason.UNKNOWN_SCALE:
+            is_elsewhere = action.action_index in self._evidence.elsewhere
             reason = _unseen_place(action, canvas, is_elsewhere=is_elsewhere)
-            reason = reason or focus.unseen(action, tree, canvas)
-        if action.action_type == "scroll" and (
-            not action.amount or _is_direction_doubtful(recorded, evidence.wheel)
-        ):
-            reason = HiddenReason.UNCLEAR_SCROLL
-        focus.follow(action, reason, evidence.elsewhere)
+            reason = reason or self._focus.unseen(action, tree, canvas)
+        if action.action_type == "scroll":
+            is_doubtful = _is_direction_doubtful(recorded, self._evidence.wheel)
+            if not action.amount or is_doubtful:
+                reason = HiddenReason.UNCLEAR_SCROLL
+        self._focus.follow(action, reason, self._evidence.elsewhere)
         if reason is None and not frame["file"]:
-            reason = _unseen_time(evidence.clock, action.press_ms, filmed)
-        if reason is not None:
-            row = (len(steps), action.action_index, action.action_type, action.press_ms)
-            hidden.append(HiddenAction(*row, reason))
-            _LOG.debug("action %d is hidden: %s", recorded.action_index, reason)
-            continue
-        disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
-        written = _step_action(len(steps), action, tree, canvas, waits)
-        hovered = _hovered_places(hovers.get(action.action_index), canvas)
+            reason = _unseen_time(self._evidence.clock, action.press_ms, self._filmed)
+        return reason
+
+    def _hide_private(self, action: Action) -> None:
+        """Hides an action in private; a single row stands for all of them up to the next step."""
+        last = self.hidden[-1] if self.hidden else None
+        is_listed = (
+            last is not None
+            and last.before_step == len(self.steps)
+            and last.reason == HiddenReason.PRIVATE
+        )
+        if is_listed:
+            _LOG.debug("action %d is hidden, too: %s", action.action_index, HiddenReason.PRIVATE)
+        else:
+            self._hide(action, ActionType.HOTKEY, HiddenReason.PRIVATE)
+
+    def _hide(self, action: Action, action_type: str, reason: HiddenReason) -> None:
+        self.hidden.append(
+            HiddenAction(len(self.steps), action.action_index, action_type, action.press_ms, reason)
+        )
+        _LOG.debug("action %d is hidden: %s", action.action_index, reason)
+
+    def _add_step(
+        self, recorded: Action, action: Action, frame: _Row, tree: _Row, canvas: Canvas
+    ) -> None:
+        disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, self._evidence.wheel)
+        written = _step_action(len(self.steps), action, tree, canvas, self._waits)
+        hovered = _hovered_places(self._hovers.get(action.action_index), canvas)
         if hovered:
-            said = _hover_sentence(written, hovered, tree)
-            written = written.model_copy(update={"reasoning": said})
-        steps.append(Step(action, written, frame, tree, disagrees, hovered))
-    written_steps = tuple(_with_awaited(steps, evidence))
-    doubtful_scrolls = sum(_is_direction_doubtful(action, evidence.wheel) for action in actions)
-    return Steps(written_steps, HiddenActions(tuple(hidden)), neither, doubtful_scrolls)
+            sentence = _hover_sentence(written, hovered, tree)
+            written = written.model_copy(update={"reasoning": sentence})
+        self.steps.append(Step(action, written, frame, tree, disagrees, hovered))
 
 
 def _step_action(
@@ -230,6 +278,7 @@ def _step_action(
     canvas: Canvas,
     waits: Mapping[int, float],
 ) -> StepAction:
+    """Returns an action as it is written to action.json."""
     kind, values = _parameters(action, canvas, waits)
     parameters = PARAMETERS[kind].model_validate(values)
     target = _target(tree)
@@ -245,12 +294,12 @@ def _step_action(
 def _sentence(
     kind: ActionType, parameters: Parameters, tree: _Row, target: TargetElement | None
 ) -> str:
-    """What was done, by the words that name the target and the window."""
+    """Returns the sentence about a step, with the names of its target and its window."""
     return step_sentence(kind, parameters, target, _box(tree), tree.get("window_title") or "")
 
 
 def _hovered_places(hover: Hover | None, canvas: Canvas) -> tuple[HoveredPlace, ...]:
-    """The places of a hover that are on the canvas; empty when one is not."""
+    """Returns the places of a hover; empty: a place is not on the canvas."""
     if hover is None or not all(canvas.on_screen(place.x, place.y) for place in hover.places):
         return ()
     return tuple(
@@ -260,7 +309,7 @@ def _hovered_places(hover: Hover | None, canvas: Canvas) -> tuple[HoveredPlace, 
 
 
 def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _Row) -> str:
-    """What was done, with what the pointer had to rest on before."""
+    """Returns the sentence about a step that begins with where the pointer had to rest."""
     element = None
     if tree.get("hover_id"):
         element = TargetElement(
@@ -276,24 +325,24 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
-    """The steps; waits for what the next step acted on name it."""
+    """Yields the steps. Waits for the target of the next step get a sentence that names it."""
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
-    for step, after in pairwise([*steps, None]):
-        if step is None:
-            continue
-        if after is not None and step.action.action_index in waits:
-            target = after.written.target_element
-            tree = after.tree
-            said = _sentence(ActionType.WAIT, step.written.parameters, tree, target)
-            yield replace(step, written=step.written.model_copy(update={"reasoning": said}))
+    for number, step in enumerate(steps):
+        if step.action.action_index in waits and number + 1 < len(steps):
+            following = steps[number + 1]
+            target = following.written.target_element
+            parameters = step.written.parameters
+            sentence = _sentence(ActionType.WAIT, parameters, following.tree, target)
+            yield replace(step, written=step.written.model_copy(update={"reasoning": sentence}))
         else:
             yield step
 
 
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
-    """A scroll with the direction that the video shows; any other action as it is.
+    """Returns a scroll with the direction that the video shows; other actions are unchanged.
 
-    One whose unit only the video can tell has the amount that the video shows, else none.
+    If only the video can tell the unit of a scroll, the amount follows from the video, too. It is 0
+    if the video does not show the unit.
     """
     if action.action_type != "scroll":
         return action
@@ -312,7 +361,7 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
 
 
 def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
-    """Whether a single scroll of the video contradicts the rule that gives this one's direction."""
+    """Returns whether the direction of a scroll is uncertain: a single vote contradicts it."""
     if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
         return False
     if recorded.wheel_method == OVERRIDE or recorded.action_index in vote.sideways:
@@ -324,7 +373,7 @@ _PRESSED_BY_SPACE = frozenset({"button", "checkbox", "radiobutton", "tab", "menu
 
 
 def _pressed_by_space(action: Action, tree: _Row) -> Action:
-    """A space that pressed the element with the focus, as a key; any other action as it is."""
+    """Returns a typed space that pressed a button as a hotkey; other actions are unchanged."""
     presses = len(action.text or "")
     if action.text != " " * presses or not presses or tree["target_role"] not in _PRESSED_BY_SPACE:
         return action
@@ -332,9 +381,9 @@ def _pressed_by_space(action: Action, tree: _Row) -> Action:
 
 
 def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> HiddenReason | None:
-    """Why a pointing action is no whole action on the canvas; None when it is.
+    """Returns why a pointing action is not entirely on the canvas; None: it is.
 
-    `is_elsewhere`: it is at the border, and may have been done on another display.
+    `is_elsewhere`: it is at the border, and may have happened on another display.
     """
     if action.action_type not in POINTER_TYPES:
         return None
@@ -352,7 +401,7 @@ def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> Hidd
 
 
 def _unseen_time(clock: Clock, press_ms: int, filmed: Span) -> HiddenReason:
-    """Why the video has no frame before an action that began at `press_ms`."""
+    """Returns why the video has no frame before an action that began at `press_ms`."""
     if not clock.is_known(press_ms):
         return HiddenReason.UNKNOWN_TIME
     press_s = clock.video_time(press_ms)
@@ -362,18 +411,18 @@ def _unseen_time(clock: Clock, press_ms: int, filmed: Span) -> HiddenReason:
 
 
 class _RecordedFocus:
-    """Whether keys go to the recorded screen.
+    """Follows whether keys go to the recorded screen.
 
-    A press on another display, or that may have been there, takes the keyboard focus there. What is
-    typed then goes where no screenshot shows it, until the person presses a button on the recorded
-    screen, or a scan made since has the focus on an element of that screen.
+    A press on another display, even a possible one, takes the keyboard focus there. No screenshot
+    shows the text that is typed then. The focus returns when the person presses a button on the
+    recorded screen, or when a later scan has the focus on an element of that screen.
     """
 
     def __init__(self) -> None:
         self._elsewhere = False
 
     def unseen(self, action: Action, tree: _Row, canvas: Canvas) -> HiddenReason | None:
-        """`off_screen` for keys that may have gone to another display."""
+        """Returns `off_screen` for keys that may have gone to another display; else None."""
         if action.action_type not in _KEYBOARD or not self._elsewhere:
             return None
         self._elsewhere = not _has_focus(tree, canvas)
@@ -382,17 +431,19 @@ class _RecordedFocus:
     def follow(
         self, action: Action, reason: HiddenReason | None, elsewhere: Collection[int]
     ) -> None:
-        """Note a press, which takes the focus to where it was; a scroll does not.
+        """Notes a press, which takes the focus to its place; a scroll does not.
 
-        `elsewhere`: indexes of the actions that may have been done on another display.
+        `elsewhere`: indexes of the actions that may have happened on another display.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            may_be = reason is HiddenReason.NO_POSITION and action.action_index in elsewhere
-            self._elsewhere = reason is HiddenReason.OFF_SCREEN or may_be
+            may_be_elsewhere = (
+                reason is HiddenReason.NO_POSITION and action.action_index in elsewhere
+            )
+            self._elsewhere = reason is HiddenReason.OFF_SCREEN or may_be_elsewhere
 
 
 def _has_focus(tree: _Row, canvas: Canvas) -> bool:
-    """Whether a scan from after the press has the focus on the recorded screen."""
+    """Returns whether a scan after the press has the focus on the recorded screen."""
     if tree["target_method"] != "focused" or tree["target_id"] is None:
         return False
     return bool(
@@ -410,37 +461,48 @@ def _target(tree: _Row) -> TargetElement | None:
 
 
 def _box(tree: _Row) -> tuple[int, int, int, int] | None:
-    box = [tree.get(f"target_{side}") for side in ("x", "y", "width", "height")]
-    left, top, width, height = (side or 0 for side in box)
-    return None if None in box else (left, top, width, height)
+    """Returns the box of the target on the canvas; None: it has none."""
+    if tree.get("target_x") is None:
+        return None
+    return (tree["target_x"], tree["target_y"], tree["target_width"], tree["target_height"])
 
 
 def _parameters(
     action: Action, canvas: Canvas, waits: Mapping[int, float]
 ) -> tuple[ActionType, dict[str, Any]]:
+    """Returns the type and the parameters of an action in OSWorld-Desktopd."""
     match action.action_type:
         case "type":
             return ActionType.TYPE, {"text": action.text}
         case "hotkey":
-            presses = {"presses": action.presses} if (action.presses or 1) > 1 else {}
-            return ActionType.HOTKEY, {"keys": list(action.keys), **presses}
+            hotkey: dict[str, Any] = {"keys": list(action.keys)}
+            if (action.presses or 1) > 1:
+                hotkey["presses"] = action.presses
+            return ActionType.HOTKEY, hotkey
         case "pause":
             return ActionType.WAIT, {"seconds": waits[action.action_index]}
-    modifiers = {"modifiers": list(action.modifiers)} if action.modifiers else {}
-    return ActionType(action.action_type), {**_pointer_parameters(action, canvas), **modifiers}
+    parameters = _pointer_parameters(action, canvas)
+    if action.modifiers:
+        parameters["modifiers"] = list(action.modifiers)
+    return ActionType(action.action_type), parameters
 
 
 def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
     x, y = canvas.pixel_of(action.x or 0.0, action.y or 0.0)
     match action.action_type:
         case "click":
-            clicks = {"clicks": 3} if action.clicks == 3 else {}
-            return {"x": x, "y": y, "button": action.button, **clicks}
+            click = {"x": x, "y": y, "button": action.button}
+            if action.clicks == 3:
+                click["clicks"] = 3
+            return click
         case "drag":
             end_x, end_y = canvas.pixel_of(action.end_x or 0.0, action.end_y or 0.0)
-            path = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
-            button = {"button": action.button} if action.button != "left" else {}
-            return path | button | ({"clicks": action.clicks} if action.clicks else {})
+            drag: dict[str, Any] = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
+            if action.button != "left":
+                drag["button"] = action.button
+            if action.clicks:
+                drag["clicks"] = action.clicks
+            return drag
         case "scroll":
             return {"x": x, "y": y, "direction": action.direction, "amount": action.amount}
         case _:

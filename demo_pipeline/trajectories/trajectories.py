@@ -1,7 +1,7 @@
-"""The `trajectories` stage: a demonstration as an OSWorld-Desktopd trajectory with provenance.
+"""The `trajectories` stage: writes and checks a demonstration as an OSWorld-Desktopd trajectory.
 
-Belongs here: joining actions, frames and trees into numbered steps, task.json, result.json, the
-tables of provenance and hidden actions, and the stage's checks.
+provenance.parquet tells where each step comes from; hidden_actions.parquet lists the actions that
+are not steps.
 """
 
 from bisect import bisect_right
@@ -63,7 +63,7 @@ from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 PROVENANCE_FILE = "provenance.parquet"
 DIFFERING_TREES_FILE = "differing_trees.json"  # for loaders of plain OSWorld-Desktopd
 MODEL_VERSION = "1"
-_LATEST_MS = 2**63  # a column of whole numbers ends there
+_LATEST_MS = 2**63  # the limit of a column of whole numbers
 COMPLETED = "completed"
 DONE = "done"
 _TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
@@ -80,19 +80,18 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     settings: TrajectorySettings,
     task_match: TaskMatch = NO_CATALOG,
 ) -> dict[str, Any]:
-    """Write task.json, steps/, result.json, final_screenshot.png and the two tables.
+    """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
 
-    differing_trees.json names the steps whose tree differs from the picture, if there are any.
-    Actions that no screenshot shows are not steps; they are the rows of hidden_actions.parquet.
+    If there are any, differing_trees.json names the steps whose tree differs from the screenshot.
 
     Raises:
-        DemonstrationError: no instruction, or no action that can be a step.
+        DemonstrationError: there is no instruction, or no action can be a step.
     """
     frames = read_frames(screenshots_folder)
     trees = read_tree_rows(trees_folder)
-    actions, secrets = hide_passwords(read_actions(actions_folder), trees)
+    actions, passwords = hide_passwords(read_actions(actions_folder), trees)
     evidence = read_evidence(screenshots_folder)
-    manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, secrets)})
+    manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, passwords)})
     assignment = assignment_of(manifest.parsed_meta())
     filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
     built = build_steps(actions, frames, trees, evidence, filmed)
@@ -100,7 +99,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
         raise DemonstrationError(_no_steps(manifest, built))
     task = _task(assignment, len(built.steps), settings, task_match)
     events = read_events(events_folder)
-    result = _result(manifest, built, _milliseconds(events))
+    result = _result(manifest, built, _duration_ms(events))
     dump_json(out / "task.json", task)
     dump_json(out / "result.json", result)
     _link_picture(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
@@ -121,7 +120,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
     write_hidden_actions(out, manifest.id, built.hidden.actions)
-    if differing := [row["step_index"] for row in rows if row["tree_agreement"] == "differs"]:
+    differing = [row["step_index"] for row in rows if row["tree_agreement"] == "differs"]
+    if differing:
         dump_json(out / DIFFERING_TREES_FILE, {"steps": differing})
     return _summary(task, result, built, rows)
 
@@ -135,7 +135,7 @@ def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
 
 
 def _link_picture(picture: Path, to: Path) -> None:
-    """Link a screenshot, and the screen's own picture beside it."""
+    """Links a screenshot, and the picture in the resolution of the screen next to it."""
     link_or_copy(picture, to)
     if native_of(picture).is_file():
         link_or_copy(native_of(picture), native_of(to))
@@ -144,51 +144,52 @@ def _link_picture(picture: Path, to: Path) -> None:
 def _changes(
     built: Steps, screenshots: Path, events: pa.Table, evidence: Evidence
 ) -> Iterator[dict[str, Any]]:
-    """Of each step, the columns of what changed, of what undid it and of hidden actions."""
-    steps = built.steps
-    undone = steps_taken_back(built.steps)
+    """Yields for each step the columns about its effect and about hidden actions before it."""
+    taken_back = steps_taken_back(built.steps)
     facts = read_screenshot_facts(screenshots)
-    moves = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
-    times = [item.time for item in moves]
+    placed = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
+    times = [item.time for item in placed]
 
-    def shown(step: Step) -> ShownScreen | None:
-        """What the screenshot of a step shows, and where the pointer is in it."""
-        picture = facts.get(step.frame["file"])
-        if picture is None:
+    def screen_of(step: Step) -> ShownScreen | None:
+        """Returns the facts of a step's screenshot, with the places where the pointer may be."""
+        screenshot = facts.get(step.frame["file"])
+        if screenshot is None:
             return None
         canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.canvas
         shown_ms = evidence.clock.event_time(step.frame["pts"])
-        unsure_ms = evidence.clock.uncertainty_ms
-        first = max(0, bisect_right(times, shown_ms - unsure_ms) - 1)
-        last = max(first + 1, bisect_right(times, shown_ms + unsure_ms))
-        pointers = [canvas.to_canvas(move.x or 0.0, move.y or 0.0) for move in moves[first:last]]
-        return ShownScreen(picture, pointers, max(1.0, canvas.scale))
+        uncertainty_ms = evidence.clock.uncertainty_ms
+        first = max(0, bisect_right(times, shown_ms - uncertainty_ms) - 1)
+        last = max(first + 1, bisect_right(times, shown_ms + uncertainty_ms))
+        pointers = [canvas.to_canvas(item.x or 0.0, item.y or 0.0) for item in placed[first:last]]
+        return ShownScreen(screenshot, pointers, max(1.0, canvas.scale))
 
-    pictures = [shown(step) for step in steps]
-    for number, step in enumerate(steps):
+    screens = [None, *map(screen_of, built.steps), None, None]
+    for number, step in enumerate(built.steps):
         index = step.written.step_index
-        around = [
-            pictures[other] if 0 <= other < len(steps) else None
-            for other in range(number - 1, number + 3)
-        ]
-        earlier, before, after, later = around
+        earlier, before, after, later = screens[number : number + 4]
         if built.hidden.before(index + 1):
             after = None
         yield {
             **change_between(before, after, earlier, later),
-            "taken_back_by": undone.get(index),
+            "taken_back_by": taken_back.get(index),
             "hidden_before": len(built.hidden.before(index)),
             "complete": not built.hidden,
         }
 
 
 def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clock) -> bool:
-    """Whether text that was typed and erased again stood when the screenshot was on the screen."""
+    """Returns whether a screenshot may show text that was typed and erased again.
+
+    `erased`: from and until when such texts were on the screen, epoch milliseconds.
+    """
     if step.frame["pts"] is None:
         return False
     shown_ms = clock.event_time(step.frame["pts"])
-    unsure_ms = clock.uncertainty_ms
-    return any(first - unsure_ms <= shown_ms <= last + unsure_ms for first, last in erased)
+    uncertainty_ms = clock.uncertainty_ms
+    for first, last in erased:
+        if first - uncertainty_ms <= shown_ms <= last + uncertainty_ms:
+            return True
+    return False
 
 
 def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:
@@ -220,14 +221,14 @@ def _task(
     )
 
 
-def _milliseconds(events: pa.Table) -> int:
-    """The time from the first event to the last, milliseconds."""
+def _duration_ms(events: pa.Table) -> int:
+    """Returns the time from the first event to the last, milliseconds."""
     span = pc.min_max(events["time_ms"]).as_py()
     return int(span["max"] - span["min"]) if events.num_rows else 0
 
 
 def recorded_failure(manifest: RecordingManifest) -> str | None:
-    """Why a recording does not count as a success, as its meta file says; None: it does."""
+    """Returns why a recording is no success according to its meta file; None: it is a success."""
     meta = manifest.parsed_meta()
     if meta.status == COMPLETED and meta.reason == DONE:
         return None
@@ -235,7 +236,7 @@ def recorded_failure(manifest: RecordingManifest) -> str | None:
 
 
 def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
-    """The outcome as recorded; hidden actions do not change it."""
+    """Returns the outcome as it was recorded; hidden actions do not change it."""
     message = recorded_failure(manifest)
     return Result(
         trajectory_id=manifest.id,
@@ -250,6 +251,7 @@ def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Res
 def _provenance(
     step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
 ) -> dict[str, Any]:
+    """Returns the columns about where a step and its screenshot come from."""
     meta = manifest.parsed_meta()
     frame = step.frame
     tree = step.tree
@@ -288,37 +290,50 @@ def _provenance(
 
 
 def _text_columns(action: Action) -> dict[str, Any]:
-    """The columns of typed text: where it comes from, what shows it, and whether it is in doubt."""
-    doubtful = DOUBTFUL_TEXT in action.flags
-    columns = ("text_evidence", "text_scan_event", "text_source", "keyboard_layout")
+    """Returns the columns of typed text: its source, its evidence, and whether it is doubtful."""
+    is_doubtful = DOUBTFUL_TEXT in action.flags
     return {
-        "doubtful_text": doubtful or None,
-        **{name: getattr(action, name) for name in columns},
+        "doubtful_text": is_doubtful or None,
+        "text_evidence": action.text_evidence,
+        "text_scan_event": action.text_scan_event,
+        "text_source": action.text_source,
+        "keyboard_layout": action.keyboard_layout,
     }
 
 
 def _hover_row(step: Step) -> dict[str, Any]:
-    """Where the pointer rested and opened what the step pressed; null where it did not."""
-    *before, last = step.hovered or (None,)
-    earlier = [side for place in before if place for side in (place.x, place.y)]
+    """Returns the columns about where the pointer rested so that the pressed element opened."""
+    if not step.hovered:
+        empty = dict.fromkeys(("hover_x", "hover_y", "hover_ms", "hovered_before"))
+        return {"opened_by_hover": False, **empty}
+    *earlier, last = step.hovered
+    coordinates: list[int] = []
+    for place in earlier:
+        coordinates += [place.x, place.y]
     return {
-        "opened_by_hover": last is not None,
-        "hover_x": last.x if last else None,
-        "hover_y": last.y if last else None,
-        "hover_ms": last.since_ms if last else None,
-        "hovered_before": earlier or None,
+        "opened_by_hover": True,
+        "hover_x": last.x,
+        "hover_y": last.y,
+        "hover_ms": last.since_ms,
+        "hovered_before": coordinates or None,
     }
 
 
 def _quest_row(meta: Meta) -> dict[str, Any]:
-    if (quest := meta.quest) is None:
-        return dict.fromkeys(QUEST_NAMES)
-    most, time = (quest.reward.max_reward, quest.reward.time) if quest.reward else (None, None)
-    return {
-        "objectives": [replace_surrogates(told_text(text)) for text in quest.objectives],
-        "max_reward": None if most is None else float(most),
-        "reward_time_ms": int(time) if time is not None and 0 <= time < _LATEST_MS else None,
-    }
+    """Returns the columns of the quest; null without a quest."""
+    columns: dict[str, Any] = dict.fromkeys(QUEST_NAMES)
+    quest = meta.quest
+    if quest is None:
+        return columns
+    columns["objectives"] = [replace_surrogates(told_text(text)) for text in quest.objectives]
+    if quest.reward is not None:
+        max_reward = quest.reward.max_reward
+        time_ms = quest.reward.time
+        if max_reward is not None:
+            columns["max_reward"] = float(max_reward)
+        if time_ms is not None and 0 <= time_ms < _LATEST_MS:
+            columns["reward_time_ms"] = int(time_ms)
+    return columns
 
 
 def _task_match_row(match: TaskMatch) -> dict[str, Any]:
@@ -345,7 +360,7 @@ def _summary(
         "by_type": dict(sorted(types.items())),
         "left_out": built.left_out,
         "complete": not built.hidden,
-        "warnings": [*_wheel_warning(built), *_film_warning(rows)],
+        "warnings": [*_wheel_warnings(built), *_video_warnings(rows)],
         "success": result.success,
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
@@ -360,41 +375,44 @@ def _summary(
 
 
 def _evidence_counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many typed texts have each kind of evidence."""
+    """Counts the typed texts by their evidence."""
     counts = Counter(row["text_evidence"] for row in rows if row["text_evidence"])
     return {str(evidence): counts[evidence] for evidence in TextEvidence}
 
 
-def _wheel_warning(built: Steps) -> Iterator[str]:
+def _wheel_warnings(built: Steps) -> Iterator[str]:
+    """Yields warnings about scrolls for which video and rule disagree."""
     count = sum(step.wheel_disagrees is True for step in built.steps)
     if count:
         yield (
-            f"the video shows the opposite direction of {count} scroll{'' if count == 1 else 's'} "
+            f"the video shows the opposite direction of {counted(count, 'scrolls')} "
             "than the wheel's unit and platform imply; the video decides unless actions.wheel_sign "
             "is set"
         )
     if built.doubtful_scrolls:
+        scrolls = counted(built.doubtful_scrolls, "scrolls")
         yield (
-            f"{counted(built.doubtful_scrolls, 'scroll')} left out (`unclear_scroll`): the wheel's "
+            f"{scrolls} left out (`unclear_scroll`): the wheel's "
             "unit and platform imply one direction, and the only scroll that the video shows goes "
             "the other way; set actions.wheel_sign if you know the recorder's convention"
         )
 
 
 def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
-    """Whether the video goes on until an action ended.
+    """Returns whether the video lasts until an action ended.
 
-    A screen may stand for the distance of two frames after the last one, and the clock may be wrong
-    by its uncertainty: what ends within both is not called cut off.
+    The last frame stands for one more frame interval, and the clock has an uncertainty. An action
+    that ends within both still counts as filmed.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
     latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000
     return clock.video_time(action.end_ms) <= latest_s
 
 
-def _film_warning(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    acted = [row["end_filmed"] for row in rows if row["action_type"] != ActionType.WAIT]
-    if not all(acted[-1:]):
+def _video_warnings(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields a warning if the video ends before the last action does."""
+    acting = [row for row in rows if row["action_type"] != ActionType.WAIT]
+    if acting and not acting[-1]["end_filmed"]:
         yield (
             "the video ends before the last step's action does: no picture shows what it led to; "
             "record the video until after the last action"
@@ -402,20 +420,19 @@ def _film_warning(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
-    """The written folder is a valid OSWorld-Desktopd trajectory of `demonstration`.
+    """Checks that a folder is a valid OSWorld-Desktopd trajectory of a demonstration.
 
-    The warnings about trees are told by the stage that wrote them.
+    Warnings about trees are left out, because the stage that wrote the trees reports them.
     """
-    found = validate_trajectory(folder, demonstration)
     return [
-        one
-        for one in found
-        if one.severity is Severity.ERROR or not one.file.endswith("/ui_tree.json")
+        problem
+        for problem in validate_trajectory(folder, demonstration)
+        if problem.severity is Severity.ERROR or not problem.file.endswith("/ui_tree.json")
     ]
 
 
 def check_provenance(folder: Path) -> list[Problem]:
-    """provenance.parquet and hidden_actions.parquet have their schemas."""
+    """Checks the schemas of provenance.parquet and hidden_actions.parquet."""
     return [
         *schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA),
         *schema_problems(folder / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA),
@@ -423,7 +440,7 @@ def check_provenance(folder: Path) -> list[Problem]:
 
 
 def check_every_action_shown(folder: Path) -> list[Problem]:
-    """Every action of the demonstration is a step; otherwise a problem with counts by reason."""
+    """Reports hidden actions with their number for each reason."""
     hidden = read_hidden_actions(folder)
     if not hidden:
         return []

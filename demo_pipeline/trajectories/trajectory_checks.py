@@ -1,4 +1,4 @@
-"""What is wrong with a written trajectory: its files against each other and against its inputs."""
+"""Checks a written trajectory: compares its files with each other and with its inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from filecmp import cmp
@@ -31,13 +31,13 @@ _TABLES = {PROVENANCE_FILE, HIDDEN_ACTIONS_FILE}
 def check_against_inputs(
     out: Path, demonstration: str, folders: Mapping[str, Path], failure: str | None
 ) -> list[Problem]:
-    """How a trajectory differs from the actions and pictures that it was built from.
+    """Reports how a trajectory differs from the actions and screenshots that it was built from.
 
     Args:
-        out: the trajectory; its own files are valid already.
+        out: the trajectory; its files are valid OSWorld-Desktopd.
         demonstration: its id.
         folders: stage → folder with its output.
-        failure: why the recording does not count as a success; None: it does.
+        failure: why the recording is no success; None: it is a success.
     """
     rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
     hidden = read_rows(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA)
@@ -53,15 +53,15 @@ def check_against_inputs(
 
 
 def _check_rows(out: Path, demonstration: str, rows: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Yield how provenance.parquet differs from the folders of the steps."""
+    """Yields differences between provenance.parquet and the folders of the steps."""
     steps = sorted(path.name for path in (out / "steps").iterdir())
     if [f"{row['step_index']:03d}" for row in rows] != steps:
-        yield _problem(PROVENANCE_FILE, f"has not one row for each of {len(steps)} steps")
+        yield _problem(PROVENANCE_FILE, f"does not have a row for each of {len(steps)} steps")
         return
     for row, step in zip(rows, steps, strict=True):
         file = f"steps/{step}/action.json"
         if row["trajectory_id"] != demonstration:
-            yield _problem(PROVENANCE_FILE, f"step {step} is of another trajectory")
+            yield _problem(PROVENANCE_FILE, f"step {step} belongs to another trajectory")
         if load_json(out / file, file).get("action_type") != row["action_type"]:
             yield _problem(file, "is another action than its row in the provenance")
     expected_steps = load_json(out / "task.json").get("expected_steps")
@@ -70,31 +70,34 @@ def _check_rows(out: Path, demonstration: str, rows: list[dict[str, Any]]) -> It
 
 
 def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
-    """Yield how result.json differs from the outcome that was recorded."""
+    """Yields differences between result.json and the outcome that was recorded."""
     result = load_json(out / "result.json")
     if result.get("success") is not (failure is None) or result.get("error_message") != failure:
         yield _problem("result.json", "has another outcome than the recording")
 
 
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
-    """Typing → the scans that show its text, also those of the typing that may be joined to it."""
+    """Returns for each typing action the lines of the scans that show its text.
+
+    Typing that may be joined to an action counts as a part of it.
+    """
     scans: dict[int, set[int]] = {}
-    first: set[int] = set()
+    scans_of_joined: set[int] = set()
     for action in actions:
         if action.action_type != "type":
             continue
         if not {CONTINUED, AFTER_LONG_REST}.intersection(action.flags):
-            first = set()
+            scans_of_joined = set()
         if action.text_scan_event is not None:
-            first.add(action.text_scan_event)
-        scans[action.action_index] = first
+            scans_of_joined.add(action.text_scan_event)
+        scans[action.action_index] = scans_of_joined
     return scans
 
 
 def _check_actions(
     rows: list[dict[str, Any]], hidden: list[dict[str, Any]], demonstration: str, actions: Path
 ) -> Iterator[Problem]:
-    """Yield steps and hidden actions that differ from the actions."""
+    """Yields steps and hidden actions that differ from the actions."""
     all_actions = read_actions(actions)
     times = {action.action_index: action.press_ms for action in all_actions}
     scans = scans_of_typing(all_actions)
@@ -109,7 +112,8 @@ def _check_actions(
                 PROVENANCE_FILE,
                 f"step {row['step_index']} has a place of hovering exactly if it was opened there",
             )
-        if times.get(row["action_index"]) != row["press_ms"]:  # typing may be joined: it ends later
+        # Ends are not compared, because joined typing ends later.
+        if times.get(row["action_index"]) != row["press_ms"]:
             message = f"step {row['step_index']} is not at the time of its action"
             yield _problem(PROVENANCE_FILE, message)
     for action in hidden:
@@ -123,7 +127,7 @@ def _check_actions(
 
 
 def _check_files(out: Path, rows: list[dict[str, Any]], screenshots: Path) -> Iterator[Problem]:
-    """Yield unexpected files, and pictures that are not those of the screenshots."""
+    """Yields unexpected files, and pictures that differ from the screenshots."""
     differing = [row["step_index"] for row in rows if row["tree_agreement"] == "differs"]
     expected = _FILES | _TABLES
     if differing:
@@ -142,7 +146,7 @@ def _check_files(out: Path, rows: list[dict[str, Any]], screenshots: Path) -> It
         if picture.is_file() and not _is_same(out / file, picture):
             yield _problem(file, f"is not the screenshot of action {row['action_index']}")
     if not _is_same(out / _FINAL_SCREENSHOT, screenshots / FINAL_FILE):
-        yield _problem(_FINAL_SCREENSHOT, "is not the last picture of the screenshots")
+        yield _problem(_FINAL_SCREENSHOT, "is not the last of the screenshots")
 
 
 def _is_same(picture: Path, other: Path) -> bool:

@@ -1,7 +1,6 @@
-"""Reads committed trajectories: their steps, their provenance and their hidden actions.
+"""Reads trajectories from the store: steps, provenance and hidden actions.
 
-Belongs here: errors that name the demonstration. Which trajectories take part is decided in
-`selection`.
+All errors name the demonstration. `datasets.selection` decides which trajectories a dataset has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,20 +28,20 @@ _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrajectory:
-    """One committed trajectory. Paths are text here: a `Path` takes a kilobyte.
+    """A trajectory in the store. Its paths are texts, because a `Path` takes a kilobyte.
 
     Attributes:
         id: trajectory_id.
-        folder: path of its folder, in the OSWorld-Desktopd layout, or of a link to it.
-        content: changes whenever a file of it does; empty: not known.
-        table: path of its provenance, below its folder or from the root.
-        records: path of the folder of its records; empty: they are made when they are needed.
+        folder: path of its folder in the OSWorld-Desktopd layout, or of a link to it.
+        content: changes whenever any of its files changes; empty: unknown.
+        table: path of its provenance, either below its folder or absolute.
+        records: path of the folder with its records; empty: they are made when they are needed.
         digests: name → SHA-256 of each file of its records.
-        review: what people decided about it.
-        rejected_for: why, for a rejected one.
-        group, split: of its task, as placed; empty: it is new.
-        duplicate_of: the demonstration with the same film or log that was there before; or empty.
-        read: what was read of it, for whatever is built next from the same list.
+        review: the decision of reviewers.
+        rejected_for: why it was rejected.
+        group, split: of its task; empty: the task is new.
+        duplicate_of: the earlier demonstration with the same video or log; or empty.
+        read: a cache of its contents for later exports of the same list.
     """
 
     id: str
@@ -70,18 +69,18 @@ class DatasetTrajectory:
 
 
 def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
-    """The trajectories by id, so that outputs do not depend on the order of discovery."""
+    """Sorts trajectories by id, so that outputs do not depend on the order of discovery."""
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
 
 
 def load(
     source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
-    """Read a trajectory, under the id it is committed as, and its provenance by step index.
+    """Reads a trajectory under its id in the store, and its provenance by step index.
 
     Args:
         source: the trajectory.
-        rows: its provenance; None: it is read.
+        rows: its provenance; None: read it from its table.
 
     Raises:
         DemonstrationError: it cannot be read, or a step has no provenance.
@@ -90,16 +89,16 @@ def load(
         trajectory = replace(read_trajectory(source.path), id=source.id)
     except DemonstrationError as error:
         raise DemonstrationError(of_demonstration(error.problems, source)) from None
-    known = {row["step_index"]: row for row in rows or load_provenance(source)}
+    row_of = {row["step_index"]: row for row in rows or load_provenance(source)}
     for step in trajectory.steps:
-        if step.index not in known:
+        if step.index not in row_of:
             message = f"step {step.index} has no row"
             raise DemonstrationError(_problem(source, "provenance_step", message))
-    return trajectory, known
+    return trajectory, row_of
 
 
 def load_provenance(source: DatasetTrajectory) -> list[dict[str, Any]]:
-    """The provenance of a trajectory, one row per step.
+    """Reads the provenance of a trajectory, a row for each step.
 
     Raises:
         DemonstrationError: the file is missing or damaged, or lacks a required value.
@@ -118,7 +117,7 @@ def load_provenance(source: DatasetTrajectory) -> list[dict[str, Any]]:
 
 
 def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
-    """The hidden actions of a trajectory.
+    """Reads the hidden actions of a trajectory.
 
     Raises:
         DemonstrationError: the file is damaged.
@@ -132,7 +131,7 @@ def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
 
 
 def of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
-    """Problems that name the demonstration."""
+    """Returns the problems with the id of the demonstration."""
     return [replace(problem, demonstration=source.id) for problem in problems]
 
 

@@ -1,4 +1,4 @@
-"""The stages `trajectories` and `contact_sheets`: their declarations."""
+"""Declares the stages `trajectories` and `contact_sheets`."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from demo_pipeline.trajectories.trajectory_checks import check_against_inputs
 
 
 def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
-    """The contact sheets of a trajectory."""
+    """Builds the contact sheets of a trajectory."""
     trajectory = inputs.folders["trajectories"]
-    redacted = trajectory == inputs.folders["redactions"]  # then no thumbnail shows what is shown
-    screenshots = None if redacted else inputs.folders["screenshots"]
+    is_redacted = trajectory == inputs.folders["redactions"]  # thumbnails are not redacted
+    screenshots = None if is_redacted else inputs.folders["screenshots"]
     return contact_sheets.build_contact_sheets(inputs.demonstration, trajectory, screenshots, out)
 
 
 def _run_trajectories(inputs: RecordingInputs, out: Path) -> Summary:
-    """The trajectory of a demonstration."""
+    """Builds the trajectory of a demonstration."""
     return trajectories.build_trajectory(
         inputs.recording,
         inputs.folders["events"],
@@ -36,7 +36,7 @@ def _run_trajectories(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _check_trajectory(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """What is wrong with the files; they are compared with the inputs once they can be read."""
+    """Checks the files, and compares them with the inputs if they can be read."""
     key = inputs.demonstration
     problems = trajectories.check_trajectory(out, key) + trajectories.check_provenance(out)
     if errors(problems):

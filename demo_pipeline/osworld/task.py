@@ -1,7 +1,7 @@
-"""OSWorld task files, ordinary ones and risk ones, as models.
+"""Models of OSWorld task files: ordinary tasks and risk tasks.
 
-Values are normalised for reading, and written back as they were. The models accept what the 369
-ordinary and 492 risk tasks published with OSWorld contain, which is more than the documented form.
+Values are normalised for reading, and written back unchanged. The models accept more than the
+documented form: everything that occurs in the 369 ordinary and 492 risk tasks of OSWorld.
 """
 
 import re
@@ -22,7 +22,7 @@ from demo_pipeline.files.json_files import (
 )
 from demo_pipeline.problems import Problem, warning
 
-_APP_NAMES = {  # normalised name → others
+_APP_NAMES = {  # normalised name → synonyms
     "chrome": ("google_chrome", "chrome_browser"),
     "gimp": ("gnu_image_manipulation_program",),
     "libreoffice_calc": ("calc",),
@@ -35,17 +35,18 @@ _APP_NAMES = {  # normalised name → others
     "vs_code": ("vscode", "visual_studio_code", "code"),
     "terminal": ("gnome_terminal", "os_terminal"),
 }
-APP_NAMES = {other: name for name, others in _APP_NAMES.items() for other in others}
+APP_NAMES = {synonym: name for name, synonyms in _APP_NAMES.items() for synonym in synonyms}
+"""Synonym → normalised name of an application."""
 _RISK_KEYS = ("halfway_config", "risk_evaluator")
 _DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
 RISK_FOLDER = "evaluation_risk_examples"
 
 
 def normalise_app(name: str) -> str:
-    """The normalised name of an application: `Google Chrome`, `google-chrome` → `chrome`.
+    """Returns the normalised name of an application: `Google Chrome` becomes `chrome`.
 
-    Lower case, words joined by `_`, known synonyms replaced; `unknown` if nothing is left.
-    Normalising a normalised name changes nothing.
+    The name has lower case, words joined by `_`, and no synonyms; it is `unknown` if nothing is
+    left. Normalising a normalised name changes nothing.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     slug = re.sub(r"[\W_]+", "_", folded.removesuffix(".exe")).strip("_")
@@ -54,21 +55,25 @@ def normalise_app(name: str) -> str:
 
 
 def _as_list(value: Any) -> Any:
-    """The documented single object as a list, which published files have; null is an empty list."""
+    """Returns a list: the documentation has a single object, but published files have lists."""
     if isinstance(value, dict):
         return [value] if value else []
     return [] if value is None else value
 
 
 def _app_list(value: Any) -> Any:
-    names = [value] if isinstance(value, str) else [] if value is None else value
+    names = value
+    if value is None:
+        names = []
+    elif isinstance(value, str):
+        names = [value]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return names
     return list(dict.fromkeys(map(normalise_app, names)))
 
 
 class _SetupStep(Document):
-    """One step of the preparation of the environment."""
+    """A step that prepares the environment."""
 
     type: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -83,10 +88,10 @@ class OsworldTask(Document):
 
     Attributes:
         snapshot: the initial state of the environment; in published tasks the main application.
-        source: origin of the task: one URL, several, or None.
+        source: where the task comes from: a URL, several, or None.
         config: steps that prepare the initial state.
         related_apps: normalised names without duplicates; see `related_apps_raw`.
-        evaluator: how success is evaluated; the name of its folder, or None if it is not.
+        evaluator: how success is evaluated; a text is the name of its folder; None: it is not.
     """
 
     left_out_when_none = frozenset({"trajectory", "proxy", "fixed_ip", "possibility_of_env_change"})
@@ -117,7 +122,7 @@ class OsworldTask(Document):
         return (self.source,) if isinstance(self.source, str) else tuple(self.source or ())
 
     def members(self) -> dict[str, Any]:
-        """The keys and values as read, in their order, with the changes that a copy made."""
+        """Returns the keys and values in the order of the file, with the changes of a copy."""
         if self._raw is None:
             return super().members()
         before = type(self).model_validate(self._raw)
@@ -127,14 +132,14 @@ class OsworldTask(Document):
 
 
 class RiskTask(OsworldTask):
-    """A task with a risk: what happens halfway, and how the agent's reaction is evaluated."""
+    """A task with a risk that occurs halfway, and with an evaluation of the agent's reaction."""
 
     halfway_config: Setup = Field(default_factory=list)
     risk_evaluator: Evaluator = None
 
 
 def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """As `examine_task`, of a file, which may be missing; a risk task is one by its folder, too."""
+    """Examines a task file, which may be missing. Its folder may show that it is a risk task."""
     try:
         data = read_bytes(path, path.name)
     except JsonFileError as error:
@@ -145,19 +150,19 @@ def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[P
 
 
 def write_task(path: Path, task: OsworldTask) -> None:
-    """Write a task file; values that were read are written unchanged."""
+    """Writes a task file; values that were read are written unchanged."""
     dump_json(path, task)
 
 
 def examine_task(
     data: bytes, file: str, *, risk: bool
 ) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """The task of a file's bytes (None if it is invalid), and its problems and warnings.
+    """Returns the task in a file (None: it is invalid), and its problems and warnings.
 
     Args:
         data: the whole file.
         file: the `/`-separated path in the problems; its stem should be the task's id.
-        risk: whether it is a risk task; a task with a key of risk tasks is one anyway.
+        risk: whether it is a risk task. A task with a key of risk tasks always is.
     """
     try:
         text = decode_text(data, file)

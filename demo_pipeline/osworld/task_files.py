@@ -1,12 +1,14 @@
-"""Finding OSWorld task files, reading a folder of them with what is wrong with it, their catalog.
+"""Reads folders of OSWorld task files, and writes their catalog.
 
-Belongs here: where task files and their lists may be, the tasks of the files, and the problems of
-the folder; the schemas of `catalog.parquet` and `problems.parquet`, their writer, reader and check,
-and the key by which two instructions are compared. The content of a task is in task.py.
+The folders are those of the benchmarks:
 
-Ordinary tasks are in `examples/<domain>/`, tasks for Windows in `examples_windows/<domain>/` or
-`examples/Windows/<domain>/`, risk tasks in `evaluation_risk_examples/<domain>/` as published or in
-its `examples/<domain>/` as documented. `test_all.json` and `test_risk.json` beside them list ids.
+- ordinary tasks: `examples/<domain>/`
+- tasks for Windows: `examples_windows/<domain>/` or `examples/Windows/<domain>/`
+- risk tasks: `evaluation_risk_examples/<domain>/` as published, or its `examples/<domain>/` as
+  documented
+
+`test_all.json` and `test_risk.json` next to them list the ids. The catalog is catalog.parquet, with
+a row for each usable task, and problems.parquet. task.py has the models of the tasks.
 """
 
 import hashlib
@@ -58,23 +60,30 @@ LIST_FILE = "test_all.json"
 RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
-_WINDOWS = "windows"  # in lower case: a folder of domains in `examples`
+_WINDOWS = "windows"  # in lower case; a folder of domains in `examples`
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
-_LIST_PREFIX = "test_"  # of every list, also of those that name a part of the tasks
+_LIST_PREFIX = "test_"  # of all lists, including lists of a part of the tasks
 _FOLDERS_OF_DOMAINS = (RISK_FOLDER, EXAMPLES, _WINDOWS_EXAMPLES, _WINDOWS)
-_MARKS = (EXAMPLES, _WINDOWS_EXAMPLES, LIST_FILE, RISK_LIST_FILE, *(b[0] for b in _BASES[1:]))
+_MARKS = (
+    EXAMPLES,
+    _WINDOWS_EXAMPLES,
+    LIST_FILE,
+    RISK_LIST_FILE,
+    "evaluation_examples/",
+    f"{RISK_FOLDER}/",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _TaskFile:
-    """One file that should be a task.
+    """A file that should be a task.
 
     Attributes:
         file: path in the folder, `/`-separated.
-        domain: name of its folder, `Windows/<name>` in `examples/Windows`; empty if it is in none.
+        domain: name of its folder, or `Windows/<name>` in `examples/Windows`; empty: in no domain.
         risk: whether it is in a folder of risk tasks.
         listed: whether a list names it.
-        outside: whether there is a list, and it does not name it: it may not be a task.
+        outside: whether there is a list that does not name it. Then it may not be a task.
         data: its bytes.
     """
 
@@ -87,11 +96,11 @@ class _TaskFile:
 
 
 _TaskName = tuple[str, str]  # domain and id
-_List = Mapping[_TaskName, tuple[str, int | None]]  # → list file and line
+_List = Mapping[_TaskName, tuple[str, int | None]]  # task → file and line of a list
 
 
 def is_task_folder(root: Path) -> bool:
-    """Whether a folder has a name or a content that only folders of task files have."""
+    """Returns whether name or contents of a folder show that it contains task files."""
     return root.name.lower() in _FOLDERS_OF_DOMAINS or any(
         (root / mark).exists() for mark in _MARKS
     )
@@ -100,16 +109,19 @@ def is_task_folder(root: Path) -> bool:
 def _read_base(
     root: Path, prefix: str, risk: bool, files: list[_TaskFile], problems: list[Problem]
 ) -> None:
-    """Add the tasks of the folders that share lists: those beside `root`/`prefix`test_all.json."""
+    """Adds the tasks of the folders that share the lists in `root`/`prefix`."""
     base = root / prefix
     name = "" if prefix else root.name
-    only_risk = (base / RISK_LIST_FILE).exists() and not (base / LIST_FILE).exists()
-    risk = risk or name == RISK_FOLDER or only_risk
+    has_only_risk_list = (base / RISK_LIST_FILE).exists() and not (base / LIST_FILE).exists()
+    risk = risk or name == RISK_FOLDER or has_only_risk_list
     is_flat = risk or name.lower() in _FOLDERS_OF_DOMAINS
-    windows = name.lower() in (_WINDOWS_EXAMPLES, _WINDOWS)
+    is_windows_folder = name.lower() in (_WINDOWS_EXAMPLES, _WINDOWS)
     listed = _read_lists(base, prefix, problems)
     read: list[tuple[str, str, bytes]] = []
-    for folder in (f"{EXAMPLES}/", f"{_WINDOWS_EXAMPLES}/", *(("",) if is_flat else ())):
+    folders = [f"{EXAMPLES}/", f"{_WINDOWS_EXAMPLES}/"]
+    if is_flat:
+        folders.append("")
+    for folder in folders:
         domains = [*_task_files(base / folder, prefix + folder, problems, flat=not folder)]
         if folder and not domains and (base / folder).is_dir():
             problems.append(_no_tasks(prefix + folder.rstrip("/")))
@@ -119,16 +131,19 @@ def _read_base(
     for file, domain, data in read:
         names = _names(domain, file)
         is_listed = listed is not None and any(name in listed for name in names)
-        outside = listed is not None and not is_listed and not _is_for_windows(file)
-        files.append(_TaskFile(file, domain, risk, is_listed, outside, data))
-        if outside:
+        is_outside = listed is not None and not is_listed and not _is_for_windows(file)
+        files.append(_TaskFile(file, domain, risk, is_listed, is_outside, data))
+        if is_outside:
             lists = RISK_LIST_FILE if (base / RISK_LIST_FILE).exists() else LIST_FILE
             problems.append(warning("unlisted_task", file, f"is not listed in {lists}"))
-    ordinary = [] if windows else [file for file, _, _ in read if not _is_for_windows(file)]
-    if ordinary and not any((base / name).exists() for name in (LIST_FILE, RISK_LIST_FILE)):
+    has_list = (base / LIST_FILE).exists() or (base / RISK_LIST_FILE).exists()
+    needs_list = not is_windows_folder and any(not _is_for_windows(file) for file, _, _ in read)
+    if needs_list and not has_list:
         message = "is missing; all task files in the folder are used"
         problems.append(warning("missing_list", prefix + LIST_FILE, message))
-    existing = {name for file, domain, _ in read for name in _names(domain, file)}
+    existing: set[_TaskName] = set()
+    for file, domain, _ in read:
+        existing.update(_names(domain, file))
     absent = [
         Problem(
             "missing_task",
@@ -144,13 +159,13 @@ def _read_base(
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """How a list may name a file: by its whole domain, or by the last part of it."""
+    """Returns how a list may name a file: by its whole domain, or by the last part of it."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 
 
 def _is_for_windows(file: str) -> bool:
-    """Whether a file is in a folder of tasks for Windows, which are published without a list."""
+    """Returns whether a file is a task for Windows; these are published without a list."""
     folders = [part.lower() for part in PurePosixPath(file).parts[:-1]]
     return _WINDOWS_EXAMPLES in folders or _WINDOWS in folders[:-1]
 
@@ -158,13 +173,13 @@ def _is_for_windows(file: str) -> bool:
 def _task_files(
     folder: Path, prefix: str, problems: list[Problem], *, flat: bool
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield (file, domain, bytes) of each `.json` file in `folder` or in a folder of a domain.
+    """Yields (file, domain, bytes) of each `.json` file in `folder` and its domains.
 
     Args:
         folder: of domains.
         prefix: its path in the root, ending in `/`.
-        problems: get what cannot be read.
-        flat: the lists and the folders of examples are in this folder too.
+        problems: of files that cannot be read; problems are added to it.
+        flat: whether the folder also contains the lists and the folders of examples.
     """
     for entry in _children(folder, prefix, problems):
         name = _printable(entry.name)
@@ -210,7 +225,7 @@ def _task_file(
 
 
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
-    """The entries of a folder, sorted by name, without hidden ones."""
+    """Returns the entries of a folder by name, without hidden files."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -221,22 +236,23 @@ def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
 
 
 def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | None:
-    """The tasks that the lists of a folder name; None if it has no list that can be read."""
+    """Returns the tasks in the lists of a folder; None: it has no readable list."""
     listed: dict[_TaskName, tuple[str, int | None]] = {}
-    readable = False
+    is_readable = False
     for name in (LIST_FILE, RISK_LIST_FILE):
         if (base / name).exists():
-            tasks, found = _read_list(base / name, prefix + name)
-            problems += found
-            readable = readable or tasks is not None
-            listed |= {task: (prefix + name, line) for task, line in (tasks or {}).items()}
-    return listed if readable else None
+            tasks, list_problems = _read_list(base / name, prefix + name)
+            problems += list_problems
+            if tasks is not None:
+                is_readable = True
+                listed |= {task: (prefix + name, line) for task, line in tasks.items()}
+    return listed if is_readable else None
 
 
 def _read_list(
     path: Path, file: str
 ) -> tuple[Mapping[_TaskName, int | None] | None, list[Problem]]:
-    """(domain, id) → line in a list; None if the list is invalid."""
+    """Returns the line of each task in a list; None: the list is invalid."""
     try:
         text = decode_text(read_bytes(path, file), file)
         value = parse_json(text, file)
@@ -263,12 +279,12 @@ def _read_list(
 
 
 def _printable(name: str) -> str:
-    r"""A name in which bytes that are not UTF-8 are written `\udcNN`."""
+    r"""Returns a name with bytes that are not UTF-8 written as `\udcNN`."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _no_tasks(folder: str) -> Problem:
-    message = "gives no task: no task file is where the benchmarks have them"
+    message = "gives no task: no task file is in the places of the benchmarks"
     remedy = f"put tasks in {EXAMPLES}/<domain>/<id>.json, or name another folder"
     return warning("no_tasks", folder, message, remedy)
 
@@ -284,13 +300,13 @@ _TEMPLATE = "template.json"
 
 @dataclass(frozen=True, slots=True)
 class _TaskFolder:
-    """The content of a folder: the files, sorted by path, and the problems of the whole folder."""
+    """The contents of a folder: the files by path, and the problems of the folder itself."""
 
     files: tuple[_TaskFile, ...]
     problems: tuple[Problem, ...]
 
     def fingerprint(self) -> str:
-        """SHA-256 over everything that the catalog of the folder depends on."""
+        """Returns a SHA-256 over everything that the catalog of the folder depends on."""
         rows = [
             [task.file, task.domain, task.risk, task.listed, hashlib.sha256(task.data).hexdigest()]
             for task in self.files
@@ -301,7 +317,7 @@ class _TaskFolder:
 
 @dataclass(frozen=True, slots=True)
 class _TaskEntry:
-    """A file, its task (None if it is invalid), and its problems and warnings."""
+    """A file, its task (None: it is invalid), and its problems and warnings."""
 
     source: _TaskFile
     task: OsworldTask | RiskTask | None
@@ -309,11 +325,11 @@ class _TaskEntry:
 
 
 def read_task_folder(root: Path) -> _TaskFolder:
-    """Read every task file under `root`, ordinary ones, those for Windows, and risk tasks.
+    """Reads every task file under `root`: ordinary tasks, tasks for Windows, and risk tasks.
 
     `root` may be a checkout of a benchmark, its folder of examples, or a folder of domains. Nothing
-    is raised: what cannot be read is a problem. A missing folder counts as empty; a folder that
-    exists and gives no task has a warning.
+    is raised: a file that cannot be read is a problem. A missing folder counts as empty. A folder
+    without any task gets a warning.
     """
     files: list[_TaskFile] = []
     problems: list[Problem] = []
@@ -331,35 +347,37 @@ def read_task_folder(root: Path) -> _TaskFolder:
 
 
 def entries(folder: _TaskFolder) -> list[_TaskEntry]:
-    """The tasks of a folder, sorted by path.
+    """Returns the tasks of a folder by path.
 
-    A file with the id of an earlier one has a warning. A file that no list names may not be a task:
-    a template, or notes. What is wrong with it is a warning.
+    A file with the id of an earlier file gets a warning. A file that no list names may be a
+    template or notes, so its problems are only warnings.
     """
-    first: dict[str, str] = {}
-    found = []
+    first_file: dict[str, str] = {}
+    task_entries: list[_TaskEntry] = []
     for source in folder.files:
         task, problems = examine_task(source.data, source.file, risk=source.risk)
         if task is not None:
-            other = first.setdefault(task.id, source.file)
-            if other != source.file:
-                message = f"id: is not unique, first in {other}"
+            first = first_file.setdefault(task.id, source.file)
+            if first != source.file:
+                message = f"id: is not unique, first in {first}"
                 problems.append(warning("duplicate_id", source.file, message, "change one id"))
         elif source.outside or source.file.endswith(f"/{_TEMPLATE}"):
             problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
-        found.append(_TaskEntry(source, task, tuple(problems)))
-    return found
+        task_entries.append(_TaskEntry(source, task, tuple(problems)))
+    return task_entries
 
 
 def validate_task_folder(root: Path) -> list[Problem]:
-    """The problems of a folder of task files, and of each file; no task at all is an error."""
+    """Returns the problems of a folder and of its files; a folder without tasks is an error."""
     folder = read_task_folder(root)
     problems = [*folder.problems]
     if not folder.files and all(problem.code == "no_tasks" for problem in problems):
         message = "contains no task file"
         remedy = f"put tasks in {EXAMPLES}/<domain>/<id>.json"
         problems = [Problem("no_tasks", ".", message, remedy=remedy)]
-    return problems + [problem for entry in entries(folder) for problem in entry.problems]
+    for entry in entries(folder):
+        problems += entry.problems
+    return problems
 
 
 CATALOG_FILE = "catalog.parquet"
@@ -418,15 +436,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
 _QUOTES = {"'": "\u2018\u2019\u201a\u201b", '"': "\u201c\u201d\u201e\u201f"}
 _DASHES = {"-": "\u2010\u2011\u2012\u2013\u2014\u2212"}
-_TYPOGRAPHY = _INVISIBLE | {ord(c): to for to, of in (_QUOTES | _DASHES).items() for c in of}
+_TYPOGRAPHY = _INVISIBLE | {
+    ord(variant): plain for plain, variants in (_QUOTES | _DASHES).items() for variant in variants
+}
 _ENDS = " .!?\"'"
 
 
 def instruction_key(text: str) -> str:
-    """The key by which instructions are compared; the key of a key is the key itself.
+    """Returns the key by which instructions are compared; the key of a key is the key itself.
 
-    Case, white space, `<app>` tags, invisible characters, the style of quotes and dashes, and
-    punctuation around the sentence make no difference; every word does. Empty when nothing is left.
+    Keys ignore case, white space, `<app>` tags, invisible characters, the style of quotes and
+    dashes, and punctuation around the sentence. Every word counts. A key may be empty.
     """
     key = text
     before = None
@@ -438,22 +458,25 @@ def instruction_key(text: str) -> str:
 
 
 def build_catalog(folder: _TaskFolder, out: Path) -> dict[str, Any]:
-    """Write `catalog.parquet` (one row per usable task, by file) and `problems.parquet`.
+    """Writes `catalog.parquet` (a row for each usable task, by file) and `problems.parquet`.
 
     Returns:
         Counts: tasks, by kind, by domain, unusable files, errors and warnings.
     """
     files = entries(folder)
     tasks = [_row(entry, entry.task) for entry in files if entry.task is not None]
-    problems = [*folder.problems, *(problem for entry in files for problem in entry.problems)]
+    problems = list(folder.problems)
+    for entry in files:
+        problems += entry.problems
     write_rows(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
-    rows = [{name: _clean(value) for name, value in one.as_dict().items()} for one in problems]
+    rows = [_clean_row(problem.as_dict()) for problem in problems]
     write_rows(out / PROBLEMS_FILE, rows, PROBLEMS_SCHEMA)
     kinds = Counter(row["kind"] for row in tasks)
     severities = Counter(str(problem.severity) for problem in problems)
     return {
         "tasks": len(tasks),
-        **{kind: kinds[kind] for kind in (ORDINARY, RISK)},
+        ORDINARY: kinds[ORDINARY],
+        RISK: kinds[RISK],
         "unusable": len(files) - len(tasks),
         "domains": dict(sorted(Counter(row["domain"] for row in tasks).items())),
         "errors": severities[str(Severity.ERROR)],
@@ -485,7 +508,11 @@ def _row(entry: _TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
         "warnings": len(entry.problems),
         "document": json_bytes(task, compact=True).decode().rstrip("\n"),
     }
-    return {name: _clean(value) for name, value in values.items()}
+    return _clean_row(values)
+
+
+def _clean_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _clean(value) for name, value in row.items()}
 
 
 def _form(evaluator: Evaluator) -> str:
@@ -501,14 +528,14 @@ def _functions(evaluator: Evaluator) -> list[str]:
 
 
 def _clean(value: Any) -> Any:
-    """Text that can be encoded as UTF-8: a lone surrogate becomes U+FFFD; lists item by item."""
+    """Returns a text, or a list of texts, with U+FFFD in place of lone surrogates."""
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping[str, Any]]:
-    """The rows of `folder`/catalog.parquet by file; only `columns` when given.
+    """Reads the rows of `folder`/catalog.parquet by file. `columns`: None: all.
 
     Raises:
         OSError, pyarrow.ArrowException: the file is missing or cannot be read as Parquet.
@@ -517,7 +544,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Both tables have their schemas; no file has two rows; every task has an id."""
+    """Checks the schemas of both tables, and that files are unique and tasks have an id."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:
@@ -533,5 +560,5 @@ def check_catalog(folder: Path) -> list[Problem]:
 
 
 def catalog_problems(folder: Path) -> list[Problem]:
-    """The problems of the task files, as `problems.parquet` lists them."""
+    """Reads the problems of the task files from `problems.parquet`."""
     return [Problem.from_dict(row) for row in read_rows(folder / PROBLEMS_FILE)]

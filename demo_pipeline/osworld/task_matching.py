@@ -1,7 +1,6 @@
-"""Finds the OSWorld task that a demonstration shows, if any.
+"""Finds the OSWorld task that a demonstration shows, by id or by instruction.
 
-Belongs here: looking a demonstration up in the catalog, by id or by instruction. A demonstration of
-a benchmark's task is contamination; the training exports leave it out.
+A demonstration of a benchmark's task is contamination; the training exports leave it out.
 """
 
 import json
@@ -23,14 +22,14 @@ _COLUMNS = ["file", "kind", "task_id", "instruction_key"]
 
 @dataclass(frozen=True, slots=True)
 class TaskMatch:
-    """The OSWorld task of a demonstration; every field is None when no task matches.
+    """The OSWorld task of a demonstration; every field is None if no task matches.
 
     Attributes:
         task_id: id of the task.
-        match: what the demonstration and the task have in common: `id` or `instruction`.
+        match: how the task was found: by `id` or by `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
-        matches: how many task files match in this way; the first by kind and file is taken.
+        matches: number of task files that match in this way; the first by kind and file is used.
         catalogued: whether a catalog was available.
     """
 
@@ -43,9 +42,9 @@ class TaskMatch:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes when the match changes.
+        """A text that changes if the match changes.
 
-        This is all of the catalog that a trajectory depends on: other tasks do not change it.
+        A trajectory depends on its match, but on no other task of the catalog.
         """
         if not self.catalogued:
             return "no catalog"
@@ -73,13 +72,13 @@ class TaskIndex:
 
     @classmethod
     def read(cls, folder: Path) -> "TaskIndex":
-        """The index of `folder`/catalog.parquet; raises what `read_catalog` raises."""
+        """Reads the index of `folder`/catalog.parquet; for errors see `read_catalog`."""
         return cls(read_catalog(folder, _COLUMNS))
 
     def match(self, meta: Meta) -> TaskMatch:
-        """Look up the task by an id that meta.json names, else by the same instruction.
+        """Finds the task by an id in meta.json, else by the same instruction.
 
-        Ids are the texts of `id`, `…_id` or `…Id` in the quest, then in meta.json itself.
+        Ids are the texts under `id`, `…_id` or `…Id`, first of the quest, then of meta.json itself.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:
@@ -97,7 +96,7 @@ def _first_match(rows: Sequence[Mapping[str, Any]], match: str, field: str) -> T
 
 
 def _named_ids(meta: Meta) -> Iterator[tuple[str, str]]:
-    """Yield (field, text) of each id that meta.json holds."""
+    """Yields (field, text) of each id in meta.json."""
     parts = [("quest.", meta.quest.members() if meta.quest else {}), ("", meta.members())]
     for prefix, members in parts:
         for name in sorted(members):
@@ -107,7 +106,7 @@ def _named_ids(meta: Meta) -> Iterator[tuple[str, str]]:
 
 
 def require_catalog(match: TaskMatch) -> list[Problem]:
-    """A problem when no catalog was available: contamination is then unknown."""
+    """Reports that no catalog was available, so that contamination is unknown."""
     if match.catalogued:
         return []
     message = "no catalog of OSWorld tasks was available to compare the demonstration with"

@@ -1,7 +1,4 @@
-"""What a demonstration was asked to do: instruction, task id, application, split group.
-
-Belongs here: how these texts of task.json follow from meta.json.
-"""
+"""Derives the texts of task.json from meta.json: instruction, task id, application, split group."""
 
 import hashlib
 import re
@@ -13,7 +10,7 @@ from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
-# Of a tag between two blanks one blank stays.
+# If a tag stands between two blanks, a single blank remains.
 _APP_TAG = re.compile(r"(?<=[ \t])</?app\b[^>]*>[ \t]+|</?app\b[^>]*>", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n?")
 _BLANK_START = re.compile(r"\A(?:[^\S\n]*\n)+")
@@ -23,14 +20,14 @@ _SLUG_LENGTH = 80
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a person was asked to do, and the names that follow from it.
+    """The instruction of a person, and the names that follow from it.
 
     Attributes:
         instruction: the text with its lines and their indentation.
-        source: the meta.json field it came from.
+        source: the field of meta.json that it comes from.
         application: normalised name.
         task_id: slug of application and quest title (without a quest: of platform and instruction).
-        split_group: the same for demonstrations that must be in the same split.
+        split_group: equal for demonstrations that must be in the same split.
     """
 
     instruction: str
@@ -41,7 +38,7 @@ class Assignment:
 
 
 def assignment_of(meta: Meta) -> Assignment:
-    """Read the assignment from meta.json.
+    """Returns the assignment in meta.json.
 
     The instruction is the first of quest.content, quest.title, title and description that is not
     blank.
@@ -63,17 +60,18 @@ def assignment_of(meta: Meta) -> Assignment:
         remedy = "add a title or a quest to meta.json and upload it again, or import it with --task"
         raise DemonstrationError(Problem("no_instruction", META_FILE, message, remedy=remedy))
     application = normalise_app(quest.app if quest and quest.app else "")
-    if quest is not None and (title := told_text(quest.title)):
-        task_id = slug(f"{application} {title}")
+    quest_title = told_text(quest.title) if quest is not None else ""
+    if quest_title:
+        task_id = slug(f"{application} {quest_title}")
     else:
         task_id = slug(f"{meta.platform or 'unknown'} {instruction}")
     return Assignment(instruction, source, application, task_id, task_id)
 
 
 def told_text(text: str) -> str:
-    r"""The text without `<app>` tags, its lines ended by `\n`, without blank ones around it.
+    r"""Returns a text without `<app>` tags and without blank lines around it, with `\n` line ends.
 
-    Indentation and blanks within it stay, since they may be what was to be written.
+    Indentation and blanks inside stay, because the person may have had to type them.
     """
     lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
     whole = _BLANK_START.sub("", lines)
@@ -81,22 +79,21 @@ def told_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same in one line, for comparing: white space collapsed."""
+    """Returns a text on a single line, with single spaces, to compare it."""
     return " ".join(told_text(text).split())
 
 
 def slug(text: str) -> str:
-    """Lower-case ASCII words joined by `_`, at most 80 characters.
+    """Returns lower-case ASCII words joined by `_`, at most 80 characters.
 
-    A hash is appended when the text was cut or had other characters, so that slugs stay distinct;
-    it is the same for another case, other white space, or another form of the same characters.
+    If the text is cut or has other characters, a hash is appended, so that slugs stay distinct. The
+    hash ignores case, white space, and the Unicode form of characters.
     """
     text = " ".join(text.split())
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = _NOT_SLUG.sub("_", folded).strip("_")
-    whole = len(words) <= _SLUG_LENGTH and text.isascii()
-    if whole and words:
+    if words and len(words) <= _SLUG_LENGTH and text.isascii():
         return words
-    same = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-    digest = hashlib.sha256(same.encode("utf-8", "replace")).hexdigest()[:8]
+    comparable = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    digest = hashlib.sha256(comparable.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{words[:_SLUG_LENGTH].rstrip('_') or 'task'}_{digest}"

@@ -1,7 +1,7 @@
-"""The overlay on a screenshot: rings, arrows, boxes and labels that show an action and its target.
+"""Draws an action and its target on a screenshot: rings, arrows, boxes and labels.
 
-Colours are BGR; points and boxes are pixels of the picture; sizes are for pictures 480 pixels wide
-and scale with others.
+Colours are BGR; points and boxes are pixels of the picture. Sizes are meant for pictures that are
+480 pixels wide, and grow with the width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
 class _Rectangle(NamedTuple):
-    """Left upper corner, and right lower corner, which is outside; pixels."""
+    """A rectangle in pixels; `right` and `bottom` are outside."""
 
     left: int
     top: int
@@ -47,18 +47,21 @@ class _Rectangle(NamedTuple):
     bottom: int
 
     def overlaps(self, other: "_Rectangle") -> bool:
-        """Whether the two share a pixel."""
-        across = self.left < other.right and other.left < self.right
-        return across and self.top < other.bottom and other.top < self.bottom
+        """Returns whether two rectangles share a pixel."""
+        overlaps_across = self.left < other.right and other.left < self.right
+        return overlaps_across and self.top < other.bottom and other.top < self.bottom
 
     def encloses(self, other: "_Rectangle") -> bool:
-        """Whether the other is inside."""
-        across = self.left <= other.left and other.right <= self.right
-        return across and self.top <= other.top and other.bottom <= self.bottom
+        """Returns whether another rectangle is inside."""
+        encloses_across = self.left <= other.left and other.right <= self.right
+        return encloses_across and self.top <= other.top and other.bottom <= self.bottom
 
 
 def label_of(action: StepAction) -> str:
-    """What the marks do not show, as text; empty when they show all. Never what was typed."""
+    """Returns what the marks do not show, such as keys; empty: they show everything.
+
+    A label never quotes typed text.
+    """
     match parameters := action.parameters:
         case TypeParameters():
             return f"type({len(parameters.text)} chars)"
@@ -69,11 +72,13 @@ def label_of(action: StepAction) -> str:
             return f"wait({parameters.seconds:.1f} s)"
     keys = getattr(parameters, "modifiers", None) or ()
     kind = _kind(action)
-    return "+".join((*keys, kind or "left")) if keys or kind else ""
+    if not keys:
+        return kind
+    return "+".join((*keys, kind or "left"))
 
 
 def _kind(action: StepAction) -> str:
-    """A pointing action as text; empty for a plain click or drag, which the marks show."""
+    """Returns a pointing action as text; empty: the marks show it, as a left click or drag."""
     match parameters := action.parameters:
         case ScrollParameters():
             return f"scroll {parameters.direction} {parameters.amount}"
@@ -88,13 +93,14 @@ def _kind(action: StepAction) -> str:
 def draw_action(
     picture: Picture, action: StepAction, scale: float, box: tuple[int, int, int, int] | None
 ) -> None:
-    """Draw an action and its target on the screenshot before it.
+    """Draws an action and its target on the screenshot before it.
+
+    Each click is a ring; drags and scrolls are arrows; a label has what these do not show.
 
     Args:
-        picture: (height, width, 3) BGR; drawn on.
-        action: drawn as a ring for each click, an arrow for drags and scrolls, and a label for
-            what these do not show.
-        scale: pixels of the picture for one canvas pixel.
+        picture: (height, width, 3) BGR; it is changed.
+        action: the action to draw.
+        scale: pixels of the picture per canvas pixel.
         box: (x, y, width, height) of the target on the canvas.
     """
     unit = picture.shape[1] / 480
@@ -105,59 +111,69 @@ def draw_action(
         marks = _scroll(picture, marks[0], action.parameters.direction, unit)
     elif marks:
         _rings(picture, marks[0], _clicks(action), unit)
-    around = [] if box is None else [_draw_box(picture, box, scale)]
-    reach = round((_RING + _STEP * (_clicks(action) - 1) + 2) * unit)
-    if label := label_of(action):
-        taken = [_bounds(marks, reach), *around] if marks else around
+    taken: list[_Rectangle] = []
+    if marks:
+        reach = round((_RING + _STEP * (_clicks(action) - 1) + 2) * unit)
+        taken.append(_bounds(marks, reach))
+    if box is not None:
+        taken.append(_draw_box(picture, box, scale))
+    label = label_of(action)
+    if label:
         place_label(picture, label, taken, 0.42 if unit >= 0.75 else 0.36)
 
 
 def text_size(text: str, scale: float) -> tuple[int, int]:
-    """(width, height above the baseline) of `text`, pixels."""
+    """Returns (width, height above the baseline) of a text, pixels."""
     (width, height), _ = cv2.getTextSize(text, _FONT, scale, 1)
     return width, height
 
 
 def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: Colour) -> None:
-    """Write ASCII from `start`, the left end of the baseline; other characters become "?"."""
+    """Writes ASCII text; other characters become "?". `start` is the left end of the baseline."""
     plain = text.encode("ascii", "replace").decode("ascii")
     cv2.putText(picture, plain, start, _FONT, scale, colour, 1, cv2.LINE_AA)
 
 
 def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
-    """Write on a dark background beside what is `taken`, in a corner when nothing is."""
-    wide, high = text_size(text, scale)
-    wide = wide + 2 * _GAP
-    high = high + 2 * _GAP + 2
+    """Writes on a dark background beside the taken rectangles, or in a corner if there are none."""
+    text_width, text_height = text_size(text, scale)
+    wide = text_width + 2 * _GAP
+    high = text_height + 2 * _GAP + 2
     height, width = picture.shape[:2]
-    inside = _Rectangle(0, 0, width, height)
-    spots = [
-        _Rectangle(left, top, left + wide, top + high)
-        for x, y in _spots(taken, wide, high, inside)
-        for left, top in [(max(0, min(x, width - wide)), max(0, min(y, height - high)))]
-    ]
-    free = [
-        spot
-        for spot in spots
-        if not any(spot.overlaps(mark) and not mark.encloses(spot) for mark in taken)
-    ]
-    best = next((spot for spot in free if not (taken and spot.overlaps(taken[0]))), spots[-1])
+    spots: list[_Rectangle] = []
+    for x, y in _label_corners(taken, wide, high, _Rectangle(0, 0, width, height)):
+        left = max(0, min(x, width - wide))
+        top = max(0, min(y, height - high))
+        spots.append(_Rectangle(left, top, left + wide, top + high))
+    best = next((spot for spot in spots if _is_free(spot, taken)), spots[-1])
     cv2.rectangle(picture, best[:2], (best.right - 1, best.bottom - 1), DARK, cv2.FILLED)
     write(picture, text, (best.left + _GAP, best.bottom - _GAP - 2), scale, WHITE)
 
 
-def _spots(
+def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
+    """Returns whether a label hides neither the first rectangle nor the edge of another."""
+    if taken and spot.overlaps(taken[0]):
+        return False
+    return not any(spot.overlaps(mark) and not mark.encloses(spot) for mark in taken)
+
+
+def _label_corners(
     taken: Sequence[_Rectangle], wide: int, high: int, inside: _Rectangle
 ) -> Iterator[PixelPoint]:
-    """Left upper corners to try: beside what is taken, then the picture's corners."""
+    """Yields left upper corners to try: beside taken rectangles, then the picture's corners."""
     for left, top, right, bottom in taken:
         middle_x = (left + right - wide) // 2
         middle_y = (top + bottom - high) // 2
-        yield from ((right + _GAP, middle_y), (left - wide - _GAP, middle_y))
-        yield from ((middle_x, bottom + _GAP), (middle_x, top - high - _GAP))
+        yield right + _GAP, middle_y
+        yield left - wide - _GAP, middle_y
+        yield middle_x, bottom + _GAP
+        yield middle_x, top - high - _GAP
     right = inside.right - wide - _GAP
     bottom = inside.bottom - high - _GAP
-    yield from ((right, bottom), (right, _GAP), (_GAP, _GAP), (_GAP, bottom))
+    yield right, bottom
+    yield right, _GAP
+    yield _GAP, _GAP
+    yield _GAP, bottom
 
 
 def _clicks(action: StepAction) -> int:
@@ -173,15 +189,13 @@ def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) ->
 
 
 def _bounds(marks: Sequence[PixelPoint], reach: int) -> _Rectangle:
-    across = [x for x, _ in marks]
-    down = [y for _, y in marks]
-    return _Rectangle(
-        min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach
-    )
+    xs = [x for x, _ in marks]
+    ys = [y for _, y in marks]
+    return _Rectangle(min(xs) - reach, min(ys) - reach, max(xs) + reach, max(ys) + reach)
 
 
 def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
-    """Colour and thickness of two strokes: red on white is visible on any background."""
+    """Returns colour and thickness of two strokes: red on white is visible on any background."""
     thickness = max(1, round(2 * unit))
     return (WHITE, thickness + 2), (RED, thickness)
 
@@ -202,12 +216,13 @@ def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) ->
 
 
 def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
-    """An arrow from the pointer, or to it where it would leave the picture; its two ends."""
+    """Draws an arrow from the pointer, or to it if it would leave the picture; returns its ends."""
     across, down = _DIRECTIONS[direction]
     step = round(_ARROW * unit)
     end = (start[0] + across * step, start[1] + down * step)
     height, width = picture.shape[:2]
     if not (0 <= end[0] < width and 0 <= end[1] < height):
-        start, end = (start[0] - across * step, start[1] - down * step), start
+        end = start
+        start = (start[0] - across * step, start[1] - down * step)
     _arrow(picture, start, end, unit)
     return [start, end]

@@ -1,9 +1,8 @@
-"""The sentence that says what a person did in a step, in words that a person would use.
+"""Writes the sentence about a step in words that a person would use.
 
-Belongs here: the phrases, by kind of action and role of the target, and which names of elements a
-person can read. A sentence says nothing that the action and its target do not tell: a click on a
-tick box may set or clear it, and what a drag did to a file is not known. Typed text is never in it:
-the action has it. Where neither an element nor a window is known, nothing is said.
+A sentence claims only what the action and its target show: a click on a tick box may set or clear
+it, and the effect of a drag on a file is unknown. It never quotes typed text, because the action
+has it. It is empty if neither an element nor a window is known.
 """
 
 import re
@@ -45,34 +44,34 @@ _ROLE_WORDS = {
 }
 
 
-MOST_CHARACTERS = 60  # a longer name is a text, not a name
+MOST_CHARACTERS = 60  # a longer name is content
 _LONGEST_WORD = 24
 _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
-_SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")  # letters and digits in one long word
+_SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")  # a long word of letters and digits
 _LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
-_PARTS_MATTER = 3  # characters; a shorter typed text is in too many names
+_PARTS_MATTER = 3  # characters; many names contain a shorter typed text by chance
 
 
 def shown_name(name: str) -> str:
-    """A name in one line."""
+    """Returns a name on a single line."""
     return " ".join(name.split())
 
 
 def is_readable(name: str) -> bool:
-    """Whether a name is words of an interface: no identifier, path, address, code or glyph."""
-    shown = shown_name(name)
-    if not 0 < len(shown) <= MOST_CHARACTERS or not any(map(str.isalnum, shown)):
+    """Returns whether a name is words of an interface, not an identifier, path, code or symbol."""
+    line = shown_name(name)
+    if not 0 < len(line) <= MOST_CHARACTERS or not any(map(str.isalnum, line)):
         return False
-    if any(unicodedata.category(one) in {"Cc", "Cn", "Co", "Cs"} for one in shown):
+    if any(unicodedata.category(char) in {"Cc", "Cn", "Co", "Cs"} for char in line):
         return False
-    if max(map(len, shown.split())) > _LONGEST_WORD and shown.isascii():
+    if max(map(len, line.split())) > _LONGEST_WORD and line.isascii():
         return False
     patterns = (_MACHINE_TEXT, _SECRET, _LONG_NUMBER, MARKER)
-    return not any(pattern.search(shown) for pattern in patterns)
+    return not any(pattern.search(line) for pattern in patterns)
 
 
 class TypedTexts:
-    """What was typed in a demonstration, for comparing; it shows no text."""
+    """Compares names of elements with the texts that were typed in a demonstration."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         folded = [_folded(text) for text in texts]
@@ -81,7 +80,7 @@ class TypedTexts:
         self._joined = "".join(folded)
 
     def may_be(self, name: str) -> bool:
-        """Whether a name may be something that was typed, a part of it, or have it in it."""
+        """Returns whether a name may be a typed text, a part of it, or contain it."""
         folded = _folded(name)
         if folded in self._texts:
             return True
@@ -95,17 +94,18 @@ def _folded(text: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What names are compared by: without case, spaces and signs such as `…`, `:` and `&`."""
+    """Returns a key to compare names without case, spaces and signs such as `…`, `:` and `&`."""
     folded = _folded(name)
     return "".join(filter(str.isalnum, folded)) or folded
 
 
 def element_text(name: str, role: str) -> str:
-    """The words that name an element, as in `the Save button`."""
-    shown = shown_name(name)
+    """Returns the words that name an element, as in `the Save button`."""
+    line = shown_name(name)
     word = role_word(Role(role))
-    named = shown if shown.casefold().endswith(word) else f"{shown} {word}"
-    return f"the {named}"
+    if line.casefold().endswith(word):
+        return f"the {line}"
+    return f"the {line} {word}"
 
 
 _Box = tuple[int, int, int, int]
@@ -113,9 +113,9 @@ _Box = tuple[int, int, int, int]
 _VERBS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
 _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
-# What moves when it is dragged; of other elements (text of a list item, a drawing) that is unknown.
+# Elements that move when they are dragged. For others, such as text of a list item, it is unknown.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# The wheel turns what holds these; of other small elements that is not known.
+# The wheel scrolls the container of these. For other small elements, it is unknown.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",
@@ -124,12 +124,20 @@ _HOLDERS = {
 }
 _SCROLLED = frozenset(
     {
-        *(Role.LISTBOX, Role.TREEVIEW, Role.TABLE, Role.TEXTAREA, Role.MENU, Role.PANEL),
-        *(Role.TABPANEL, Role.DIALOG, Role.WINDOW),
+        Role.LISTBOX,
+        Role.TREEVIEW,
+        Role.TABLE,
+        Role.TEXTAREA,
+        Role.MENU,
+        Role.PANEL,
+        Role.TABPANEL,
+        Role.DIALOG,
+        Role.WINDOW,
     }
 )
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
-_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # their roles are not words of a person
+_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # people do not say their roles
+# Clicks of a drag → the verb, and what it selects in a text.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),
@@ -145,21 +153,24 @@ def step_sentence(
     box: _Box | None,
     window: str = "",
 ) -> str:
-    """What a person did, as in `Click the "Save" button.`; empty where nothing tells it.
+    """Returns the sentence about a step, such as `Click the "Save" button`.
 
     Args:
         kind: of the action.
         parameters: of the action.
-        target: the element that it acted on; None: not known.
-        box: left, top, width and height of the target on the canvas; None: not known.
-        window: the title of the window; empty: not known.
+        target: the element that it acted on; None: unknown.
+        box: left, top, width and height of the target on the canvas; None: unknown.
+        window: the title of the window; empty: unknown.
+
+    Returns:
+        The sentence; empty: too little is known.
     """
     title = shown_name(window)[:MOST_CHARACTERS].rstrip()
     within = f'in the "{title}" window' if title else ""
     held = getattr(parameters, "modifiers", None)
     keys = f" while holding {_chord(held)}" if held else ""
-    said = _what(kind, parameters, target, box, within)
-    return said and f"{said}{keys}."
+    phrase = _action_phrase(kind, parameters, target, box, within)
+    return phrase and f"{phrase}{keys}."
 
 
 def hover_sentence(
@@ -169,17 +180,18 @@ def hover_sentence(
     places: Sequence[tuple[int, int]],
     element: TargetElement | None,
 ) -> str:
-    """A step's sentence after what the pointer had to rest on: `Hover over the "File" menu and …`.
+    """Returns the sentence about a step with a hover: `Hover over the "File" menu and …`.
 
     Args:
-        sentence: of the step alone; empty: only the place of the press is known.
+        sentence: of the step without the hover; empty: only the place of the press is known.
         kind: of the action.
         parameters: of the action.
         places: where the pointer rested, canvas pixels, in order.
-        element: what it rested on last; None: not known.
+        element: the element at the last place; None: unknown.
     """
     hovered = [f"at {place}" for place in places]
-    if phrase := element_phrase(element):
+    phrase = element_phrase(element)
+    if phrase:
         hovered[-1] = f"over {phrase}"
     if not sentence:
         sentence = f"{_press_at(kind, parameters)}."
@@ -189,18 +201,19 @@ def hover_sentence(
 def _press_at(kind: ActionType, parameters: Parameters) -> str:
     if isinstance(parameters, ClickParameters | PointParameters):
         return f"{_click(kind, parameters)} at {(parameters.x, parameters.y)}"
-    return (
-        _drag(parameters, None, None) if isinstance(parameters, DragParameters) else "press there"
-    )
+    if isinstance(parameters, DragParameters):
+        return _drag(parameters, None, None)
+    return "press there"
 
 
-def _what(
+def _action_phrase(
     kind: ActionType,
     parameters: Parameters,
     target: TargetElement | None,
     box: _Box | None,
     within: str,
 ) -> str:
+    """Returns the sentence about a step without held keys and without its full stop."""
     match parameters:
         case DragParameters():
             return _drag(parameters, target, box)
@@ -215,8 +228,9 @@ def _what(
         case WaitParameters():
             return f"Wait for {element_phrase(target)}" if target and target.name.strip() else ""
     if isinstance(parameters, ClickParameters | PointParameters):
-        known = element_phrase(target) or within
-        return known and f"{_click(kind, parameters)} {_place(parameters, target, within)}"
+        if not (element_phrase(target) or within):
+            return ""
+        return f"{_click(kind, parameters)} {_place(parameters, target, within)}"
     raise TypeError(f"no sentence for {kind}")
 
 
@@ -239,7 +253,7 @@ def _click(kind: ActionType, parameters: Parameters) -> str:
 def _place(
     parameters: ClickParameters | PointParameters, target: TargetElement | None, within: str
 ) -> str:
-    """What was clicked; also where, when no name tells it from others."""
+    """Returns the clicked element, with its coordinates if it has no name."""
     element = element_phrase(target)
     where = f"at ({parameters.x}, {parameters.y})"
     if target is None or not element:
@@ -255,40 +269,43 @@ def _drag(parameters: DragParameters, target: TargetElement | None, box: _Box | 
     element = element_phrase(target)
     if parameters.button not in (None, "left"):
         return f"Drag {ends} with the {parameters.button} button"
-    verb, what = _DRAGGED[parameters.clicks]
-    within = box is not None and _inside(start, box) and _inside(end, box)
-    if within and target is not None and target.role in _TEXT:
-        return f"Select the {what} {ends} in {element}"
+    verb, selected = _DRAGGED[parameters.clicks]
+    is_within = box is not None and _is_inside(start, box) and _is_inside(end, box)
+    if is_within and target is not None and target.role in _TEXT:
+        return f"Select the {selected} {ends} in {element}"
     if target is None or not element or target.role in _CONTAINERS | _TEXT:
         return f"{verb} {ends}"
-    return f"{verb} {'' if target.role in _MOVED else 'from '}{element} to {end}"
+    if target.role in _MOVED:
+        return f"{verb} {element} to {end}"
+    return f"{verb} from {element} to {end}"
 
 
-def _inside(point: tuple[int, int], box: _Box) -> bool:
+def _is_inside(point: tuple[int, int], box: _Box) -> bool:
     left, top, width, height = box
     return left <= point[0] < left + width and top <= point[1] < top + height
 
 
 def _scrolled(target: TargetElement | None) -> str:
+    """Returns where a scroll happened, such as ` in the list`; empty: unknown."""
     if target is None:
         return ""
-    if holder := _HOLDERS.get(target.role):
-        return f" in {holder}"
+    if target.role in _HOLDERS:
+        return f" in {_HOLDERS[target.role]}"
     element = element_phrase(target) if target.role in _SCROLLED else ""
     return f" in {element}" if element else ""
 
 
 def _chord(keys: Sequence[str]) -> str:
-    """Keys as people write them: `Ctrl+S`."""
+    """Returns keys as people write them: `Ctrl+S`."""
     return "+".join(_KEYS.get(key, key[:1].upper() + key[1:]) for key in keys)
 
 
 def element_phrase(target: TargetElement | None) -> str:
-    """A target in a sentence, as `the "Save" button`; empty without one, or without any word."""
+    """Returns a target for a sentence, such as `the "Save" button`; empty: nothing names it."""
     if target is None:
         return ""
     name = shown_name(target.name)
-    if len(name) > MOST_CHARACTERS:  # a text, not a name
+    if len(name) > MOST_CHARACTERS:
         name = f"{name[:MOST_CHARACTERS].rstrip()}…"
     if target.role in _NAMED_ALONE:
         return f'"{name}"' if name else ""
@@ -297,5 +314,5 @@ def element_phrase(target: TargetElement | None) -> str:
 
 
 def role_word(role: Role) -> str:
-    """A role in words, as in `menu item`."""
+    """Returns a role in words, such as `menu item`."""
     return _ROLE_WORDS.get(role, role.value)

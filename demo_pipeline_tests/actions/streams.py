@@ -82,24 +82,24 @@ def text_of(lines: Iterable[Line]) -> bytes:
 
 def inputs(lines: Iterable[Line]) -> list[Input]:
     """The inputs of a log, through the parser."""
-    found = []
+    parsed = []
     for item in parse_log(io.BytesIO(text_of(lines))):
         assert isinstance(item, Event), item
         if item.event in INPUT_EVENTS:
-            found.append(as_input(item))
-    return in_order(found)
+            parsed.append(as_input(item))
+    return in_order(parsed)
 
 
 def read(
     *lines: Part, platform: str = "linux", locale: str = "en-US", **settings: Any
 ) -> tuple[Segmentation, Repairs]:
     """Segmentation and repairs of a log with these lines."""
-    flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
+    flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     chosen = settings_with(ActionSettings, **settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
     keyboard = keyboard_of(chosen.keyboard_layout, layout_of_locale(locale))
-    found = segment(repaired, platform, chosen, Keyboards.of(keyboard))
-    return replace(found, actions=whole(found.actions)), repairs
+    segmentation = segment(repaired, platform, chosen, Keyboards.of(keyboard))
+    return replace(segmentation, actions=whole(segmentation.actions)), repairs
 
 
 def actions(*lines: Part, **options: Any) -> list[Action]:

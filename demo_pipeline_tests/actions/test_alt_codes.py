@@ -46,9 +46,9 @@ def test_digits_of_the_keypad_under_alt_are_one_character(digits, locale, char, 
 
 def test_a_number_that_no_code_page_has_makes_the_text_doubtful():
     lines = [*typed(0, "A"), *alt_code(400, "8364"), *typed(1400, "B")]
-    found = actions(lines, platform="windows")
-    assert [action.text for action in found] == ["a", "b"]
-    assert all("doubtful_text" in action.flags for action in found)
+    grouped = actions(lines, platform="windows")
+    assert [action.text for action in grouped] == ["a", "b"]
+    assert all("doubtful_text" in action.flags for action in grouped)
 
 
 def test_a_digit_that_is_released_after_alt_belongs_to_the_character():

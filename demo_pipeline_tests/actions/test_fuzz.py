@@ -10,14 +10,14 @@ LOGS = 50
 
 
 def test_damaged_lines_are_events_or_rejections():
-    found: Counter[str] = sum((fuzz_lines(SEED, n) for n in range(LINES // BATCH)), Counter())
-    assert found.total() == LINES
+    faults: Counter[str] = sum((fuzz_lines(SEED, n) for n in range(LINES // BATCH)), Counter())
+    assert faults.total() == LINES
     every = {"invalid_json", "invalid_utf8", "wrong_type", "missing_field", "time_out_of_range"}
-    assert every | {"read", "blank_line", "line_too_long", "nested_too_deeply"} <= set(found)
-    assert found["read"] > LINES // 20
+    assert every | {"read", "blank_line", "line_too_long", "nested_too_deeply"} <= set(faults)
+    assert faults["read"] > LINES // 20
 
 
 def test_the_accounting_of_a_damaged_log_adds_up():
-    found: Counter[str] = sum((fuzz_log(SEED, n) for n in range(LOGS)), Counter())
+    faults: Counter[str] = sum((fuzz_log(SEED, n) for n in range(LOGS)), Counter())
     buckets = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
-    assert all(found[bucket] for bucket in buckets), found
+    assert all(faults[bucket] for bucket in buckets), faults

@@ -44,16 +44,16 @@ def dragged(at: int, until: int) -> list[Line]:
     ],
 )
 def test_a_key_held_for_a_drag_types_nothing(key, drag):
-    found, _ = read(held(key[0], "Space", key[1]), dragged(*drag))
-    assert [a.action_type for a in found.actions] == ["drag"]
-    assert found.actions[0].flags == ["key_held"]
-    assert set(found.reasons.values()) == {"held_with_button"}
+    segmentation, _ = read(held(key[0], "Space", key[1]), dragged(*drag))
+    assert [a.action_type for a in segmentation.actions] == ["drag"]
+    assert segmentation.actions[0].flags == ["key_held"]
+    assert set(segmentation.reasons.values()) == {"held_with_button"}
 
 
 def test_one_hold_for_several_drags_types_nothing():
     drags = [*dragged(300, 700), *dragged(1000, 1500), *dragged(1700, 2200)]
-    found = actions(held(0, "Space", 2500), drags)
-    assert [(a.action_type, a.flags) for a in found] == [("drag", ["key_held"])] * 3
+    grouped = actions(held(0, "Space", 2500), drags)
+    assert [(a.action_type, a.flags) for a in grouped] == [("drag", ["key_held"])] * 3
 
 
 def test_typing_before_and_after_a_held_key_stays():
@@ -80,19 +80,19 @@ def test_a_key_without_a_release_before_a_drag_was_typed():
 
 def test_a_key_held_for_a_click_is_typed_once():
     lines = [held(0, "KeyW", 900), click(450, hold=500)]
-    found, _ = read(*lines)
-    assert [a.text or a.action_type for a in found.actions] == ["w", "click"]
-    assert set(found.reasons.values()) == {"held_with_button"}
+    segmentation, _ = read(*lines)
+    assert [a.text or a.action_type for a in segmentation.actions] == ["w", "click"]
+    assert set(segmentation.reasons.values()) == {"held_with_button"}
 
 
 def test_a_button_without_a_release_holds_nothing():
-    found = actions(press(0, 5, 5), held(2000, "KeyA", 2600))
-    assert [a.text or a.action_type for a in found if a.action_type != "pause"] == [
+    grouped = actions(press(0, 5, 5), held(2000, "KeyA", 2600))
+    assert [a.text or a.action_type for a in grouped if a.action_type != "pause"] == [
         "click",
         "aaaaa",
     ]
 
 
 def test_navigation_keys_held_for_a_drag_stay():
-    found = summaries(held(0, "Down", 1000), dragged(100, 900))
-    assert [text.split()[0] for text in found] == ["down", "drag", "down"]
+    grouped = summaries(held(0, "Down", 1000), dragged(100, 900))
+    assert [text.split()[0] for text in grouped] == ["down", "drag", "down"]

@@ -84,9 +84,9 @@ def test_a_hotkey_includes_its_modifiers_from_first_press_to_last_release():
 
 def test_a_lost_release_does_not_turn_typing_into_hotkeys():
     lines = [down(0, "ControlLeft"), tap(60, "KeyC"), typed(900, "KeyA", "KeyB")]
-    found = actions(*lines)
-    assert [(a.keys, a.text) for a in found] == [(["ctrl", "c"], None), ([], "ab")]
-    assert found[0].flags == ["modifier_never_released"]
+    grouped = actions(*lines)
+    assert [(a.keys, a.text) for a in grouped] == [(["ctrl", "c"], None), ([], "ab")]
+    assert grouped[0].flags == ["modifier_never_released"]
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux", "macos"])
@@ -97,9 +97,9 @@ def test_a_lost_shift_ends_with_the_next_press(platform):
 
 
 def test_a_modifier_lost_without_effect_is_accounted_for():
-    found, _ = read(down(0, "ControlLeft"), tap(1500, "KeyC"))
-    assert [a.text for a in found.actions] == ["c"]
-    assert found.reasons == {1: "modifier_never_released"}
+    segmentation, _ = read(down(0, "ControlLeft"), tap(1500, "KeyC"))
+    assert [a.text for a in segmentation.actions] == ["c"]
+    assert segmentation.reasons == {1: "modifier_never_released"}
 
 
 def test_a_log_that_ends_within_a_chord():
@@ -112,8 +112,8 @@ def test_a_key_without_a_release_can_be_pressed_again():
 
 
 def test_a_release_without_a_press_is_accounted_for():
-    found, _ = read(up(0, "KeyA"), up(5, "ShiftLeft"))
-    assert found.reasons == {1: "release_without_press", 2: "release_without_press"}
+    segmentation, _ = read(up(0, "KeyA"), up(5, "ShiftLeft"))
+    assert segmentation.reasons == {1: "release_without_press", 2: "release_without_press"}
 
 
 # --- the recorder's own stop keys
@@ -121,9 +121,9 @@ def test_a_release_without_a_press_is_accounted_for():
 
 def test_the_stop_shortcut_is_left_out_at_the_end_only():
     lines = [chord(0, "ControlLeft", "F9"), tap(600, "KeyA"), chord(900, "ControlLeft", "F9")]
-    found, _ = read(*lines, stop_shortcut=("ctrl", "f9"))
-    assert [a.action_type for a in found.actions] == ["hotkey", "type"]
-    assert set(found.reasons.values()) == {"stop_shortcut"}
+    segmentation, _ = read(*lines, stop_shortcut=("ctrl", "f9"))
+    assert [a.action_type for a in segmentation.actions] == ["hotkey", "type"]
+    assert set(segmentation.reasons.values()) == {"stop_shortcut"}
     assert summaries(*lines) == ["ctrl+f9", "type a", "ctrl+f9"]
 
 
@@ -136,9 +136,9 @@ def test_a_log_cut_off_by_its_stop_shortcut():
 def test_a_second_press_of_a_modifier_is_its_release(platform):
     lines = [down(0, "MetaRight"), tap(80, "KeyC"), down(200, "MetaRight")]
     typing = [down(900, "ShiftLeft"), tap(960, "KeyM"), up(1050, "ShiftLeft"), tap(1200, "KeyY")]
-    found, repairs = read(*lines, *typing, platform=platform)
+    segmentation, repairs = read(*lines, *typing, platform=platform)
     name = "command" if platform == "macos" else "win"
-    assert [summary_of(action) for action in found.actions] == [f"{name}+c", "type My"]
+    assert [summary_of(action) for action in segmentation.actions] == [f"{name}+c", "type My"]
     assert repairs.second_presses == 1
 
 

@@ -80,8 +80,8 @@ def test_dead_keys(lines, expected):
 
 
 def test_a_dead_key_alone_is_accounted_for():
-    found, _ = read(tap(0, "Quote", ACUTE), click(300))
-    assert found.reasons == {1: "dead_key", 2: "dead_key"}
+    segmentation, _ = read(tap(0, "Quote", ACUTE), click(300))
+    assert segmentation.reasons == {1: "dead_key", 2: "dead_key"}
 
 
 def test_option_and_a_dead_key_compose_on_macos():
@@ -93,8 +93,8 @@ def test_option_and_a_dead_key_compose_on_macos():
 
 
 def test_typing_is_split_at_an_unknown_key_and_flagged():
-    found, _ = read(typed(0, "KeyC", "KeyA"), tap(300, "Unknown(95)"), typed(500, "KeyB"))
-    assert [(a.text, a.flags) for a in found.actions] == [
+    segmentation, _ = read(typed(0, "KeyC", "KeyA"), tap(300, "Unknown(95)"), typed(500, "KeyB"))
+    assert [(a.text, a.flags) for a in segmentation.actions] == [
         ("ca", ["doubtful_text", "unknown_input"]),
         ("b", ["doubtful_text", "unknown_input"]),
     ]
@@ -112,8 +112,8 @@ def test_an_unknown_key_makes_no_other_typing_doubtful():
 
 
 def test_a_key_that_types_nothing_leaves_the_text_certain():
-    found = actions(typed(0, "KeyC"), tap(300, "BrowserBack"), typed(500, "KeyB"))
-    assert not any("doubtful_text" in action.flags for action in found)
+    grouped = actions(typed(0, "KeyC"), tap(300, "BrowserBack"), typed(500, "KeyB"))
+    assert not any("doubtful_text" in action.flags for action in grouped)
 
 
 def test_a_backspace_after_an_unknown_key_is_a_key_of_its_own():
@@ -123,12 +123,12 @@ def test_a_backspace_after_an_unknown_key_is_a_key_of_its_own():
 
 def test_an_unknown_button_splits_typing():
     side = [press(200, 5, 5, "Unknown(8)"), lift(260, 5, 5, "Unknown(8)")]
-    found, _ = read(tap(0, "KeyA"), side, tap(400, "KeyB"))
-    assert [(a.text, a.flags) for a in found.actions] == [
+    segmentation, _ = read(tap(0, "KeyA"), side, tap(400, "KeyB"))
+    assert [(a.text, a.flags) for a in segmentation.actions] == [
         ("a", ["unknown_input"]),
         ("b", ["unknown_input"]),
     ]
-    assert found.reasons == {3: "other_button", 4: "other_button"}
+    assert segmentation.reasons == {3: "other_button", 4: "other_button"}
 
 
 def test_an_unknown_key_far_from_typing_flags_nothing():
@@ -138,10 +138,10 @@ def test_an_unknown_key_far_from_typing_flags_nothing():
 
 def test_an_unknown_character_splits_typing_unless_it_was_erased():
     euro = chord(200, "AltGr", "KeyE")
-    found, _ = read(tap(0, "KeyA"), euro, tap(600, "KeyB"))
-    assert [a.text for a in found.actions] == ["a", "b"]
-    assert all("unknown_input" in a.flags for a in found.actions)
-    assert found.reasons == dict.fromkeys([3, 4, 5, 6], "unknown_character")
+    segmentation, _ = read(tap(0, "KeyA"), euro, tap(600, "KeyB"))
+    assert [a.text for a in segmentation.actions] == ["a", "b"]
+    assert all("unknown_input" in a.flags for a in segmentation.actions)
+    assert segmentation.reasons == dict.fromkeys([3, 4, 5, 6], "unknown_character")
     assert summaries(tap(0, "KeyA"), euro, tap(600, "Backspace"), tap(900, "KeyB")) == ["type ab"]
 
 
@@ -152,8 +152,8 @@ def half(time: int, char: str, key: str = "Unknown(231)") -> list[Line]:
 
 def test_the_halves_of_an_emoji_are_one_character():
     smile = [*half(200, "\ud83d"), *half(210, "\ude00")]
-    found, repairs = read(tap(0, "KeyA"), smile, tap(400, "KeyB"))
-    assert [(a.text, a.flags) for a in found.actions] == [("a😀b", [])]
+    segmentation, repairs = read(tap(0, "KeyA"), smile, tap(400, "KeyB"))
+    assert [(a.text, a.flags) for a in segmentation.actions] == [("a😀b", [])]
     assert repairs.dropped == {5: "second_half"}
     names = [*half(200, "\ud83d", "KeyX"), *half(210, "\ude00", "KeyY")]
     assert summaries(tap(0, "KeyA"), names, tap(400, "Backspace")) == ["type a"]
@@ -167,9 +167,9 @@ def test_the_halves_of_an_emoji_are_one_character():
 def test_a_lone_half_splits_typing_and_is_told(code, tmp_path):
     lone = (half(200, chr(code), "KeyX"), half(600, chr(code)))
     lines = [*tap(0, "KeyA"), *lone[0], *tap(400, "KeyB"), *lone[1]]
-    found = actions(*lines)
-    assert [action.text for action in found] == ["a", "b"]
-    assert all({"doubtful_text", "unknown_input"} <= set(action.flags) for action in found)
+    grouped = actions(*lines)
+    assert [action.text for action in grouped] == ["a", "b"]
+    assert all({"doubtful_text", "unknown_input"} <= set(action.flags) for action in grouped)
     built(tmp_path, lines)
     [problem] = check_known_input(tmp_path, tmp_path)
     assert (problem.code, problem.line) == ("unknown_character", 3)
@@ -234,8 +234,8 @@ def test_what_makes_a_run(lines, expected):
 
 
 def test_only_hotkeys_have_presses():
-    found = actions(click(0), tap(900, "Return"), tap(1200, "KeyA"))
-    assert [action.presses for action in found] == [None, 1, None]
+    grouped = actions(click(0), tap(900, "Return"), tap(1200, "KeyA"))
+    assert [action.presses for action in grouped] == [None, 1, None]
 
 
 # --- checks
@@ -282,9 +282,12 @@ _AT = {  # locale → (keys of one press each, what they type) on Windows
 @pytest.mark.parametrize("locale", _AT)
 def test_text_is_that_of_the_locales_keyboard(locale):
     keys, text = _AT[locale]
-    lines = [chord(1000 * n, *one) for n, one in enumerate(keys)]
-    for line in (one for presses in lines for one in presses if one["data"]["key"] == "RightAlt"):
-        line["time"] -= 48 if line["event"] == "keydown" and locale == "de-DE" else 0
+    lines = [chord(1000 * n, *key) for n, key in enumerate(keys)]
+    for presses in lines:
+        for line in presses:
+            is_altgr_press = line["event"] == "keydown" and line["data"]["key"] == "RightAlt"
+            if is_altgr_press and locale == "de-DE":
+                line["time"] -= 48
     [action] = actions(*lines, platform="windows", locale=locale)
     assert (action.text, action.flags) == (text, [])
 
@@ -358,6 +361,6 @@ def test_unreadable_characters_are_counted(tmp_path):
     ],
 )
 def test_key_names_give_the_platform_that_meta_lacks(tmp_path, keys, expected):
-    lines = [one for n, key in enumerate(keys) for one in tap(200 * n, key)]
+    lines = [line for n, key in enumerate(keys) for line in tap(200 * n, key)]
     assert built(tmp_path, lines, platform="")["platform"] == expected
     assert built(tmp_path, lines, platform="linux")["platform"] == "linux"

@@ -49,8 +49,8 @@ def test_a_pointer_that_waits_at_the_target_does_not_end_the_pause():
 
 
 def test_a_key_without_an_action_ends_the_pause():
-    found = summaries(click(0), tap(1500, "ShiftLeft"), tap(1700, "KeyA"), click(2900))
-    assert not any(text.startswith("pause") for text in found)
+    grouped = summaries(click(0), tap(1500, "ShiftLeft"), tap(1700, "KeyA"), click(2900))
+    assert not any(text.startswith("pause") for text in grouped)
 
 
 def test_the_silence_before_the_first_and_after_the_last_action_is_no_pause():
@@ -71,9 +71,9 @@ def test_no_pause_inside_an_action():
 
 
 def test_every_pause_is_kept_and_numbered_in_order():
-    found = actions(click(0), click(3000), tap(7000, "Return"))
-    assert [a.action_type for a in found] == ["click", "pause", "click", "pause", "hotkey"]
-    assert [a.action_index for a in found] == [0, 1, 2, 3, 4]
+    grouped = actions(click(0), click(3000), tap(7000, "Return"))
+    assert [a.action_type for a in grouped] == ["click", "pause", "click", "pause", "hotkey"]
+    assert [a.action_index for a in grouped] == [0, 1, 2, 3, 4]
 
 
 def test_the_length_is_a_setting():

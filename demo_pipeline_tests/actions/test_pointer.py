@@ -107,7 +107,7 @@ def test_moves_inside_a_click_belong_to_it_and_others_do_not():
 
 
 def test_two_buttons_at_once_share_no_event():
-    found = actions(
+    grouped = actions(
         press(0, 0, 0),
         press(50, 0, 0, "Right"),
         move(100, 90, 0),
@@ -115,8 +115,8 @@ def test_two_buttons_at_once_share_no_event():
         move(160, 95, 0),
         lift(200, 95, 0, "Right"),
     )
-    assert [(a.action_type, a.button) for a in found] == [("drag", "left"), ("drag", "right")]
-    events = [index for action in found for index in action.events]
+    assert [(a.action_type, a.button) for a in grouped] == [("drag", "left"), ("drag", "right")]
+    events = [index for action in grouped for index in action.events]
     assert sorted(events) == [1, 2, 3, 4, 5, 6]
 
 
@@ -127,21 +127,24 @@ def test_a_double_click_whose_second_press_is_dragged_is_one_drag():
     assert (action.press_ms, action.x, action.end_x) == (0, 11, 40)
     assert len(action.events) == 5
     elsewhere = actions(click(0, 90, 10), dragged)
-    assert [(one.action_type, one.clicks) for one in elsewhere] == [("click", 1), ("drag", None)]
+    assert [(action.action_type, action.clicks) for action in elsewhere] == [
+        ("click", 1),
+        ("drag", None),
+    ]
 
 
 def test_a_press_without_a_release_is_a_flagged_click():
-    found = actions(press(0, 5, 5), move(400, 300, 5), click(900, 300, 5))
-    assert [(a.action_type, a.x, a.flags) for a in found] == [
+    grouped = actions(press(0, 5, 5), move(400, 300, 5), click(900, 300, 5))
+    assert [(a.action_type, a.x, a.flags) for a in grouped] == [
         ("click", 5, ["never_released"]),
         ("click", 300, []),
     ]
 
 
 def test_a_release_without_a_press_is_accounted_for():
-    found, _ = read(lift(0, 5, 5), click(900))
-    assert [a.action_type for a in found.actions] == ["click"]
-    assert found.reasons == {1: "release_without_press"}
+    segmentation, _ = read(lift(0, 5, 5), click(900))
+    assert [a.action_type for a in segmentation.actions] == ["click"]
+    assert segmentation.reasons == {1: "release_without_press"}
 
 
 def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey():
@@ -160,12 +163,12 @@ def test_a_drag_followed_closely_by_copy_is_both():
 
 
 def test_a_held_modifier_belongs_to_every_click_it_modified():
-    found = actions(
+    grouped = actions(
         down(0, "ControlLeft"), click(100, 0, 0), click(900, 90, 0), up(1100, "ControlLeft")
     )
-    assert [a.modifiers for a in found] == [["ctrl"], ["ctrl"]]
-    assert [a.events for a in found] == [[1, 2, 3], [4, 5, 6]]
-    assert [(a.press_ms, a.end_ms) for a in found] == [(100, 180), (900, 980)]
+    assert [a.modifiers for a in grouped] == [["ctrl"], ["ctrl"]]
+    assert [a.events for a in grouped] == [[1, 2, 3], [4, 5, 6]]
+    assert [(a.press_ms, a.end_ms) for a in grouped] == [(100, 180), (900, 980)]
 
 
 def test_no_position_anywhere_is_a_click_without_one():

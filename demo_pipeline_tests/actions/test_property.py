@@ -79,8 +79,8 @@ def intents(platform: Platform) -> st.SearchStrategy[list[Intent]]:
     held = st.sampled_from([(), (), ("shift",)])
     drag = st.builds(Intent, st.just("drag"), held=held)
     wait = st.builds(Intent, st.just("wait"), seconds=st.floats(0.1, 6))
-    one = _clicks() | _typing() | _keys(platform) | scroll | drag | wait
-    return st.lists(one, min_size=1, max_size=8).filter(_typing_stands_apart)
+    intent = _clicks() | _typing() | _keys(platform) | scroll | drag | wait
+    return st.lists(intent, min_size=1, max_size=8).filter(_typing_stands_apart)
 
 
 def _typing_stands_apart(chosen: list[Intent]) -> bool:
@@ -147,8 +147,8 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
 def test_the_actions_are_the_intended_ones(platform, data, seed):
     person = Person(data.draw(recorders(platform)), seed)
     person.act(data.draw(intents(platform)))
-    found, problems = found_in(log_of(person), platform)
-    assert [summary_of(a) for a in found if a.action_type != "pause"] == person.truth
+    grouped, problems = found_in(log_of(person), platform)
+    assert [summary_of(a) for a in grouped if a.action_type != "pause"] == person.truth
     assert problems == []
 
 
@@ -158,10 +158,13 @@ def test_drags_without_moves_on_macos_end_at_the_next_pointer_position(drags, se
     blind = Recorder("macos", copies, xy_on_buttons=False, moves_while_held=False)
     person = Person(blind, seed)
     person.act([Intent("drag"), Intent("click")] * drags)
-    found, problems = found_in(log_of(person), "macos")
-    assert [a.action_type for a in found if a.action_type != "pause"] == ["drag", "click"] * drags
+    grouped, problems = found_in(log_of(person), "macos")
+    assert [a.action_type for a in grouped if a.action_type != "pause"] == [
+        "drag",
+        "click",
+    ] * drags
     meant = [truth for truth in person.truth if truth[0] == "drag"]
-    for action, truth in zip((a for a in found if a.action_type == "drag"), meant, strict=True):
+    for action, truth in zip((a for a in grouped if a.action_type == "drag"), meant, strict=True):
         assert (action.x, action.y) == truth[3:5]
         # By chance the start is on the outermost line of all places in so short a log.
         assert [flag for flag in action.flags if flag != BORDER_RUN] == ["end_points_only"]

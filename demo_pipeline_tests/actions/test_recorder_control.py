@@ -22,8 +22,8 @@ def stop_of(*parts: Part) -> str:
     """The possible stop of a log of these lines, described; empty: none."""
     lines = [line for part in parts for line in (part if isinstance(part, list) else [part])]
     read: list[Input] = inputs(lines)
-    found = possible_stop(actions(*parts), read)
-    return found.describe() if found else ""
+    stop = possible_stop(actions(*parts), read)
+    return stop.describe() if stop else ""
 
 
 @pytest.mark.parametrize(

@@ -60,19 +60,19 @@ SHOPPING = [
 def actions_of(recording: str) -> list[Action]:
     log = (RECORDINGS / recording / "input_log.jsonl").read_bytes()
     platform = json.loads((RECORDINGS / recording / "meta.json").read_bytes())["platform"]
-    found, problems = found_in(log, platform)
+    grouped, problems = found_in(log, platform)
     assert problems == []
-    return [action for action in found if action.action_type != "pause"]
+    return [action for action in grouped if action.action_type != "pause"]
 
 
 @pytest.mark.parametrize(
     ("recording", "expected"), [("20261121_212358", TICKETS), ("20261121_212801", SHOPPING)]
 )
 def test_the_actions_of_the_person(recording, expected):
-    found = actions_of(recording)
-    assert [(summary_of(action), action.x, action.y) for action in found] == expected
+    grouped = actions_of(recording)
+    assert [(summary_of(action), action.x, action.y) for action in grouped] == expected
     # One scroll does not prove its unit.
-    assert {flag for action in found for flag in action.flags} == {"wheel_unit_uncertain"}
+    assert {flag for action in grouped for flag in action.flags} == {"wheel_unit_uncertain"}
 
 
 def in_words(action: Action) -> tuple[str, dict[str, Any]]:
@@ -106,21 +106,21 @@ UNITS_MS = {"seconds": 1000, "microseconds": 1e-3}
 def test_simulated_recordings_with_characters_in_every_form(tmp_path, platform, form):
     options = replace(SMALL, platform=platform, characters=FORMS[form], wheel="recorder")
     truth = write_documents(tmp_path, script(click("Name"), type_text("A b'\\ {c}\b!")), options)
-    found, problems = found_in((tmp_path / "input_log.jsonl").read_bytes(), platform)
+    grouped, problems = found_in((tmp_path / "input_log.jsonl").read_bytes(), platform)
     assert problems == []
-    told = [in_words(action) for action in found if action.action_type != "pause"]
-    assert told == [(one.action_type, one.parameters) for one in truth.actions]
+    described = [in_words(action) for action in grouped if action.action_type != "pause"]
+    assert described == [(action.action_type, action.parameters) for action in truth.actions]
 
 
 @pytest.mark.parametrize("unit", UNITS_MS)
 def test_simulated_recordings_in_another_unit_of_time(tmp_path, unit):
     options = replace(SMALL, time_unit_ms=UNITS_MS[unit])
     truth = write_documents(tmp_path, script(), options)
-    found, problems = found_in((tmp_path / "input_log.jsonl").read_bytes(), options.platform)
+    grouped, problems = found_in((tmp_path / "input_log.jsonl").read_bytes(), options.platform)
     assert problems == []
-    meant = [one for one in truth.actions if one.action_type != "wait"]
-    assert [action.end_ms for action in found if action.action_type != "pause"] == [
-        one.end_ms for one in meant
+    meant = [action for action in truth.actions if action.action_type != "wait"]
+    assert [action.end_ms for action in grouped if action.action_type != "pause"] == [
+        action.end_ms for action in meant
     ]
 
 
@@ -129,6 +129,6 @@ def test_simulated_recordings_in_another_unit_of_time(tmp_path, unit):
 def test_simulated_scrolls(tmp_path, platform, wheel):
     options = replace(SMALL, platform=platform, wheel=wheel)
     truth = write_documents(tmp_path, script(scroll("Rows", 2), scroll("Rows", -1)), options)
-    found, _ = found_in((tmp_path / "input_log.jsonl").read_bytes(), platform)
-    told = [in_words(action) for action in found if action.action_type != "pause"]
-    assert told == [(one.action_type, one.parameters) for one in truth.actions]
+    grouped, _ = found_in((tmp_path / "input_log.jsonl").read_bytes(), platform)
+    described = [in_words(action) for action in grouped if action.action_type != "pause"]
+    assert described == [(action.action_type, action.parameters) for action in truth.actions]

@@ -25,12 +25,12 @@ from demo_pipeline_tests.actions.streams import (
 def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
     """Each line as `copies` hooks log it, in their order."""
     flat = [
-        (one["time"] + lag * copy, copy, number, one)
-        for number, one in enumerate(lines)
+        (line["time"] + lag * copy, copy, number, line)
+        for number, line in enumerate(lines)
         for copy in range(copies)
     ]
     flat.sort(key=lambda item: item[:3])
-    return [{**one, "time": time} for time, _, _, one in flat]
+    return [{**line, "time": time} for time, _, _, line in flat]
 
 
 # --- order
@@ -48,9 +48,9 @@ def test_lines_out_of_time_order_are_sorted():
 @pytest.mark.parametrize("lag", [0, 1])
 def test_duplicates_are_dropped_and_counted(copies, lag):
     hand = [move(n * 20, n, n) for n in range(5)] + click(200) + typed(500, "KeyA", "KeyB", "KeyA")
-    found, repairs = read(copied(hand, copies, lag))
-    assert [a.action_type for a in found.actions] == ["click", "type"]
-    assert found.actions[1].text == "aba"
+    segmentation, repairs = read(copied(hand, copies, lag))
+    assert [a.action_type for a in segmentation.actions] == ["click", "type"]
+    assert segmentation.actions[1].text == "aba"
     assert repairs.duplicate_factors["keydown"] == repairs.duplicate_factors["mousemove"] == copies
     assert len(repairs.dropped) == len(hand) * (copies - 1)
     assert set(repairs.dropped.values()) == {"hook_copy"}
@@ -64,8 +64,8 @@ def test_nothing_is_dropped_from_a_clean_log():
 
 def test_only_keys_are_duplicated():
     lines = [*copied(typed(0, "KeyA", "KeyB", "KeyC"), 2), *click(900), *click(2900)]
-    found, repairs = read(lines, pause_ms=60_000)
-    assert [a.action_type for a in found.actions] == ["type", "click", "click"]
+    segmentation, repairs = read(lines, pause_ms=60_000)
+    assert [a.action_type for a in segmentation.actions] == ["type", "click", "click"]
     assert repairs.duplicate_factors == {"keydown": 2, "keyup": 2}
 
 
@@ -109,17 +109,17 @@ HAND = [*(move(n * 20, n, n) for n in range(5)), *typed(300, "KeyX", "KeyY", "Ke
 
 
 def test_auto_repeat_of_a_stalled_recorder_is_no_copy():
-    found, repairs = read(HAND, stalled(2000, "KeyA", 4))
-    assert [action.text for action in found.actions] == ["xyzaaaa"]
+    segmentation, repairs = read(HAND, stalled(2000, "KeyA", 4))
+    assert [action.text for action in segmentation.actions] == ["xyzaaaa"]
     assert (repairs.dropped, repairs.duplicate_factors) == ({}, {})
 
 
 @pytest.mark.parametrize("holds", [1, 3, 5])
 def test_holds_alone_do_not_prove_hooks(holds):
     """Every press of the log comes four times, but every release once."""
-    lines = [one for n in range(holds) for one in stalled(2000 * n, "Backspace", 4)]
-    found, repairs = read(lines, pause_ms=60_000)
-    assert [(a.keys, a.presses) for a in found.actions] == [(["backspace"], 4)] * holds
+    lines = [line for n in range(holds) for line in stalled(2000 * n, "Backspace", 4)]
+    segmentation, repairs = read(lines, pause_ms=60_000)
+    assert [(a.keys, a.presses) for a in segmentation.actions] == [(["backspace"], 4)] * holds
     assert repairs.dropped == {}
 
 
@@ -138,8 +138,8 @@ def test_a_stall_in_a_duplicated_log_repeats_nothing():
 
 def test_a_modifier_released_and_pressed_in_one_instant_is_released():
     lines = [down(0, "ShiftLeft"), tap(50, "KeyA"), up(150, "ShiftLeft"), down(150, "ShiftLeft")]
-    found, repairs = read(*lines, typed(400, "KeyB", "KeyC"))
-    assert [a.text for a in found.actions] == ["Abc"]
+    segmentation, repairs = read(*lines, typed(400, "KeyB", "KeyC"))
+    assert [a.text for a in segmentation.actions] == ["Abc"]
     assert repairs.dropped == {5: "phantom_modifier"}
 
 
@@ -153,9 +153,9 @@ def test_a_modifier_pressed_again_by_hand_stays():
 def test_phantom_modifiers_among_duplicates():
     lines: list[Line] = []
     for at in (0, 1000, 2000):
-        for one in chord(at, "MetaLeft", "KeyC"):
-            again = {**one, "event": "keydown"} if one["data"]["key"] == "MetaLeft" else one
-            lines += [one, again]
+        for line in chord(at, "MetaLeft", "KeyC"):
+            again = {**line, "event": "keydown"} if line["data"]["key"] == "MetaLeft" else line
+            lines += [line, again]
     assert summaries(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
 
 
@@ -175,15 +175,15 @@ def alternate_shifts(at: int, gap: int) -> list[Line]:
 
 @pytest.mark.parametrize("gap", [0, 1, 2, 3])
 def test_a_second_shift_pressed_at_once_is_no_phantom(gap):
-    found, repairs = read(alternate_shifts(0, gap), tap(600, "C"), platform="windows")
-    assert [a.text for a in found.actions] == ["PQAc"]
+    segmentation, repairs = read(alternate_shifts(0, gap), tap(600, "C"), platform="windows")
+    assert [a.text for a in segmentation.actions] == ["PQAc"]
     assert repairs.dropped == {}
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2])
 @pytest.mark.parametrize("gap", [1, 2])
 def test_a_second_shift_among_duplicates_is_no_phantom(gap, lag):
-    lines = [one for at in (0, 1000, 2000) for one in alternate_shifts(at, gap)]
+    lines = [line for at in (0, 1000, 2000) for line in alternate_shifts(at, gap)]
     assert summaries(copied(lines, 2, lag), platform="windows") == ["type PQAPQAPQA"]
 
 
@@ -206,9 +206,9 @@ def test_every_wrong_duplicate_of_a_release_is_a_phantom(wrong):
     """Of two or three hooks, before a tap of the same modifier and before a click."""
     lines: list[Line] = []
     for at in (0, 1000, 2000):
-        for one in chord(at, "MetaLeft", "KeyC"):
-            kinds = wrong if one["data"]["key"] == "MetaLeft" and one["event"] == "keyup" else ()
-            lines += [one, *({**one, "event": kind} for kind in kinds)]
+        for line in chord(at, "MetaLeft", "KeyC"):
+            kinds = wrong if line["data"]["key"] == "MetaLeft" and line["event"] == "keyup" else ()
+            lines += [line, *({**line, "event": kind} for kind in kinds)]
     lines += [*click(2600), *tap(4000, "MetaLeft")]
     assert summaries(lines, platform="macos", pause_ms=60_000) == [
         *["command+c"] * 3,
@@ -221,8 +221,8 @@ def test_every_wrong_duplicate_of_a_release_is_a_phantom(wrong):
 
 
 def test_a_press_has_the_position_of_the_last_move():
-    found, repairs = read(move(0, 7, 8), press(50), lift(100), move(200, 90, 90))
-    assert [(a.action_type, a.x, a.y) for a in found.actions] == [("click", 7, 8)]
+    segmentation, repairs = read(move(0, 7, 8), press(50), lift(100), move(200, 90, 90))
+    assert [(a.action_type, a.x, a.y) for a in segmentation.actions] == [("click", 7, 8)]
     assert repairs.filled_positions == 2
 
 
@@ -263,5 +263,5 @@ def test_repairs_are_reported():
     assert read(*lines)[1].late_lines == 2
     both = [down(0, "Shift"), down(90, "Shift"), up(200, "Shift"), up(300, "Shift")]
     assert read(*both, platform="windows")[1].second_shifts == 1
-    one = [down(0, "Shift"), down(90, "Shift"), up(200, "Shift"), tap(900, "Shift")]
-    assert read(*one, platform="windows")[1].second_shifts == 0
+    first = [down(0, "Shift"), down(90, "Shift"), up(200, "Shift"), tap(900, "Shift")]
+    assert read(*first, platform="windows")[1].second_shifts == 0

@@ -333,10 +333,10 @@ def test_formatting_completion_and_case_do_not_contradict(gained, typed_text, co
 def test_fields_for_passwords_are_not_read(tmp_path):
     typing = keys(1000, "KeyA", "KeyN", "KeyN", "KeyA")
     secret = {"role": "password text"}
-    shown = scan(3000, "anna")
-    shown["data"]["tree"][0]["children"][0] |= secret
-    shown["data"]["focused_element"] |= secret
-    assert texts(read(tmp_path, scan(0), typing, shown)) == [("anna", "unseen", False)]
+    later = scan(3000, "anna")
+    later["data"]["tree"][0]["children"][0] |= secret
+    later["data"]["focused_element"] |= secret
+    assert texts(read(tmp_path, scan(0), typing, later)) == [("anna", "unseen", False)]
 
 
 def test_a_row_of_dots_is_no_text(tmp_path):

@@ -79,9 +79,9 @@ def test_typing_includes_all_its_key_events():
 
 
 def test_erased_text_is_accounted_for():
-    found, _ = read(typed(0, C, "Backspace"))
-    assert set(found.reasons.values()) == {"typed_and_erased"}
-    assert sorted(found.reasons) == [1, 2, 3, 4]
+    segmentation, _ = read(typed(0, C, "Backspace"))
+    assert set(segmentation.reasons.values()) == {"typed_and_erased"}
+    assert sorted(segmentation.reasons) == [1, 2, 3, 4]
 
 
 # --- auto-repeat
@@ -163,10 +163,10 @@ def test_elsewhere_a_long_press_of_caps_lock_is_one_tap():
 
 
 def test_locks_are_state_and_no_action():
-    found, _ = read(tap(0, "NumLock"), tap(200, "ScrollLock"), tap(400, "CapsLock"))
-    assert found.actions == []
-    assert set(found.reasons.values()) == {"keyboard_state"}
-    assert len(found.reasons) == 6
+    segmentation, _ = read(tap(0, "NumLock"), tap(200, "ScrollLock"), tap(400, "CapsLock"))
+    assert segmentation.actions == []
+    assert set(segmentation.reasons.values()) == {"keyboard_state"}
+    assert len(segmentation.reasons) == 6
 
 
 def test_without_num_lock_the_keypad_navigates():
@@ -214,9 +214,9 @@ def test_the_uk_layout_is_that_of_the_platform(platform, expected):
     ],
 )  # fmt: skip
 def test_altgr_is_no_hotkey(lines, platform):
-    found, _ = read(*lines, platform=platform)
-    assert found.actions == []
-    assert "unknown_character" in found.reasons.values()
+    segmentation, _ = read(*lines, platform=platform)
+    assert segmentation.actions == []
+    assert "unknown_character" in segmentation.reasons.values()
     [action] = actions(*lines, tap(600, C), platform=platform)
     assert (action.action_type, action.text) == ("type", "c")
     assert "unknown_character" in action.flags
@@ -235,10 +235,10 @@ def test_option_types_the_logged_character():
 
 
 def test_an_unknown_key_is_never_text():
-    found, _ = read(tap(0, C), tap(200, "Unknown(95)"), tap(400, O))
-    assert [action.text for action in found.actions] == ["c", "o"]
-    assert found.unknown_keys == {"Unknown(95)"}
-    assert found.reasons[3] == "unknown_key"
+    segmentation, _ = read(tap(0, C), tap(200, "Unknown(95)"), tap(400, O))
+    assert [action.text for action in segmentation.actions] == ["c", "o"]
+    assert segmentation.unknown_keys == {"Unknown(95)"}
+    assert segmentation.reasons[3] == "unknown_key"
 
 
 def test_an_unknown_key_with_a_known_character_is_text():
@@ -269,10 +269,10 @@ SHIFT = "Shift"  # what Windows recorders call either of the two
     ids=["rolled over", "both at once", "letters under both", "one after the other"],
 )  # fmt: skip
 def test_two_shift_keys_of_one_name(lines, expected):
-    found, repairs = read(*lines, platform="windows")
-    assert [summary_of(action) for action in found.actions] == [expected]
+    segmentation, repairs = read(*lines, platform="windows")
+    assert [summary_of(action) for action in segmentation.actions] == [expected]
     assert repairs.dropped == {}
-    assert "release_without_press" not in found.reasons.values()
+    assert "release_without_press" not in segmentation.reasons.values()
 
 
 def test_typing_is_parted_after_a_rest_behind_a_few_characters():
@@ -294,5 +294,5 @@ def test_longer_typing_is_parted_after_a_long_rest():
 
 def parts(*lines: Line | list[Line]) -> list[Action]:
     """The actions as they are written, before the screen is known."""
-    flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
+    flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     return segment(inputs(flat), "linux", ActionSettings(), Keyboards.of(Keyboard("us"))).actions

@@ -48,8 +48,8 @@ Sign = Literal["auto", "positive_down", "positive_up"]
 )
 def test_unit_and_sign(platform, deltas, sign, expected):
     turns = inputs(wheel(50 * n, delta) for n, delta in enumerate(deltas))
-    found = read_wheel(turns, platform, ActionSettings(wheel_sign=sign))
-    assert (found.rule.unit, found.rule.positive, found.rule.method) == expected
+    wheel_rule = read_wheel(turns, platform, ActionSettings(wheel_sign=sign))
+    assert (wheel_rule.rule.unit, wheel_rule.rule.positive, wheel_rule.rule.method) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_one_unit_is_that_of_a_whole_recording():
     swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]
     pushed = [wheel(0, 120), wheel(8000, 100), wheel(8050, 53), wheel(16_000, 1)]
     swiped = [wheel(20_000 + 20 * n, -delta) for n, delta in enumerate(swipe)]
-    found = actions(*pushed, *swiped)
-    scrolls = [action for action in found if action.action_type == "scroll"]
+    grouped = actions(*pushed, *swiped)
+    scrolls = [action for action in grouped if action.action_type == "scroll"]
     assert [(a.wheel_unit, a.direction, a.amount) for a in scrolls] == [
         ("120", "down", 1),
         ("120", "down", 1),
@@ -96,8 +96,8 @@ def test_one_unit_is_that_of_a_whole_recording():
 
 def test_nudges_of_a_touchpad_add_up():
     """None of them is half a notch; nothing is lost while the person goes on."""
-    found, _ = read([wheel(1500 * n, 31) for n in range(4)], platform="windows")
-    assert [(action.amount, action.events) for action in found.actions if action.amount] == [
+    segmentation, _ = read([wheel(1500 * n, 31) for n in range(4)], platform="windows")
+    assert [(action.amount, action.events) for action in segmentation.actions if action.amount] == [
         (1, [1, 2]),
         (1, [3, 4]),
     ]
@@ -106,10 +106,10 @@ def test_nudges_of_a_touchpad_add_up():
 def test_what_either_unit_fits_is_unclear():
     """Three deltas of 8 may be 24 notches, or a fifth of one; so may a 1 beside 120s."""
     for lines in ([wheel(50 * n, 8) for n in range(3)], [wheel(0, 120), wheel(5000, 1)]):
-        found, _ = read(lines, platform="windows")
-        scrolls = [action for action in found.actions if action.action_type == "scroll"]
+        segmentation, _ = read(lines, platform="windows")
+        scrolls = [action for action in segmentation.actions if action.action_type == "scroll"]
         assert "unclear_wheel_unit" in scrolls[-1].flags
-        assert found.reasons == {}
+        assert segmentation.reasons == {}
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_what_either_unit_fits_is_unclear():
 )
 def test_the_remainder_is_kept(platform, deltas, amount, remainder):
     turns = [wheel(50 * n, delta) for n, delta in enumerate(deltas)]
-    found, _ = read(*turns, platform=platform)
-    [action] = found.actions
+    segmentation, _ = read(*turns, platform=platform)
+    [action] = segmentation.actions
     assert action.amount == amount
     assert action.wheel_remainder == pytest.approx(remainder, abs=1e-6)
-    assert found.wheel_remainder == pytest.approx(remainder, abs=1e-6)
+    assert segmentation.wheel_remainder == pytest.approx(remainder, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,13 @@ def test_the_remainder_is_kept(platform, deltas, amount, remainder):
     [("windows", [10]), ("windows", [24, 24]), ("linux", [0.25, 0.2]), ("macos", [-7, 49])],
 )
 def test_less_than_half_a_notch_is_no_action(platform, deltas):
-    found, _ = read([wheel(50 * n, delta) for n, delta in enumerate(deltas)], platform=platform)
-    assert found.actions == []
-    assert set(found.reasons.values()) == {"below_half_notch"}
+    segmentation, _ = read(
+        [wheel(50 * n, delta) for n, delta in enumerate(deltas)], platform=platform
+    )
+    assert segmentation.actions == []
+    assert set(segmentation.reasons.values()) == {"below_half_notch"}
     per_notch = {"windows": 120, "linux": 1, "macos": 100}[platform]
-    assert found.wheel_remainder == pytest.approx(sum(deltas) / per_notch, abs=1e-6)
+    assert segmentation.wheel_remainder == pytest.approx(sum(deltas) / per_notch, abs=1e-6)
 
 
 def test_a_tiny_scroll_does_not_part_typing():
@@ -162,8 +164,8 @@ def test_a_tiny_scroll_does_not_part_typing():
 )
 def test_few_scrolls_do_not_prove_a_unit(platform, delta, scrolls, flags):
     turns = [wheel(4000 * n, delta) for n in range(scrolls)]
-    found = actions(*turns, platform=platform, pause_ms=60_000)
-    assert [action.flags for action in found] == [flags] * scrolls
+    grouped = actions(*turns, platform=platform, pause_ms=60_000)
+    assert [action.flags for action in grouped] == [flags] * scrolls
 
 
 @pytest.mark.parametrize(
@@ -186,25 +188,27 @@ def test_a_reversal_is_a_scroll_from_half_a_notch_on(platform, deltas, expected)
 
 
 def test_a_tail_belongs_to_its_gesture():
-    found, _ = read(wheel(0, 120), wheel(50, 120), wheel(100, -1), platform="windows")
-    assert [(a.direction, a.amount, a.events) for a in found.actions] == [("down", 2, [1, 2, 3])]
+    segmentation, _ = read(wheel(0, 120), wheel(50, 120), wheel(100, -1), platform="windows")
+    assert [(a.direction, a.amount, a.events) for a in segmentation.actions] == [
+        ("down", 2, [1, 2, 3])
+    ]
 
 
 def test_phases_and_momentum_belong_to_a_touchpads_scroll():
     """The person presses a key and moves on while the page is still gliding."""
     pushed = [move(0, 50, 60), wheel(10, 0), wheel(20, -150), wheel(40, -120)]
     gliding = [tap(60, "KeyA"), wheel(80, -100), move(90, 700, 700), wheel(100, -80), wheel(120, 0)]
-    found, _ = read(*pushed, *gliding, platform="macos")
-    scroll, text = found.actions
+    segmentation, _ = read(*pushed, *gliding, platform="macos")
+    scroll, text = segmentation.actions
     assert (scroll.amount, scroll.x, scroll.events) == (5, 50, [2, 3, 4, 7, 9, 10])
     assert (scroll.press_ms, text.text) == (20, "a")
-    assert found.reasons == {}
+    assert segmentation.reasons == {}
 
 
 def test_a_second_push_elsewhere_is_no_momentum():
     pushes = [wheel(20, -150), move(60, 700, 700), wheel(100, -180)]
-    found = actions(move(0, 50, 60), *pushes, platform="macos")
-    assert [(a.x, a.amount) for a in found] == [(50, 2), (700, 2)]
+    grouped = actions(move(0, 50, 60), *pushes, platform="macos")
+    assert [(a.x, a.amount) for a in grouped] == [(50, 2), (700, 2)]
     later = [wheel(20, -150), move(60, 700, 700), wheel(500, -150)]
     assert len(actions(move(0, 50, 60), *later, platform="macos")) == 2
 
@@ -212,9 +216,9 @@ def test_a_second_push_elsewhere_is_no_momentum():
 @pytest.mark.parametrize("platform", ["windows", "linux"])
 def test_elsewhere_nothing_glides(platform):
     lines = [move(0, 50, 60), wheel(20, -1), wheel(25, 0), move(60, 700, 700), wheel(100, -1)]
-    found, _ = read(*lines, platform=platform)
-    assert [(a.x, a.amount) for a in found.actions] == [(50, 1), (700, 1)]
-    assert found.reasons == {3: "zero_delta"}
+    segmentation, _ = read(*lines, platform=platform)
+    assert [(a.x, a.amount) for a in segmentation.actions] == [(50, 1), (700, 1)]
+    assert segmentation.reasons == {3: "zero_delta"}
 
 
 @given(
@@ -226,14 +230,14 @@ def test_no_part_of_a_notch_is_lost(turns):
     """Amounts and remainder add up to everything that was logged."""
     times = accumulate(gap for gap, _ in turns)
     lines = [wheel(time, delta) for time, (_, delta) in zip(times, turns, strict=True)]
-    found, _ = read(*lines, platform="windows")
+    segmentation, _ = read(*lines, platform="windows")
     whole = sum(
         action.amount * (1 if action.direction == "down" else -1)
-        for action in found.actions
+        for action in segmentation.actions
         if action.amount is not None
     )
     logged = sum(delta for _, delta in turns) / 120
-    assert whole + found.wheel_remainder == pytest.approx(logged, abs=1e-5)
+    assert whole + segmentation.wheel_remainder == pytest.approx(logged, abs=1e-5)
 
 
 def test_a_huge_scroll_fits_its_column():

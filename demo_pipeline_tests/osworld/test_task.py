@@ -114,8 +114,11 @@ def test_a_new_task_has_no_evaluator(tmp_path):
 )
 def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
     path = put(tmp_path, text)
-    found = examine_task_file(path)[1]
-    assert (file_and_line(found[0]), message in found[0].message) == (f"bb5e4c0d.json:{line}", True)
+    problems = examine_task_file(path)[1]
+    assert (file_and_line(problems[0]), message in problems[0].message) == (
+        f"bb5e4c0d.json:{line}",
+        True,
+    )
     assert read_task(path) is None
 
 
@@ -131,8 +134,8 @@ def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
     ],
 )
 def test_outdated_and_deviating_forms_are_warnings(tmp_path, change, code):
-    found = examine_task_file(put(tmp_path, {**TASK, **change}))[1]
-    assert [(p.code, p.severity) for p in found] == [(code, Severity.WARNING)]
+    problems = examine_task_file(put(tmp_path, {**TASK, **change}))[1]
+    assert [(p.code, p.severity) for p in problems] == [(code, Severity.WARNING)]
 
 
 def test_a_missing_task_is_a_problem(tmp_path):

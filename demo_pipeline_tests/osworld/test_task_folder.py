@@ -34,8 +34,13 @@ def found(root):
 
 def test_ordinary_and_risk_tasks_are_found_with_their_domains(root):
     got = [
-        (one.source.file, one.source.domain, isinstance(one.task, RiskTask), one.source.listed)
-        for one in entries(read_task_folder(root))
+        (
+            entry.source.file,
+            entry.source.domain,
+            isinstance(entry.task, RiskTask),
+            entry.source.listed,
+        )
+        for entry in entries(read_task_folder(root))
     ]
     assert got == [
         (f"{RISKY}/examples/mail/c.json", "mail", True, True),
@@ -93,7 +98,9 @@ def test_a_bad_file_is_reported_with_its_line_and_does_not_affect_others(root, t
     put_text(root, "test_all.json", '{"os": ["a", "x"], "chrome": ["b"]}')
     problems = errors(validate_task_folder(root))
     assert {(p.code, p.file, p.line) for p in problems} == {(code, "examples/os/x.json", line)}
-    good = [one.source.file for one in entries(read_task_folder(root)) if one.task is not None]
+    good = [
+        entry.source.file for entry in entries(read_task_folder(root)) if entry.task is not None
+    ]
     assert len(good) == 3
 
 
@@ -225,9 +232,13 @@ TEMPLATE = [
 def test_every_task_of_the_published_folders_is_found(tmp_path):
     put_published_layouts(tmp_path)
     got = {
-        one.source.file: (one.source.domain, isinstance(one.task, RiskTask), one.source.listed)
-        for one in entries(read_task_folder(tmp_path))
-        if one.task is not None
+        entry.source.file: (
+            entry.source.domain,
+            isinstance(entry.task, RiskTask),
+            entry.source.listed,
+        )
+        for entry in entries(read_task_folder(tmp_path))
+        if entry.task is not None
     }
     assert got == PUBLISHED
     problems = [(s, code, where.removeprefix(f"{RISKY}/")) for s, code, where in shown(tmp_path)]
@@ -250,7 +261,7 @@ def test_a_part_of_a_checkout_is_recognised_and_read(tmp_path, folder, count):
     part = tmp_path / folder
     assert recognise(part) == "osworld"
     assert errors(validate_task_folder(part)) == []
-    read = [one for one in entries(read_task_folder(part)) if one.task is not None]
+    read = [entry for entry in entries(read_task_folder(part)) if entry.task is not None]
     assert len(read) == count
 
 

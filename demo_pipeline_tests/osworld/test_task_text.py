@@ -28,14 +28,14 @@ def assigned(quest: Any = None, **meta: Any) -> Assignment:
 )
 def test_the_first_field_that_is_not_blank_is_the_instruction(blank, source, instruction):
     quest = {**QUEST, **dict.fromkeys(blank, " \n\t ")}
-    found = assigned(quest, title="My recording", description="About it")
-    assert (found.source, found.instruction) == (source, instruction)
+    assignment = assigned(quest, title="My recording", description="About it")
+    assert (assignment.source, assignment.instruction) == (source, instruction)
 
 
 def test_the_description_is_the_last_resort():
-    found = assigned(None, title="", description="Just\n  trying")
-    assert (found.source, found.instruction) == ("description", "Just\n  trying")
-    assert found.application == "unknown"
+    assignment = assigned(None, title="", description="Just\n  trying")
+    assert (assignment.source, assignment.instruction) == ("description", "Just\n  trying")
+    assert assignment.application == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_tags_go_and_lines_with_their_indentation_stay(text, expected):
 
 
 def test_a_tag_alone_is_blank():
-    found = assigned({**QUEST, "content": "<app></app>"})
-    assert found.source == "quest.title"
+    assignment = assigned({**QUEST, "content": "<app></app>"})
+    assert assignment.source == "quest.title"
 
 
 def test_without_an_instruction_the_demonstration_is_refused():
@@ -74,11 +74,11 @@ def test_without_an_instruction_the_demonstration_is_refused():
 
 
 def test_the_task_is_the_application_and_the_quests_title():
-    found = assigned(QUEST)
-    assert found.application == "chrome"
-    assert found.task_id == found.split_group == "chrome_order_a_notebook"
+    assignment = assigned(QUEST)
+    assert assignment.application == "chrome"
+    assert assignment.task_id == assignment.split_group == "chrome_order_a_notebook"
     again = assigned({**QUEST, "content": "Could you order it?"}, platform="windows")
-    assert again.split_group == found.split_group
+    assert again.split_group == assignment.split_group
 
 
 def test_without_a_quest_it_is_the_platform_and_the_instruction():
@@ -96,7 +96,7 @@ def test_slugs_of_texts_in_other_scripts_stay_distinct():
 @settings(deadline=None)
 @given(st.text(max_size=300))
 def test_a_slug_is_a_short_ascii_name(text):
-    found = slug(text)
-    assert 0 < len(found) <= 90
-    assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
-    assert slug(text) == found
+    shortened = slug(text)
+    assert 0 < len(shortened) <= 90
+    assert set(shortened) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
+    assert slug(text) == shortened

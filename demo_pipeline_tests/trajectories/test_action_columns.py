@@ -26,5 +26,5 @@ def test_they_are_its_parameters_and_its_target(kind, parameters, columns):
     target = {"id": "node_1", "role": "button", "name": "Save"}
     document = {"step_index": 0, "action_type": kind, "parameters": parameters}
     action = StepAction.model_validate({**document, "target_element": target, "reasoning": "x"})
-    told = {name: value for name, value in action_columns(action).items() if value is not None}
-    assert told == {**columns, "target_role": "button", "target_name": "Save"}
+    filled = {name: value for name, value in action_columns(action).items() if value is not None}
+    assert filled == {**columns, "target_role": "button", "target_name": "Save"}

@@ -29,9 +29,9 @@ ROWS = {
 
 
 def trajectory(root: Path, actions=TABLE, rows=None) -> Path:
-    made = make_trajectory(root, "demo", actions, rows=rows)
-    shutil.copy(made.provenance, made.path / "provenance.parquet")
-    return made.path
+    trajectory = make_trajectory(root, "demo", actions, rows=rows)
+    shutil.copy(trajectory.provenance, trajectory.path / "provenance.parquet")
+    return trajectory.path
 
 
 @pytest.fixture(scope="module")

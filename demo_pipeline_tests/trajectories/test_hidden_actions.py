@@ -72,8 +72,8 @@ class TestWhereTheyAre:
 
     @given(BEFORE, st.integers(0, 12), st.sets(st.integers(0, 12)), st.floats(0, 1))
     def test_no_step_is_left_out_before_the_first_hidden_action(self, before, steps, waits, share):
-        found = hidden(*before).incomplete_steps(steps, waits, share)
-        assert all(index >= min(before, default=13) for index in found)
+        incomplete = hidden(*before).incomplete_steps(steps, waits, share)
+        assert all(index >= min(before, default=13) for index in incomplete)
 
 
 class TestWords:
@@ -146,7 +146,9 @@ def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path):
         demo_with(tmp_path, "scraps", 4, 2),
     ]
     plan = plan_export(demos, ALL_TRAIN, whole_trajectories=True)
-    stretches = {one.source.id: list(one.stretch or ()) for one in plan.selection.chosen}
+    stretches = {
+        selection.source.id: list(selection.stretch or ()) for selection in plan.selection.chosen
+    }
     assert stretches == {"complete": [0, 1], "torn": [4, 5, 6, 7, 8]}
     assert plan.selection.excluded["incomplete"] == 1
     shorter = settings_with(DatasetSettings, train_ratio=1.0, val_ratio=0.0, min_steps=2)

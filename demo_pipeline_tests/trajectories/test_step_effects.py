@@ -29,8 +29,8 @@ SCREEN = painted()
 def test_the_largest_part_that_changed_is_where():
     clock = (230, 2, 4, 2)
     dialog = (50, 40, 30, 20)
-    found = change_between(SCREEN, painted(clock, dialog))
-    assert found == {
+    change = change_between(SCREEN, painted(clock, dialog))
+    assert change == {
         "screen_changed": True,
         "changed_x": 400,
         "changed_y": 320,
@@ -44,9 +44,9 @@ ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # the cells that an arrow cove
 
 def test_noise_is_no_change() -> None:
     noisy = ShownScreen(ScreenshotFacts(GREY - 3, black=False))
-    found = change_between(SCREEN, noisy)
-    assert found["screen_changed"] is False
-    assert found["changed_x"] is None
+    change = change_between(SCREEN, noisy)
+    assert change["screen_changed"] is False
+    assert change["changed_x"] is None
 
 
 def test_an_arrow_that_comes_is_no_change_if_the_next_screenshot_shows_the_same_there() -> None:
@@ -69,9 +69,9 @@ def test_what_only_the_pointer_may_hide_is_not_said(later: ShownScreen | None) -
 def test_a_button_that_is_lit_around_the_pointer_is_a_change() -> None:
     """A date button of 40 pixels, whose middle the arrow covers."""
     after = painted((117, 47, 8, 6), pointer=POINTED)
-    found = change_between(SCREEN, after, None, after)
-    assert found["screen_changed"] is True
-    assert (found["changed_x"], found["changed_y"]) == (8 * 117, 8 * 47)
+    change = change_between(SCREEN, after, None, after)
+    assert change["screen_changed"] is True
+    assert (change["changed_x"], change["changed_y"]) == (8 * 117, 8 * 47)
 
 
 def test_without_a_next_screenshot_nothing_is_known() -> None:
@@ -80,7 +80,7 @@ def test_without_a_next_screenshot_nothing_is_known() -> None:
 
 def steps(*parts: tuple[str, dict[str, Any], str]) -> list[Step]:
     """Steps of an action type, parameters and the role of the target."""
-    made = []
+    step_list = []
     for index, (kind, values, role) in enumerate(parts):
         target = (
             TargetElement.model_validate({"id": "node_1", "role": role, "name": "x"})
@@ -96,8 +96,8 @@ def steps(*parts: tuple[str, dict[str, Any], str]) -> list[Step]:
             reasoning="",
         )
         action = Action(kind, index, index, [], keys=values.get("keys", []))
-        made.append(Step(action, written, {}, {}))
-    return made
+        step_list.append(Step(action, written, {}, {}))
+    return step_list
 
 
 AT: dict[str, Any] = {"x": 1, "y": 1}

@@ -100,9 +100,9 @@ def test_each_kind_of_action(action, parameters, sentence):
 
 
 def test_a_press_that_was_never_released_is_no_step():
-    found = stepped(act("click", button="left", clicks=1, flags=["never_released"]))
-    assert not found.steps
-    assert found.left_out["never_released"] == 1
+    built = stepped(act("click", button="left", clicks=1, flags=["never_released"]))
+    assert not built.steps
+    assert built.left_out["never_released"] == 1
 
 
 def test_a_drag_by_words_says_its_clicks():
@@ -121,27 +121,27 @@ def test_a_space_presses_a_button_and_is_text_in_a_field(role, kind):
 def test_a_wait_names_what_the_next_step_acted_on():
     click = {"button": "left", "clicks": 1}
     actions = act("click", **click), act("pause", seconds=3.0), act("click", **click)
-    for acted_on, said in ((True, 'Wait for the "Place order" button.'), (False, "")):
+    for acted_on, sentence in ((True, 'Wait for the "Place order" button.'), (False, "")):
         wait = Wait(action_index=1, seconds=3.0, settled_s=9.0, acted_on=acted_on)
-        found = stepped(*actions, trees=[NO_TARGET, NO_TARGET, TARGET], waits=(wait,))
-        assert found.steps[1].written.reasoning == said
+        built = stepped(*actions, trees=[NO_TARGET, NO_TARGET, TARGET], waits=(wait,))
+        assert built.steps[1].written.reasoning == sentence
 
 
 def test_a_pause_is_a_step_only_when_it_was_a_wait():
     evidence = Wait(action_index=1, seconds=3.25, settled_s=9.0)
     click = {"button": "left", "clicks": 1}
-    found = stepped(
+    built = stepped(
         act("click", **click),
         act("pause", seconds=3.25),
         act("pause", seconds=2.5),
         act("click", **click),
         waits=(evidence,),
     )
-    kinds = [str(step.written.action_type) for step in found.steps]
+    kinds = [str(step.written.action_type) for step in built.steps]
     assert kinds == ["click", "wait", "click"]
-    assert found.steps[1].written.parameters.model_dump() == {"seconds": 3.25}
-    assert [step.written.step_index for step in found.steps] == [0, 1, 2]
-    assert found.left_out["thinking_pause"] == 1
+    assert built.steps[1].written.parameters.model_dump() == {"seconds": 3.25}
+    assert [step.written.step_index for step in built.steps] == [0, 1, 2]
+    assert built.left_out["thinking_pause"] == 1
 
 
 def test_the_target_is_named_in_one_line():
@@ -165,10 +165,10 @@ def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
 ):
     scroll = act("scroll", direction=direction, amount=2, wheel_sum=2.0, wheel_method=method)
     click = act("click", button="left", clicks=1)
-    found = stepped(scroll, click, wheel=WheelVote(positive, 4, 4)).steps
-    assert isinstance(found[0].written.parameters, ScrollParameters)
-    assert (found[0].written.parameters.direction, found[0].wheel_disagrees) == expected
-    assert found[1].wheel_disagrees is None
+    built = stepped(scroll, click, wheel=WheelVote(positive, 4, 4)).steps
+    assert isinstance(built[0].written.parameters, ScrollParameters)
+    assert (built[0].written.parameters.direction, built[0].wheel_disagrees) == expected
+    assert built[1].wheel_disagrees is None
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_a_setting_gives_the_direction_of_a_scroll_whose_unit_the_video_shows():
     ],
 )
 def test_actions_off_screen_or_without_position_are_left_out_and_counted(action, reason):
-    found = stepped(act("hotkey", keys=["enter"]), action)
-    assert len(found.steps) == 1
-    assert {name for name, count in found.left_out.items() if count} == {reason}
+    built = stepped(act("hotkey", keys=["enter"]), action)
+    assert len(built.steps) == 1
+    assert {name for name, count in built.left_out.items() if count} == {reason}
 
 
 @pytest.mark.parametrize(
@@ -229,10 +229,10 @@ def test_actions_off_screen_or_without_position_are_left_out_and_counted(action,
 )
 def test_an_action_without_a_frame_is_hidden_with_the_reason(press_ms, reason):
     late = replace(act("type", text="x"), press_ms=press_ms)
-    found = stepped(act("hotkey", keys=["enter"]), late, missing=(1,))
-    assert [step.action.action_index for step in found.steps] == [0]
-    assert found.hidden.by_reason() == {reason: 1}
-    assert found.left_out[reason] == 1
+    built = stepped(act("hotkey", keys=["enter"]), late, missing=(1,))
+    assert [step.action.action_index for step in built.steps] == [0]
+    assert built.hidden.by_reason() == {reason: 1}
+    assert built.left_out[reason] == 1
 
 
 CLICK = {"button": "left", "clicks": 1}
@@ -252,7 +252,7 @@ def kinds(found: Steps) -> list[str]:
 
 
 def test_hidden_actions_say_before_which_step_they_were():
-    found = stepped(
+    built = stepped(
         act("click", **ELSEWHERE),
         act("click", **CLICK),
         act("pause", seconds=3.0),
@@ -261,13 +261,16 @@ def test_hidden_actions_say_before_which_step_they_were():
         act("click", **CLICK),
         act("click", x=None, button="left"),
     )
-    places = [(one.before_step, one.action_index, one.action_type) for one in found.hidden.actions]
+    places = [
+        (action.before_step, action.action_index, action.action_type)
+        for action in built.hidden.actions
+    ]
     assert places == [(0, 0, "click"), (1, 3, "scroll"), (1, 4, "drag"), (2, 6, "click")]
-    assert found.neither == {"thinking_pause": 1}
+    assert built.neither == {"thinking_pause": 1}
 
 
 def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_one():
-    found = stepped(
+    built = stepped(
         act("type", text="here"),
         act("click", **ELSEWHERE),
         act("type", text="secret words"),
@@ -275,20 +278,20 @@ def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_
         act("click", **CLICK),
         act("type", text="here again"),
     )
-    assert kinds(found) == ["type", "click", "type"]
-    assert [one.action_type for one in found.hidden.actions] == ["click", "type", "hotkey"]
-    assert found.hidden.by_reason() == {"off_screen": 3}
+    assert kinds(built) == ["type", "click", "type"]
+    assert [action.action_type for action in built.hidden.actions] == ["click", "type", "hotkey"]
+    assert built.hidden.by_reason() == {"off_screen": 3}
 
 
 def test_a_scroll_on_another_display_does_not_take_the_keyboard_there():
     scroll = act("scroll", x=-9.0, direction="down", amount=2)
-    found = stepped(act("click", **CLICK), scroll, act("type", text="x"))
-    assert kinds(found) == ["click", "type"]
+    built = stepped(act("click", **CLICK), scroll, act("type", text="x"))
+    assert kinds(built) == ["click", "type"]
 
 
 def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it():
-    found = stepped(act("click", x=None, button="left"), act("type", text="x"))
-    assert kinds(found) == ["type"]
+    built = stepped(act("click", x=None, button="left"), act("type", text="x"))
+    assert kinds(built) == ["type"]
 
 
 @pytest.mark.parametrize(
@@ -304,8 +307,8 @@ def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it():
 )
 def test_keys_are_shown_again_when_a_scan_has_the_focus_on_the_recorded_screen(focus, steps):
     actions = act("click", **ELSEWHERE), act("type", text="x"), act("hotkey", keys=["enter"])
-    found = stepped(*actions, trees=[NO_TARGET, focus, NO_TARGET])
-    assert kinds(found) == steps
+    built = stepped(*actions, trees=[NO_TARGET, focus, NO_TARGET])
+    assert kinds(built) == steps
 
 
 def test_typing_over_one_screen_is_one_step_and_over_two_screens_two():
@@ -317,9 +320,9 @@ def test_typing_over_one_screen_is_one_step_and_over_two_screens_two():
     for code, expected in (("continued", ["qls"]), ("settled", ["q", "ls"])):
         file = None if code == "continued" else "001.png"
         frames: list[dict[str, Any]] = [{"file": "000.png"}, {"file": file, "reason_code": code}]
-        found = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
-        assert [step.action.text for step in found.steps] == expected
-        assert len(found.hidden) == 0
+        built = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
+        assert [step.action.text for step in built.steps] == expected
+        assert len(built.hidden) == 0
 
 
 def test_a_step_knows_where_the_pointer_rested_and_says_over_what() -> None:

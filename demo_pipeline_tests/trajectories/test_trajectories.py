@@ -145,7 +145,10 @@ def test_actions_without_a_frame_are_hidden_and_the_outcome_stays(store, tmp_pat
     assert set(result) == set(Result.model_fields)
     assert validate_trajectory(tmp_path / "first", "first") == []
     hidden = read_hidden_actions(tmp_path / "first").actions
-    assert [(one.before_step, one.action_type) for one in hidden] == [(2, "type"), (2, "scroll")]
+    assert [(action.before_step, action.action_type) for action in hidden] == [
+        (2, "type"),
+        (2, "scroll"),
+    ]
     rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["hidden_before", "complete"])
     assert rows == [{"hidden_before": 0, "complete": False}] * 2
 
@@ -203,11 +206,11 @@ def test_every_step_has_its_provenance(store, tmp_path):
 def test_steps_whose_tree_differs_from_the_picture_are_named_beside_them(
     store, tmp_path, monkeypatch
 ):
-    said = ["agrees", "differs", "unknown", "differs"]
+    agreements = ["agrees", "differs", "unknown", "differs"]
 
     def trees(folder: Path) -> list[dict[str, Any]]:
-        rows = zip(read_tree_rows(folder), said, strict=True)
-        return [{**row, "tree_agreement": one} for row, one in rows]
+        rows = zip(read_tree_rows(folder), agreements, strict=True)
+        return [{**row, "tree_agreement": agreement} for row, agreement in rows]
 
     monkeypatch.setattr(trajectories, "read_tree_rows", trees)
     build(store, tmp_path / "first")
@@ -227,8 +230,8 @@ def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
 
 @pytest.mark.parametrize(("unavoidable", "code"), [(True, "leak_rate"), (False, "avoidable")])
 def test_leaks_give_rates_and_a_warning(store, tmp_path, unavoidable, code):
-    found = {"leak": True, "unavoidable": unavoidable, "pointer_distance_px": 3.0}
-    summary = build(store, tmp_path / "out", shots=with_leaks(store, tmp_path / "shots", **found))
+    columns = {"leak": True, "unavoidable": unavoidable, "pointer_distance_px": 3.0}
+    summary = build(store, tmp_path / "out", shots=with_leaks(store, tmp_path / "shots", **columns))
     assert (summary["pointer_actions"], summary["leaks"]) == (3, 2)
     assert summary["leak_rate"] == 0.6667
     assert summary["unavoidable_leak_rate"] == (0.6667 if unavoidable else 0.0)

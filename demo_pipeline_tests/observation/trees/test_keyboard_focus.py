@@ -201,9 +201,9 @@ def test_a_dialog_that_the_tree_lacks_has_the_keys_a_changed_label_does_not() ->
     label = Contradiction((650, 500, 90, 16), is_popup=False)
     dialog = Contradiction((400, 400, 300, 200), is_popup=True)
     outside = Contradiction((1200, 400, 300, 200), is_popup=True)
-    known = (TYPING, tree, current, (), ())
-    assert keyboard.target(*known, [label, outside])[1] == "last_click"
-    assert keyboard.target(*known, [dialog]) == (None, "none")
+    typing_on_tree = (TYPING, tree, current, (), ())
+    assert keyboard.target(*typing_on_tree, [label, outside])[1] == "last_click"
+    assert keyboard.target(*typing_on_tree, [dialog]) == (None, "none")
 
 
 def test_a_tree_is_partly_right_when_most_of_it_is_as_in_the_picture_of_a_wait() -> None:
@@ -433,13 +433,13 @@ def test_buttons_that_can_be_pressed_now_do_not_take_the_focus_from_a_scanned_fi
 
 def pictures(*marked: tuple[int, int, int, int]) -> list[Any]:
     """Screenshots of a white screen, each with a black ring around a place."""
-    shown = []
+    screenshots = []
     for x, y, width, height in marked:
         picture = np.full((1080, 1920), 255, np.uint8)
         picture[y - 2 : y + height + 2, x - 2 : x + width + 2] = 0
         picture[y : y + height, x : x + width] = 255
-        shown.append(picture)
-    return shown
+        screenshots.append(picture)
+    return screenshots
 
 
 def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
@@ -500,7 +500,7 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
     tree = mapped([*SCREEN, dialog])
     escape = keys("esc", at=10_000)
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
-    for pressed, known, shown, name in (
+    for pressed, is_target_known, clicked_tree, name in (
         ((620, 220), True, before, "Member"),
         ((620, 220), True, tree, None),  # it was open before
         ((620, 220), False, before, "Member"),
@@ -508,7 +508,8 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
     ):
         keyboard = KeyboardFocus()
         clicked = click(*pressed, 8000)
-        keyboard.record(clicked, shown, node_at(shown, *pressed) if known else None)
+        clicked_element = node_at(clicked_tree, *pressed) if is_target_known else None
+        keyboard.record(clicked, clicked_tree, clicked_element)
         element, _ = keyboard.target(escape, tree, current, ())
         assert (element.name if element else None) == name
 

@@ -72,10 +72,10 @@ def step_on_menu(
         os.link(source / name, folder / name)
     log = folder / "input_log.jsonl"
     log.write_text("".join(_with_scans(source, scans)), encoding="utf-8")
-    one = observe(folder, root / "store", truth)
-    events = one.out / "events"
-    actions = one.out / "actions"
-    build_ui_trees(log, FILMED.platform, events, actions, one.evidence, out)
+    observed = observe(folder, root / "store", truth)
+    events = observed.out / "events"
+    actions = observed.out / "actions"
+    build_ui_trees(log, FILMED.platform, events, actions, observed.evidence, out)
     return read_tree_rows(out)[-1]
 
 

@@ -20,7 +20,7 @@ def test_cells_that_may_be_empty_do_not_tell_the_units_of_a_tree() -> None:
     reader: Any = SimpleNamespace(tree=lambda *_: tree)
     calibration: Any = SimpleNamespace(screen=ScreenParts.single(FULL), canvas=FULL)
     click = Action("click", 10_000, 10_100, [1], x=210, y=210)
-    found = scan_targets([click], [LoggedScan(1, 0, 0, 9000, 100)], reader, calibration)
-    marks = found.by_action[0].marks
+    targets = scan_targets([click], [LoggedScan(1, 0, 0, 9000, 100)], reader, calibration)
+    marks = targets.by_action[0].marks
     assert marks is not None
     assert set(marks[:, 0].tolist()) == {200.0}

@@ -84,9 +84,9 @@ def stamped(folder: Path, scans: list[tuple[int, int]], *, at_end: bool) -> list
 def test_the_lines_around_scans_show_what_their_times_mean(tmp_path: Path, at_end: bool) -> None:
     """A recorder writes a scan when it has finished, whichever time it gives it."""
     ran = [(1010, 700), (4020, 320), (7030, 1260)]
-    found = stamped(tmp_path, ran, at_end=at_end)
-    assert [scan.begin_ms - 1_767_603_600_000 for scan in found] == [begin for begin, _ in ran]
-    assert [scan.stamped_at_end for scan in found] == [at_end] * 3
+    scans = stamped(tmp_path, ran, at_end=at_end)
+    assert [scan.begin_ms - 1_767_603_600_000 for scan in scans] == [begin for begin, _ in ran]
+    assert [scan.stamped_at_end for scan in scans] == [at_end] * 3
 
 
 def test_a_scan_of_the_future_is_none() -> None:
@@ -207,15 +207,15 @@ def test_the_recorders_own_samples_are_compared_with_the_tree(
 def test_deep_trees_are_read_and_walked(tmp_path: Path, depth: int) -> None:
     text = '{"children":[' * depth + "{}" + "]}" * depth
     log = tmp_path / "input_log.jsonl"
-    (one,) = logged(log, f'{{"event":"axtree","data":{{"tree":[{text}]}}}}'.encode())
-    levels = read_scan(log, one).flatten().depths
+    (scan,) = logged(log, f'{{"event":"axtree","data":{{"tree":[{text}]}}}}'.encode())
+    levels = read_scan(log, scan).flatten().depths
     assert levels == list(range(1, depth + 2))
 
 
 def test_half_a_letter_in_a_name_does_not_cost_the_scan(tmp_path: Path) -> None:
     log = tmp_path / "input_log.jsonl"
-    (one,) = logged(log, b'{"data":{"tree":[{"name":"\\ud83d"}]}}')
-    assert names(read_scan(log, one)) == ["\ud83d"]
+    (scan,) = logged(log, b'{"data":{"tree":[{"name":"\\ud83d"}]}}')
+    assert names(read_scan(log, scan)) == ["\ud83d"]
 
 
 @pytest.mark.parametrize(

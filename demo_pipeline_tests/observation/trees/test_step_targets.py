@@ -27,18 +27,18 @@ FAR = (600, 500, 60, 20)
 
 def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str | None]:
     """Agreement and target of a click at a height; `changed`: places since the scan had ended."""
-    shown = ContentChanges(regions=changed)
+    changes = ContentChanges(regions=changed)
     evidence: Any = SimpleNamespace(
         targets=[TargetEvidence(action_index=0, window=None, began=began, ended=ended)],
-        since_scan=[SinceScanEvidence(action_index=0, scan_event=1, began=shown, ended=shown)],
+        since_scan=[SinceScanEvidence(action_index=0, scan_event=1, began=changes, ended=changes)],
         typed=[],
         hovers=(),
     )
     reader: Any = SimpleNamespace(scale=lambda _: 1.0, readable_tree=lambda *_: None)
     click = Action("click", 10_000, 10_100, [1], x=210, y=y)
     current = CurrentScan(LoggedScan(1, 0, 0, 9000, 100), 900, "fresh")
-    agreement, found, _ = StepTargets(reader, evidence, (), [click]).step(0, TREE, current, ())
-    return agreement, found.name if found else None
+    agreement, target, _ = StepTargets(reader, evidence, (), [click]).step(0, TREE, current, ())
+    return agreement, target.name if target else None
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def clicked_after_slow_scan(
     scans = (LoggedScan(2, 0, 0, 8500, 1000), LoggedScan(1, 0, 0, 7000, 100))
     current = CurrentScan(scans[0], 500, "fresh", scans[1])
     targets = StepTargets(reader, evidence, (), [key, click])
-    _, found, _ = targets.step(1, TREE, current, ())
-    return found.name if found else None
+    _, target, _ = targets.step(1, TREE, current, ())
+    return target.name if target else None
 
 
 def test_a_slow_scan_may_have_read_an_element_before_something_came_over_it() -> None:

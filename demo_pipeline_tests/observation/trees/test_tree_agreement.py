@@ -40,10 +40,10 @@ def agreement(
     began = ContentChanges(regions=regions, panels=panels)
     last = began if ended is None else ContentChanges(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
-    found = against(since, tree=tree, previous=previous)
-    if found is None:
+    contradictions = against(since, tree=tree, previous=previous)
+    if contradictions is None:
         return "unknown"
-    return "agrees" if all(one.is_news for one in found) else "differs"
+    return "agrees" if all(contradiction.is_news for contradiction in contradictions) else "differs"
 
 
 def against(
@@ -112,8 +112,8 @@ def test_news_at_one_place_prove_nothing_about_another() -> None:
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=ContentChanges())
     times = [window(node("Text", (900, 102, 70, 20), name=time)) for time in ("9:00", "9:01")]
     both = against(since, tree=times[1], previous=times[0]) or ()
-    (found,) = [one for one in both if not one.is_news]
-    assert found == Contradiction(dialog, is_popup=True)
-    assert found.is_near(500.0, 400.0)
-    assert not found.is_near(150.0, 175.0)
+    (change,) = [contradiction for contradiction in both if not contradiction.is_news]
+    assert change == Contradiction(dialog, is_popup=True)
+    assert change.is_near(500.0, 400.0)
+    assert not change.is_near(150.0, 175.0)
     assert agreement(tree=mapped([])) == "unknown"

@@ -56,9 +56,11 @@ def normalise_app(name: str) -> str:
 
 def _as_list(value: Any) -> Any:
     """Returns a list: the documentation has a single object, but published files have lists."""
+    if not value and (value is None or isinstance(value, dict)):
+        return []
     if isinstance(value, dict):
-        return [value] if value else []
-    return [] if value is None else value
+        return [value]
+    return value
 
 
 def _app_list(value: Any) -> Any:
@@ -114,12 +116,16 @@ class OsworldTask(Document):
     def related_apps_raw(self) -> list[str]:
         """The names of the applications as written in the file."""
         names = (self._raw or {}).get("related_apps", self.related_apps)
-        return [names] if isinstance(names, str) else list(names or [])
+        if isinstance(names, str):
+            return [names]
+        return list(names or [])
 
     @property
     def sources(self) -> tuple[str, ...]:
         """`source` as a tuple."""
-        return (self.source,) if isinstance(self.source, str) else tuple(self.source or ())
+        if isinstance(self.source, str):
+            return (self.source,)
+        return tuple(self.source or ())
 
     def members(self) -> dict[str, Any]:
         """Returns the keys and values in the order of the file, with the changes of a copy."""
@@ -180,14 +186,20 @@ def examine_task(
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:
-    wanted = (*_DOCUMENTED_KEYS, *(_RISK_KEYS if isinstance(task, RiskTask) else ()))
-    absent = ", ".join(key for key in wanted if key not in task.members())
-    warnings = {
-        "missing_field": absent and f"the documented keys {absent} are missing",
-        "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
-        "blank_instruction": not task.instruction.strip() and "instruction: is blank",
-        "no_list": not isinstance(task.members().get("related_apps", []), list)
-        and "related_apps: is no list",
-        "setup_type": any(not step.type for step in task.config) and "config: a step has no type",
-    }
-    return [warning(code, file, message) for code, message in warnings.items() if message]
+    documented_keys = list(_DOCUMENTED_KEYS)
+    if isinstance(task, RiskTask):
+        documented_keys += _RISK_KEYS
+    missing = ", ".join(key for key in documented_keys if key not in task.members())
+    warnings: list[Problem] = []
+    if missing:
+        message = f"the documented keys {missing} are missing"
+        warnings.append(warning("missing_field", file, message))
+    if task.id != PurePosixPath(file).stem:
+        warnings.append(warning("id_differs", file, "id: differs from the file's name"))
+    if not task.instruction.strip():
+        warnings.append(warning("blank_instruction", file, "instruction: is blank"))
+    if not isinstance(task.members().get("related_apps", []), list):
+        warnings.append(warning("no_list", file, "related_apps: is no list"))
+    if any(not step.type for step in task.config):
+        warnings.append(warning("setup_type", file, "config: a step has no type"))
+    return warnings

@@ -522,8 +522,12 @@ def _form(evaluator: Evaluator) -> str:
 
 
 def _functions(evaluator: Evaluator) -> list[str]:
-    value = evaluator.get("func") if isinstance(evaluator, dict) else None
-    names = value if isinstance(value, list) else [value]
+    """Returns the names of an evaluator's functions: a text, or a list of texts."""
+    if not isinstance(evaluator, dict):
+        return []
+    names = evaluator.get("func")
+    if not isinstance(names, list):
+        names = [names]
     return [name for name in names if isinstance(name, str)]
 
 

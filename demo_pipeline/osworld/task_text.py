@@ -47,20 +47,24 @@ def assignment_of(meta: Meta) -> Assignment:
         DemonstrationError: all of them are blank.
     """
     quest = meta.quest
-    fields = (
-        ("quest.content", quest.content if quest else ""),
-        ("quest.title", quest.title if quest else ""),
-        ("title", meta.title),
-        ("description", meta.description),
-    )
-    texts = [(name, told_text(text)) for name, text in fields]
-    source, instruction = next((pair for pair in texts if pair[1]), ("", ""))
+    fields = {"title": meta.title, "description": meta.description}
+    quest_app = ""
+    quest_title = ""
+    if quest is not None:
+        fields = {"quest.content": quest.content, "quest.title": quest.title, **fields}
+        quest_app = quest.app or ""
+        quest_title = told_text(quest.title)
+    source = ""
+    instruction = ""
+    for name, text in fields.items():
+        if not instruction:
+            source = name
+            instruction = told_text(text)
     if not instruction:
         message = "no instruction: quest.content, quest.title, title and description are blank"
         remedy = "add a title or a quest to meta.json and upload it again, or import it with --task"
         raise DemonstrationError(Problem("no_instruction", META_FILE, message, remedy=remedy))
-    application = normalise_app(quest.app if quest and quest.app else "")
-    quest_title = told_text(quest.title) if quest is not None else ""
+    application = normalise_app(quest_app)
     if quest_title:
         task_id = slug(f"{application} {quest_title}")
     else:

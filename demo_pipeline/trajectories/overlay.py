@@ -151,7 +151,10 @@ def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale:
 
 
 def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
-    """Returns whether a label hides neither the first rectangle nor the edge of another."""
+    """Returns whether a label fits at a spot.
+
+    It must not touch the first rectangle. It may lie inside another one, but not on its edge.
+    """
     if taken and spot.overlaps(taken[0]):
         return False
     return not any(spot.overlaps(mark) and not mark.encloses(spot) for mark in taken)

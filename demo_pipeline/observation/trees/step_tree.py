@@ -332,8 +332,8 @@ class StepTree:
     def name_at(self, position: int) -> str:
         """Returns the name of a node, or its description, or the value of a button or label.
 
-        Values of other nodes are left out because they are content and may be secret. A label with
-        children is left out because they have the text.
+        The value of other nodes is content and may be secret, so it is never used. The value of a
+        label is used only if it has no children; otherwise the children have the text.
         """
         raw = self.raws[position]
         name = _text(raw.name)

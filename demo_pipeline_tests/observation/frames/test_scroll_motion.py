@@ -156,7 +156,13 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
             Widget("Rows", "list", Box(240, 300, 900, 500), "Form", rows=rows),
         )
     )
-    acts = (click("Agree"), scroll("Rows", 3), click("Agree"), scroll("Rows", -2), click("Agree"))
+    acts = (
+        *(click("Agree"), scroll("Rows", 3)),
+        *(click("Agree"), scroll("Rows", -2)),
+        *(click("Agree"), scroll("Rows", 4)),
+        *(click("Agree"), scroll("Rows", -2)),
+        click("Agree"),
+    )
     write_recording(folder, Script(desktop, acts, seed=3), replace(SMALL, width=1280, height=720))
     log = folder / "input_log.jsonl"
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
@@ -172,7 +178,7 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
     directions = [
         step["parameters"]["direction"] for step in written if step["action_type"] == "scroll"
     ]
-    assert directions == ["down", "up"]
+    assert directions == ["down", "up", "down", "up"]
     assert [row["wheel_method"] for row in kept if row["action_type"] == "scroll"] == [
         "evidence"
-    ] * 2
+    ] * 4

@@ -126,6 +126,7 @@ def test_four_commands_show_the_steps_of_ones_own_recording(tmp_path):
     samples = small_samples(tmp_path, SAMPLES[:1])
     checkout = fresh_checkout(tmp_path / "checkout", samples)
     upload(samples / SAMPLES[0], checkout.root, MY_RECORDING)
+    (checkout.root / INBOX).mkdir()  # as in a clone
     assert failures([checkout.type(line) for line in before]) == []
     with checkout.reviewing() as address, opened_browser() as browser:
         page = browser.new_page()

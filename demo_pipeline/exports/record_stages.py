@@ -137,7 +137,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     "split is known, and the pictures that they name. A dataset selects, splits and concatenates "
     "them.",
     kinds=frozenset({"json"}),
-    code_version="10",
+    code_version="11",
     inputs=(_TRAJECTORIES, REDACTIONS, ANNOTATIONS),
     needs=frozenset({Need.LINKS}),
     source=_corrections,

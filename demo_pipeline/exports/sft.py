@@ -657,7 +657,7 @@ FORM = Form(
     description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
     "history, action and reasoning, together and by split. Failed demonstrations are left out and "
     "counted.",
-    code_version="21",
+    code_version="22",
     kinds=frozenset({"json", "parquet"}),
     settings=(*STEP_SETTINGS, "sft_keys"),
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, UNDOCUMENTED),

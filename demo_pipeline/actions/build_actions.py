@@ -160,7 +160,7 @@ _LOG = logging.getLogger(__package__)
 _MAX_ACTIONS = 10_000  # each costs 22 ms and 70 kB (measured)
 # Reasons of events that were left out to repair the recording; they go into the bucket `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Bucket, action index and reason of events that are part of no action and have no other reason.
+# Event types that never belong to an action → bucket, no action index, empty reason.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),

@@ -172,7 +172,7 @@ def _without_altgr(names: Iterable[str]) -> list[str]:
 
 
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
-    """Returns for each modifier press without a release until when it can have an effect.
+    """Returns the latest time at which each modifier press without a release can have an effect.
 
     A release is missing if the log ends first, or if the modifier is pressed again and that is no
     auto-repeat. It is no auto-repeat if another key was pressed in between, or if the time between

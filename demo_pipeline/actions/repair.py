@@ -342,7 +342,7 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 
 # Recorders on these platforms read modifiers from flags, and log some releases as presses.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
-_REPEAT_MS = 150  # auto-repeat is faster, and people are slower
+_REPEAT_MS = 150  # between two presses; auto-repeat takes less, people take longer
 _LONGEST_HOLD_MS = 10_000  # after a longer time, the release was lost
 
 

@@ -71,7 +71,7 @@ class _WheelRule:
         return min(floor(round(abs(delta_sum) / self.per_notch, _DECIMALS) + 0.5), MAX_NOTCHES)
 
     def remainder(self, delta_sum: float) -> float:
-        """Returns the notches that `notches` leaves out, with the sign of those deltas."""
+        """Returns what `notches` drops: a signed fraction, or more above `MAX_NOTCHES`."""
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
 

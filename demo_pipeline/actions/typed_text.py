@@ -164,7 +164,7 @@ def _erasable(text: str) -> Iterator[str]:
     yield unit
 
 
-_UNKNOWN: Mapping[str, str] = {  # reason in the event accounting → kind of the name
+_UNKNOWN: Mapping[str, str] = {  # reason in the event accounting → what is unknown
     "unknown_key": "key",
     "other_button": "button",
 }

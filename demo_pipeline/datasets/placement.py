@@ -94,7 +94,7 @@ class _Placement:
     demonstrations: dict[str, KnownDemonstration] = field(default_factory=dict)
 
     def remember(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
-        """Place all trajectories; returns the memory of this build."""
+        """Assigns each trajectory to a split and returns the memory for the next build."""
         placing = json.dumps({name: getattr(self.settings, name) for name in _PLACING})
         keeps_splits = self.before.placing == placing
         for trajectory in trajectories:

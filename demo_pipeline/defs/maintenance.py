@@ -95,7 +95,7 @@ def _runs_behind_partitions(
 
 
 def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool:
-    """Whether a run of the partition is going, whoever started it; one that was killed is not."""
+    """Whether the partition has an active run, whoever started it; killed runs do not count."""
     filters = dg.RunsFilter(tags={PARTITION_TAG: demonstration}, statuses=_GOING)
     dead = dead_run_ids(instance)
     return any(run.run_id not in dead for run in instance.get_runs(filters))

@@ -91,13 +91,13 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yield nothing if a file that they are made of is wrong already."""
+        """Yields nothing if a file from which derived files are made is wrong already."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Compare a picture with its source, or with the same picture made again.
+        """Compares an image with its source, or with a fresh rendering of it.
 
-        A picture may have several sources with the same content, if its name is its hash.
+        Images that are named by their hash can have several sources with the same content.
         """
         if self._sources.get(name) == source:
             return True

@@ -1,7 +1,7 @@
-"""Key names of other tools, as the names that recorders log.
+"""Translates the key names of other tools to the names that recorders log.
 
-Belongs here: Windows' virtual-key codes, the names of Python's pynput, and the two vocabularies of
-recording/key_names.py that they become: that of Windows recorders, and that of all others.
+The sources are Windows' virtual-key codes and the names of Python's pynput. The results are names
+of recording/key_names.py, either of Windows recorders or of all others.
 """
 
 import re

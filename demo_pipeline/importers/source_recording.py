@@ -96,7 +96,7 @@ class SourceRecording:
     """A recording with a video, as an importer read it.
 
     Attributes:
-        recorded_at: aware; when the video began, as well as the source knows it.
+        recorded_at: start of the video, with time zone, as exact as the source allows.
         platform: windows, macos, linux, or empty.
         lines: of the log; mouse positions are in the space of `screen`.
         video: in one part, or in several that follow each other.

@@ -109,7 +109,7 @@ def is_task_folder(root: Path) -> bool:
 def _read_base(
     root: Path, prefix: str, risk: bool, files: list[_TaskFile], problems: list[Problem]
 ) -> None:
-    """Adds the tasks of the folders that share the lists in `root`/`prefix`."""
+    """Adds to `files` the tasks of all folders that the test lists in `root`/`prefix` cover."""
     base = root / prefix
     name = "" if prefix else root.name
     has_only_risk_list = (base / RISK_LIST_FILE).exists() and not (base / LIST_FILE).exists()
@@ -159,7 +159,7 @@ def _read_base(
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns how a list may name a file: by its whole domain, or by the last part of it."""
+    """Returns the names that a test list may use for a file: with its domain or its last part."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 

@@ -42,7 +42,7 @@ CLOCK_STEPS_SCHEMA = described_schema(
 )
 
 BACK_MS = 100  # a line less late was overtaken in a queue; hooks of four recorders: 0 of 1,371 late
-SURELY_BACK_MS = 250  # a block of lines that is later than this is not the same hook's buffer
+SURELY_BACK_MS = 250  # a longer delay of a block of lines is no buffer of the hook
 LATEST_MS = 10_000  # no hook is later than this
 BEFORE_START_MS = 5_000  # a time so long before the recording began is another clock's
 BEYOND_MS = 10_000  # after the film's end; recorders stop it up to some seconds before the log

@@ -274,7 +274,8 @@ def check_event_values(folder: Path) -> list[Problem]:
     if len(times):
         median = float(np.median(times))
     if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
-        # The median of the log, which decides, is at most a day from that of the accepted lines.
+        # Lines were rejected by their distance from the median of the whole log. The median of the
+        # accepted lines can differ from it by a day.
         far = np.abs(times - median) > 2 * DAY_MS
         report(pa.chunked_array([pa.array(far)]), "its time is days from the others")
     return problems

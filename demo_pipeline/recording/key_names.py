@@ -1,11 +1,12 @@
 """Key names: from the name that a recorder logged to the physical key and the character it typed.
 
-Belongs here: one table for the names that Windows recorders log and those that macOS and Linux
-recorders log, the US and the UK keyboard of each platform (others are in keyboard_layouts.py), the
-layout that is usual for a locale, and which characters it leaves in doubt,
-and which names may be shown to people: a key name in a log may be anything, also typed text. Newer
-recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of Rust's rdev
-crate, escaped as Rust escapes strings. What a sequence of keys means is in actions/keyboard.py.
+This module contains the names that recorders log on each platform, and the US and UK keyboards;
+other keyboards are in keyboard_layouts.py. It knows the usual layout of a locale, and the characters
+that this layout leaves in doubt. It decides which names may be shown to people, because a key name
+in a log may be any text, even typed text.
+
+Newer recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of Rust's
+rdev crate, escaped as Rust escapes strings. actions/keyboard.py reads sequences of keys.
 """
 
 import re
@@ -477,7 +478,7 @@ def begins_pair(half: str) -> bool:
 
 
 def join_halves(high: str, low: str) -> TypedCharacter:
-    """The character whose UTF-16 units two recorded keys have."""
+    """Joins two keys, each logged as half of a surrogate pair, into a character."""
     return _of_text((high + low).encode("utf-16", "surrogatepass").decode("utf-16"))
 
 

@@ -1,10 +1,10 @@
 """The keyboards of some countries as data: which character each key types.
 
-A key is named by the character that it types alone. Belongs here: the characters with Shift and
-AltGr, the accents that type nothing until the next key, where each key is, and its virtual key on
-Windows. Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit, kbdusx, kbdru),
-the basic variants of xkeyboard-config and its `us(intl)`, and for the French and the Russian Mac
-Apple's.
+A key is named by the character that it types without modifiers. For each key there are the
+characters with Shift and AltGr, whether it is an accent that types nothing until the next key, its
+place, and its virtual key on Windows. Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr,
+kbdsp, kbdit, kbdusx, kbdru), and the basic variants of xkeyboard-config and its `us(intl)`. The
+French and Russian layouts of macOS are Apple's.
 """
 
 # ruff: noqa: RUF001 - accents are what this is about

@@ -145,7 +145,7 @@ class Reviews:
             trajectory: its folder.
             author: who decides.
             kind: one of `VALUES`.
-            value: the members of the class that `VALUES` has for the kind.
+            value: the fields of `VALUES[kind]`.
             decision_id: 32 hex digits; empty: a new one.
 
         Raises:

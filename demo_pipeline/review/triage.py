@@ -61,7 +61,8 @@ from demo_pipeline.trajectories.steps import joined_typing
 
 TRIAGE_STEPS_FILE = "steps.parquet"
 DEMONSTRATION_FILE = "demonstration.parquet"
-QUEUE_FILE = "demonstration.json"  # the same row: a thousand are read in 0.1 s, of Parquet in 2.7
+# The row of DEMONSTRATION_FILE as JSON: reading 1,000 takes 0.1 s instead of 2.7 s.
+QUEUE_FILE = "demonstration.json"
 _TYPE = "action_type"
 _TYPED = ("type",)
 _POINTED = ("click", "double_click", "right_click")

@@ -239,7 +239,7 @@ def _discard(_row: Mapping[str, Any]) -> None:
 
 
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
-    """The questions and the counts of an evaluation, without a word of an answer."""
+    """Returns the options and the counts of an evaluation, without any text of an answer."""
     return {
         **asked.model_dump(),
         "history": "teacher-forced",

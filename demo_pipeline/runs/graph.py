@@ -173,13 +173,13 @@ class Output(ABC, Generic[AnyInputs]):
         return ""
 
     def remember_refusal(self, error: RefusedError) -> None:
-        """Store why the inputs are rejected, so that the same inputs are not tried again."""
+        """Stores why the inputs are rejected, so that the same inputs are not tried again."""
 
     def remember_failure(self, error: Exception) -> None:
-        """Store that a build failed although its inputs were not rejected."""
+        """Stores a failure whose cause is not a rejected input."""
 
     def remember_success(self, result: BuildResult) -> None:
-        """Forget earlier failures."""
+        """Forgets earlier failures."""
 
 
 class Graph:

@@ -88,7 +88,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _documents(workspace: Workspace) -> Finding:
-    """Whether the documents that decide something are undamaged."""
+    """Whether the JSON documents with decisions, records and splits can be read."""
     if is_bucket(workspace.store.url):
         return healthy("documents", "not read in a bucket; `demo-pipeline revalidate` does")
     damaged = damaged_documents(workspace.store)

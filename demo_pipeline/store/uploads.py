@@ -208,8 +208,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # Discovery requests no run when one of these other files changes. If it changes
-                # now, it is left out.
+                # Changes of these optional files request no run. If such a file changes during the
+                # download, it is left out.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 

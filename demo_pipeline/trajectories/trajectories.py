@@ -180,7 +180,7 @@ def _changes(
 def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clock) -> bool:
     """Returns whether a screenshot may show text that was typed and erased again.
 
-    `erased`: from and until when such texts were on the screen, epoch milliseconds.
+    `erased`: first and last time at which each such text was on the screen, epoch milliseconds.
     """
     if step.frame["pts"] is None:
         return False

@@ -169,7 +169,7 @@ def _half(metadata: CudagMetadata) -> tuple[int, int]:
 
 
 _STAMP = "%Y%m%d_%H%M%S"
-SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns
+SETTINGS_DETAIL = "settings"  # key of the result of `decisive_settings` in the summary
 _CHOICES = (
     *("held_out_applications", "include_failed", "include_aborted", "include_contaminated"),
     *("include_avoidable_leaks", "include_unavoidable_leaks"),

@@ -45,7 +45,7 @@ class Calibration:
 
     Attributes:
         clock: maps event times to video times.
-        canvas: maps event space to the canvas, at the beginning of the recording.
+        canvas: maps event positions to the canvas; valid at the start of the recording.
         detector: compares frames; it already knows cells that flickered in the decoded stretches.
     """
 

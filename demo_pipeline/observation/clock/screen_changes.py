@@ -225,7 +225,7 @@ class ScreenWatch:
         self._begin(base, ALWAYS)
 
     def _begin(self, canvas: Canvas, time_ms: float) -> None:
-        """Expect a canvas from a time on."""
+        """Resets the evidence and assumes the canvas from this time on."""
         self._canvas = canvas
         self._agreed = 0
         self._missed = 0

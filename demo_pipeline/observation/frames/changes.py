@@ -127,7 +127,7 @@ def _parts_at(near: Cells, cells: Cells) -> Cells:
 
 
 def box_share(cells: Cells) -> float:
-    """Returns the share of the screen that the smallest box around the set cells covers."""
+    """Returns the share of the screen inside the bounding box of the true cells."""
     _, _, width, height = cv2.boundingRect(cells.view(np.uint8))
     return float(width * height) / max(1, cells.size)
 
@@ -199,7 +199,7 @@ class Difference:
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
-        """Whether anything besides the pointer changed in `box`, even as little as a tick."""
+        """Whether anything besides the pointer changed in `box`, even something as small as a check mark."""
         if self.count < SMALL_CELLS:
             return False
         return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS

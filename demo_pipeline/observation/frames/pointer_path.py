@@ -153,7 +153,7 @@ class PointerPath:
         return int(self.times.searchsorted(time_ms, "right")) - 1
 
     def place(self, number: int) -> Point:
-        """Returns the position of a number, event space."""
+        """Returns the position with this index, in event space."""
         return float(self.x[number]), float(self.y[number])
 
 

@@ -326,7 +326,7 @@ def filled_between(cells: Cells) -> Cells:
 
 
 def columns_of(cells: Cells) -> Cells:
-    """Returns all cells in the columns of the cells and between them: a window at most."""
+    """Returns all cells from the first to the last column with a true cell, in full height."""
     columns = np.flatnonzero(cells.any(axis=0))
     window = np.zeros_like(cells)
     if len(columns):

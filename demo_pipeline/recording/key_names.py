@@ -1,12 +1,12 @@
 """Key names: from the name that a recorder logged to the physical key and the character it typed.
 
 This module contains the names that recorders log on each platform, and the US and UK keyboards;
-other keyboards are in keyboard_layouts.py. It knows the usual layout of a locale, and the characters
-that this layout leaves in doubt. It decides which names may be shown to people, because a key name
-in a log may be any text, even typed text.
+other keyboards are in keyboard_layouts.py. It knows the usual layout of a locale, and the
+characters that this layout leaves in doubt. It decides which names may be shown to people, because
+a key name in a log may be any text, even typed text.
 
-Newer recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of Rust's
-rdev crate, escaped as Rust escapes strings. actions/keyboard.py reads sequences of keys.
+Newer recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of
+Rust's rdev crate, escaped as Rust escapes strings. actions/keyboard.py reads sequences of keys.
 """
 
 import re

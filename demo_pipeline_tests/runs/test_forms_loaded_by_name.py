@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from demo_pipeline_tests.sample_workspace import variables_of
+from demo_pipeline_tests.sample_workspace import copy_of, variables_of
 
 ASK = """
 import json, sys
@@ -26,11 +26,12 @@ print(json.dumps({"datasets": [stage for stage, _ in asked.datasets], "loaded": 
 """
 
 
-def test_a_plan_loads_the_forms_of_the_settings_alone(made_root: Path) -> None:
+def test_a_plan_loads_the_forms_of_the_settings_alone(made_root: Path, tmp_path: Path) -> None:
+    root = copy_of(made_root, tmp_path / "made")  # the process makes its home there
     settings = {"DEMO_PIPELINE_DATASETS__EXPORTS": '["grounding", "atif"]'}
     done = subprocess.run(
         [sys.executable, "-c", ASK],
-        env={**os.environ, **variables_of(made_root), **settings},
+        env={**os.environ, **variables_of(root), **settings},
         capture_output=True,
         text=True,
         check=False,

@@ -410,8 +410,8 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
 
     A difference up to the part's own uncertainty is ignored, as long as it is at most
     `MIN_LEAD_MS`: every frame lies at least that long before its press. If the recorder logged
-    the start time, the clock is exact: a part then widens the uncertainty only if it differs by more
-    than both uncertainties together.
+    the start time, the clock is exact: a part then widens the uncertainty only if it differs by
+    more than both uncertainties together.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

@@ -199,7 +199,7 @@ class Difference:
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
-        """Whether anything besides the pointer changed in `box`, even something as small as a check mark."""
+        """Whether anything but the pointer changed in `box`, even just a check mark."""
         if self.count < SMALL_CELLS:
             return False
         return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS

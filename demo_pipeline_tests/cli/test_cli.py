@@ -298,7 +298,9 @@ class TestRun:
         meta = quiet.root / "uploads/two/meta.json"
         meta.write_text(meta.read_text().replace('"completed"', '""').replace('"done"', "null"))
         with (quiet.root / "uploads/two/recording.mp4").open("ab") as video:
-            video.write(b"\x00\x00\x00\x08free")  # otherwise it is a duplicate of the other one
+            video.write(b"\x00\x00\x00\x08free")
+        with (quiet.root / "uploads/two/input_log.jsonl").open("ab") as log:
+            log.write(b"\n")  # with the same video or log, it would be a duplicate of `one`
         first = command(quiet, "run")
         second = command(quiet, "run")
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()

@@ -121,6 +121,7 @@ def _setting(field: FieldInfo) -> str:
     default = "made" if field.default_factory else repr(field.default)
     limits = [str(limit) for limit in field.metadata]
     kind = re.sub(r"\b(\w+\.)+", "", str(field.annotation))  # without the names of modules
+    kind = re.sub(r" at 0x[0-9a-f]+", "", kind)  # the address of a validating function
     return f"{kind} {default} {limits} {field.description}".replace(str(project_root()), "")
 
 

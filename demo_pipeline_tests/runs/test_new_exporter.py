@@ -114,6 +114,7 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     settings.write_text(text.replace('    "sft",\n', '    "sft",\n    "toy",\n', 1))
     (package / "exports/toy.py").write_text(MODULE, encoding="utf-8")
     copy_of(made_root, root / "made")
+    shutil.rmtree(root / "made/home", ignore_errors=True)  # another test may have made one
     (root / "made/home").mkdir()
     (root / "made/home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))

@@ -1,27 +1,33 @@
-"""Alt codes of Windows: a character by its number, typed on the keypad while Alt is held.
+"""Translates Alt codes of Windows: a number typed on the keypad with Alt held, for a character.
 
-Without a leading zero the number counts in the code page of the console (437 in the USA, 850 in
-Western Europe), with one in that of Windows (1252 there). The log has neither.
+A number without a leading zero is looked up in the code page of the console (437 in the USA, 850 in
+Western Europe). A number with a leading zero is looked up in the code page of Windows (1252 in
+both). The log does not say which code pages the computer had.
 """
 
 from demo_pipeline.recording.key_names import Keyboard
 
 _CONSOLE_PAGES: tuple[str, ...] = ("cp437", "cp850")
+# Code pages of Windows for languages that people type on the keyboards of this project.
 _WINDOWS_PAGES: tuple[str, ...] = (
     "cp1252",
     "cp1250",
     "cp1254",
-)  # of languages that are typed on these keyboards
-_GLYPHS = "☺☻♥♦♣♠•◘○◙♂♀♪♫☼►◄↕‼¶§▬↨↑↓→←∟↔▲▼"  # 1 to 31 of the console's pages
+)
+_GLYPHS = "☺☻♥♦♣♠•◘○◙♂♀♪♫☼►◄↕‼¶§▬↨↑↓→←∟↔▲▼"  # numbers 1 to 31 in every console code page
 _LAST_GLYPH = len(_GLYPHS)
-_HOUSE = 127
-_LARGEST = 255  # of a page; for larger numbers, programs differ
-# Layouts that are usual only where the code pages are 850 and 1252.
+_HOUSE = 127  # number of the character ⌂ in every console code page
+_LARGEST = 255  # the last number of a code page; programs treat larger numbers differently
+# Layouts that are usual only in countries with the code pages 850 and 1252.
 _WESTERN_EUROPE = frozenset({"uk", "de", "es", "fr", "it"})
 
 
 def alt_code_character(digits: str, keyboard: Keyboard) -> tuple[str, bool]:
-    """The character, empty where none is known; and whether it is sure which one it is."""
+    """Returns the character of an Alt code, and whether it is certain.
+
+    The character is empty if it is unknown. It is uncertain if the possible code pages differ, or
+    if the keyboard layout is uncertain.
+    """
     number = int(digits)
     if not 0 < number <= _LARGEST:
         return "", False

@@ -1,9 +1,12 @@
-"""Where the recorder's clock was set in mid-recording: time servers, sleep, a person.
+"""Finds the lines at which the recorder's clock was set, and corrects the times after them.
 
-Belongs here: finding such a step from the order of the lines and the length of the film, and times
-that go on over it. A log is written in the order of what happened, so that a line far earlier than
-those before it is late (a hook's buffer) or after a step. How long it was from one to the other,
-only the pictures tell: until observation/clock looks at them, it is as short as can be.
+Time servers, sleep of the computer, and people set clocks. A recorder writes lines in the order in
+which the events happened. Therefore, a line that is much earlier than the lines before it has one
+of two causes: an input hook wrote it late from its buffer, or the clock was set back. A line far
+beyond the end of the video shows that the clock was set forward.
+
+The log does not tell how much time really passed at a step. This module assumes the shortest
+plausible time; observation/clock later corrects it with the video.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -41,18 +44,20 @@ CLOCK_STEPS_SCHEMA = described_schema(
     {"line": between(1), "logged_ms gap_ms": COUNT, "moved_ms": ANY},
 )
 
-BACK_MS = 100  # a line less late was overtaken in a queue; hooks of four recorders: 0 of 1,371 late
-SURELY_BACK_MS = 250  # a longer delay of a block of lines is no buffer of the hook
-LATEST_MS = 10_000  # no hook is later than this
-BEFORE_START_MS = 5_000  # a time so long before the recording began is another clock's
-BEYOND_MS = 10_000  # after the film's end; recorders stop it up to some seconds before the log
-FEW = 3  # lines that may be far ahead of all others, by damage
-USUAL_GAP_MS = 16  # from one move to the next, where the log has no pair of moves
-APART_MS = 1_500  # no click, scroll or key is joined over it, and it is no pause
-_MOTION_MS = 250  # between two moves of one motion, at most
-_MIN_STEP_PX = 2.0  # screen pixels in such a gap of a pointer that is on its way
-_WINDOW = 20_000  # lines of input looked at before and after a line that is back
-_SCAN_MS = 60_000  # a scan is written when it ends, so much later than its time at most
+# Milliseconds by which a line may be earlier than a line before it, as it happens when events
+# overtake each other in a queue. Of 1,371 lines of the hooks of four recorders, 0 were later.
+BACK_MS = 100
+SURELY_BACK_MS = 250  # a block of lines that is later than this did not wait in a hook's buffer
+LATEST_MS = 10_000  # the longest time by which a hook writes a line late
+BEFORE_START_MS = 5_000  # a time this long before the recording began comes from another clock
+BEYOND_MS = 10_000  # past the end of the video, which recorders may stop seconds before the log
+FEW = 3  # at most so many lines count as damaged because their times are far ahead of all others
+USUAL_GAP_MS = 16  # assumed time between two moves if the log has no two moves of a motion
+APART_MS = 1_500  # assumed time: too long to join clicks, scrolls or keys, too short for a pause
+_MOTION_MS = 250  # the longest time between two moves of the same motion
+_MIN_STEP_PX = 2.0  # screen pixels; a moving pointer moves at least this far between two lines
+_WINDOW = 20_000  # lines of input that are examined before and after a line with an earlier time
+_SCAN_MS = 60_000  # the longest time from the start of a scan to the writing of its line
 _PRESSES = frozenset({EventType.MOUSEDOWN.value, EventType.KEYDOWN.value})
 _RELEASES = frozenset({EventType.MOUSEUP.value, EventType.KEYUP.value})
 
@@ -67,103 +72,122 @@ class ClockStep(NamedTuple):
 
     @property
     def from_ms(self) -> int:
-        """The time of its line in events.parquet, epoch milliseconds."""
+        """Corrected time of the step's line, as in events.parquet; epoch milliseconds."""
         return self.logged_ms + self.moved_ms
 
 
 def find_clock_steps(
-    events: Iterable[Event | Rejected], filmed: tuple[float, float] | None = None
+    events: Iterable[Event | Rejected], video_ms: tuple[float, float] | None = None
 ) -> list[ClockStep]:
-    """The steps of the clock in a log.
+    """Finds the lines of a log before which the recorder's clock was set, in line order.
 
     Args:
         events: of the log, in the order of the lines.
-        filmed: when the video began and ended by meta.timestamp, epoch milliseconds; None: not
-            known, so that a step forward cannot be told from a rest.
+        video_ms: start and end of the video according to meta.timestamp, epoch milliseconds. None:
+            unknown; then steps forward are not found, because they look like rests of the person.
     """
     inputs = [event for event in events if isinstance(event, Event) and event.event in INPUT_EVENTS]
-    return _Finder(inputs, filmed).steps() if inputs else []
+    return _Finder(inputs, video_ms).steps() if inputs else []
 
 
 @dataclass
 class _Finder:
-    """`moves` are the milliseconds by which each line is moved."""
+    """Finds the clock steps in the input events of a log; at least one event is needed.
+
+    Attributes:
+        inputs: the input events, in the order of the lines.
+        video_ms: start and end of the video, epoch milliseconds; None: unknown.
+        times: logged times of the input events, epoch milliseconds.
+        start: start of the recording, epoch milliseconds.
+    """
 
     inputs: Sequence[Event]
-    filmed: tuple[float, float] | None
+    video_ms: tuple[float, float] | None
 
     def __post_init__(self) -> None:
         self.times = np.array([item.time_ms for item in self.inputs], np.int64)
         first = int(self.times[0])
         self.start = first
-        if self.filmed:
-            self.start = min(first, round(self.filmed[0]))
+        if self.video_ms:
+            self.start = min(first, round(self.video_ms[0]))
 
     def steps(self) -> list[ClockStep]:
-        """In the order of the lines."""
+        """Returns the clock steps in the order of the lines."""
         steps: list[ClockStep] = []
-        moved = 0
-        begin = 0
+        moved_ms = 0
+        part_start = 0
         position = 1
-        high = int(self.times[0])
+        latest_ms = int(self.times[0])  # of all lines so far, corrected
         while position < len(self.times):
-            time = int(self.times[position]) + moved
+            is_back = latest_ms - (int(self.times[position]) + moved_ms) > BACK_MS
             late_until = position
-            if high - time > BACK_MS:
-                late_until = self._late_until(begin, position, moved)
-            if (high - time > BACK_MS and late_until == position) or self._is_beyond(
-                position, moved, high
-            ):
+            if is_back:
+                late_until = self._late_until(part_start, position, moved_ms)
+            clock_was_set_back = is_back and late_until == position
+            if clock_was_set_back or self._is_beyond(position, moved_ms, latest_ms):
                 earlier = [0, *(earlier_step.moved_ms for earlier_step in steps)]
-                step = self._step(position, high, earlier)
+                step = self._step(position, latest_ms, earlier)
                 steps.append(step)
-                moved = step.moved_ms
-                begin = position
+                moved_ms = step.moved_ms
+                part_start = position
             position = max(position + 1, late_until)
-            high = max(high, int(self.times[begin:position].max()) + moved)
+            latest_ms = max(latest_ms, int(self.times[part_start:position].max()) + moved_ms)
         return steps
 
-    def _late_until(self, begin: int, position: int, moved: int) -> int:
-        """Up to which position lines are late, those of the part that starts at `begin`.
+    def _late_until(self, part_start: int, position: int, moved_ms: int) -> int:
+        """Returns the end of a block of lines that a hook wrote late.
 
-        `position` itself: they are not late but after a step. Each hook writes its own lines in
-        order, so that only another's may come late; a buffer that is written late fits between
-        two lines, and comes back by a jump.
+        The block begins at `position`, whose time is earlier than times before it, and ends before
+        the first line with a later time than all of these. If its lines are not late, the clock
+        was set back before them. Then `position` itself is returned.
+
+        Each hook writes its own lines in order. Therefore, lines of a hook are late only in
+        comparison with lines of another hook. Lines from a late buffer all fit between two earlier
+        lines, and the line after them has a later time again.
+
+        Args:
+            part_start: position of the first line after the previous step; no line before it
+                counts.
+            position: of the first line of the block.
+            moved_ms: added to the times since the previous step, milliseconds.
         """
-        begin = max(begin, position - _WINDOW)
-        before = self.times[begin:position]
+        part_start = max(part_start, position - _WINDOW)
+        before = self.times[part_start:position]
         after = self.times[position : position + _WINDOW]
-        high = int(before.max())
+        latest_before = int(before.max())
         first = int(after[0])
-        back = np.flatnonzero(after >= high)
+        later_again = np.flatnonzero(after >= latest_before)
         end = position + len(after)
-        if len(back):
-            end = position + int(back[0])
+        if len(later_again):
+            end = position + int(later_again[0])
         block = self.times[position:end]
-        overtaken = begin + np.flatnonzero(before > block.min())
-        passed = int(self.times[overtaken].min())
+        overtaken = part_start + np.flatnonzero(before > block.min())
+        earliest_overtaken = int(self.times[overtaken].min())
         in_order = before[before <= block.min()]
-        fits = passed >= int(block.max())
+        fits = earliest_overtaken >= int(block.max())
         ahead = 0
         if len(in_order):
-            ahead = passed - int(in_order.max())
+            ahead = earliest_overtaken - int(in_order.max())
         if fits and len(overtaken) <= FEW and ahead > BEYOND_MS:
-            return end  # those before it have damaged times
-        if first < high - LATEST_MS or first + moved < self.start - BEFORE_START_MS:
+            return end  # the few lines before the block have damaged times
+        if first < latest_before - LATEST_MS or first + moved_ms < self.start - BEFORE_START_MS:
             return position
-        if self._is_other_hook(begin, position, end):
+        if self._is_other_hook(part_start, position, end):
             return end
-        depth = high - int(block.min())
+        depth = latest_before - int(block.min())
         is_apart = self._names(overtaken.tolist()).isdisjoint(self._names(range(position, end)))
-        returns = len(back) > 0 or depth <= 2 * SURELY_BACK_MS
+        returns = len(later_again) > 0 or depth <= 2 * SURELY_BACK_MS
         if fits and (depth <= SURELY_BACK_MS or (is_apart and returns)):
             return end
         return position
 
-    def _is_other_hook(self, begin: int, position: int, end: int) -> bool:
-        """Whether the lines of the pointer, and those of keys, are in order by themselves."""
+    def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
+        """Returns whether two hooks explain the order: one for the pointer, another for keys.
+
+        They do if the pointer's lines are in order, and so are the lines of keys.
+        """
         latest: dict[bool, int] = {}
-        for number, item in enumerate(self.inputs[begin:end], begin):
+        for number, item in enumerate(self.inputs[part_start:end], part_start):
             is_key = item.event in KEY_EVENTS
             latest_ms = latest.get(is_key, item.time_ms)
             if number >= position and item.time_ms < latest_ms - BACK_MS:
@@ -172,54 +196,68 @@ class _Finder:
         return True
 
     def _names(self, positions: Iterable[int]) -> set[str]:
-        """What the lines are of: the pointer, the wheel, or a key or button."""
+        """Returns the keys and buttons that lines name, or `mousemove` and `mousewheel`."""
         items = (self.inputs[position] for position in positions)
         return {item.key or item.button or item.event for item in items}
 
-    def _is_beyond(self, position: int, moved: int, high: int) -> bool:
-        """Whether the lines from a position jump beyond the video, although they fit into it."""
-        if self.filmed is None:
+    def _is_beyond(self, position: int, moved_ms: int, latest_ms: int) -> bool:
+        """Returns whether the clock was set forward before a position.
+
+        It was if the times jump beyond the end of the video, although the lines after the jump
+        together last no longer than the rest of the video. `latest_ms` is the latest corrected time
+        before the position.
+        """
+        if self.video_ms is None:
             return False
-        end = self.filmed[1]
-        time = int(self.times[position]) + moved
-        if high > end or time <= end + BEYOND_MS or time - high <= BEYOND_MS:
+        end = self.video_ms[1]
+        time = int(self.times[position]) + moved_ms
+        if latest_ms > end or time <= end + BEYOND_MS or time - latest_ms <= BEYOND_MS:
             return False
         after = self.times[position:]
         returns = np.flatnonzero(after < after[0] - BEYOND_MS)
         part = after
         if len(returns):
             part = after[: returns[0]]
-        return bool(int(part.max()) - int(part[0]) <= end + BEYOND_MS - high)
+        return bool(int(part.max()) - int(part[0]) <= end + BEYOND_MS - latest_ms)
 
-    def _step(self, position: int, high: int, earlier: Sequence[int]) -> ClockStep:
-        """The step before a position, after which lines go on soon after the time `high`.
+    def _step(self, position: int, latest_ms: int, earlier: Sequence[int]) -> ClockStep:
+        """Returns the step before a position, with the shortest plausible time across it.
 
         If the clock was set back to an earlier offset (for example after corrupt times), that
         offset is used again.
+
+        Args:
+            position: of the first line after the step.
+            latest_ms: latest corrected time before the step, epoch milliseconds.
+            earlier: offset of each part of the log so far, milliseconds; the first is 0.
         """
         item = self.inputs[position]
         time = int(self.times[position])
         end = np.inf
-        if self.filmed:
-            end = self.filmed[1] + BEYOND_MS
-        for moved in reversed(earlier[:-1]):
-            if high < time + moved <= end and self.filmed:
-                return ClockStep(item.event_index, time, moved, time + moved - high)
+        if self.video_ms:
+            end = self.video_ms[1] + BEYOND_MS
+        for moved_ms in reversed(earlier[:-1]):
+            if latest_ms < time + moved_ms <= end and self.video_ms:
+                return ClockStep(item.event_index, time, moved_ms, time + moved_ms - latest_ms)
         if self._is_twin(position):
             gap = 0
         elif self._goes_on(position):
             gap = self._usual_gap()
         else:
             gap = APART_MS
-        return ClockStep(item.event_index, time, high + gap - time, gap)
+        return ClockStep(item.event_index, time, latest_ms + gap - time, gap)
 
     def _is_twin(self, position: int) -> bool:
-        """Whether a second hook wrote the previous line again; two equal wheel lines are usual."""
+        """Returns whether a second hook wrote the previous line again.
+
+        Two equal lines of the wheel prove nothing, because they are usual.
+        """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
         return len(inputs_written) == 1 and pair[0].event != EventType.MOUSEWHEEL
 
     def _usual_gap(self) -> int:
+        """Returns the median time between two moves of a motion, milliseconds."""
         moves = [item.time_ms for item in self.inputs if item.event == MOUSEMOVE]
         gaps = np.diff(moves)
         usual = gaps[(gaps > 0) & (gaps <= _MOTION_MS)].tolist()
@@ -229,7 +267,10 @@ class _Finder:
         return round(typical)
 
     def _goes_on(self, position: int) -> bool:
-        """Whether the pointer was on its way, or a button or key held, when the clock was set."""
+        """Returns whether the person was acting when the clock was set before a position.
+
+        The pointer was moving evenly, or a button or key was held across the step.
+        """
         held: dict[str, bool] = {}
         for item in self.inputs[max(0, position - _WINDOW) : position]:
             if item.event in _PRESSES | _RELEASES:
@@ -252,35 +293,43 @@ class _Finder:
 def moved_events(
     events: Iterable[Event | Rejected], steps: Sequence[ClockStep]
 ) -> Iterator[Event | Rejected]:
-    """The events with times that go on over the steps; the lines of scans as those around them."""
-    moved = before = 0
-    latest = 0
+    """Yields the events of a log with corrected times, and rejected lines unchanged.
+
+    A scan may have begun before a step although its line comes after the step. Then it gets the
+    correction that brings it closer to the input before it.
+    """
+    moved_ms = 0
+    previous_moved_ms = 0
+    latest_ms = 0
     pending = list(steps)
     for event in events:
         if isinstance(event, Rejected):
             yield event
             continue
         if pending and event.event_index >= pending[0].line:
-            before = moved
-            moved = pending.pop(0).moved_ms
-        change = moved
+            previous_moved_ms = moved_ms
+            moved_ms = pending.pop(0).moved_ms
+        correction_ms = moved_ms
         if event.event in INPUT_EVENTS:
-            latest = event.time_ms + moved
-        elif abs(event.time_ms + moved - latest) > _SCAN_MS:  # it began before the step
-            change = min(moved, before, key=lambda ms: abs(event.time_ms + ms - latest))
-        if not change:
+            latest_ms = event.time_ms + moved_ms
+        else:
+            distance_ms = abs(event.time_ms + moved_ms - latest_ms)
+            previous_distance_ms = abs(event.time_ms + previous_moved_ms - latest_ms)
+            if distance_ms > _SCAN_MS and previous_distance_ms < distance_ms:
+                correction_ms = previous_moved_ms
+        if not correction_ms:
             yield event
             continue
-        yield replace(event, time_ms=max(0, event.time_ms + change))
+        yield replace(event, time_ms=max(0, event.time_ms + correction_ms))
 
 
 def read_clock_steps(folder: Path) -> list[ClockStep]:
-    """The steps of a committed output, in the order of the lines."""
+    """Reads the clock steps from the output of the `events` stage, in the order of the lines."""
     return [ClockStep(**row) for row in read_rows(folder / CLOCK_STEPS_FILE, CLOCK_STEPS_SCHEMA)]
 
 
 def clock_step_problems(steps: Collection[ClockStep]) -> list[Problem]:
-    """A problem for each step."""
+    """Returns a problem for each clock step, with the direction and the seconds."""
     remedy = (
         "nothing, if the screenshots after it are right; where the video does not show how far the "
         "clock was set, actions after it are left out"

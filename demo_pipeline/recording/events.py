@@ -1,7 +1,7 @@
 """The `events` stage: writes each line of the input log as an event or as a rejected line.
 
-Belongs here: writing the stage's three tables, its checks, and reading the tables back. How a line
-is parsed is in input_log.py.
+This module writes the four tables of the stage, checks them, and reads them for later stages.
+input_log.py parses the lines, and clock_steps.py finds changes of the recorder's clock.
 """
 
 import logging
@@ -69,9 +69,9 @@ EVENT_SCHEMAS = {
     CLOCK_STEPS_FILE: CLOCK_STEPS_SCHEMA,
 }
 DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the demonstration"
-_MAX_SUMMARY_MESSAGES = 5
-_MAX_REPORTED_LINES = 100
-_MAX_LINES = 5_000_000  # a 125 Hz mouse, 6 hours: 2.7 million
+_MAX_SUMMARY_MESSAGES = 5  # rejected lines whose message is in the summary of the stage
+_MAX_REPORTED_LINES = 100  # rejected lines that get a problem or a line of debug output
+_MAX_LINES = 5_000_000  # of a log; 6 hours with a mouse of 125 Hz have 2.7 million
 _LOG = logging.getLogger(__package__)
 _event_row, _rejected_row, _scan_row = (
     attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
@@ -83,22 +83,28 @@ def build_events(
     out: Path,
     *,
     recorded_at: datetime | None = None,
-    film_s: float | None = None,
+    video_s: float | None = None,
 ) -> dict[str, Any]:
-    """Parse `log` into the tables in `out` and return a summary.
+    """Writes the tables of a log and returns the summary of the stage.
 
-    Memory does not grow with the length of the log, unless lines are far out of order. The log's
-    times may count from `recorded_at`, meta.timestamp, when that is known; with the length of the
-    film as well, `film_s`, a clock that was set forward is noticed.
+    Memory does not grow with the length of the log, unless lines are far out of order.
+
+    Args:
+        log: input_log.jsonl.
+        out: the folder to write to.
+        recorded_at: meta.timestamp, for logs whose times count from the start of the recording;
+            None: unknown.
+        video_s: length of the video, seconds. With `recorded_at`, it shows whether the clock was
+            set forward. None: unknown.
 
     Raises:
-        DemonstrationError: it has more than `_MAX_LINES` lines.
+        DemonstrationError: the log has more than `_MAX_LINES` lines.
     """
     event_counts = Counter[str]()
     reasons = Counter[str]()
     messages = list[str]()
     scale = _time_scale(log, recorded_at)
-    steps = _clock_steps(log, scale, recorded_at, film_s)
+    steps = _clock_steps(log, scale, recorded_at, video_s)
     write_rows(out / CLOCK_STEPS_FILE, [step._asdict() for step in steps], CLOCK_STEPS_SCHEMA)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
@@ -132,7 +138,7 @@ def build_events(
 
 
 def _times_summary(scale: TimeScale, steps: Sequence[ClockStep]) -> dict[str, Any]:
-    """How the log counts time."""
+    """Returns the part of the summary about the unit of times and the recorder's clock."""
     return {
         "time_unit": scale.unit.name,
         "times_from": "meta.timestamp" if scale.origin_ms else "epoch",
@@ -142,26 +148,29 @@ def _times_summary(scale: TimeScale, steps: Sequence[ClockStep]) -> dict[str, An
 
 
 def _clock_steps(
-    log: Path, scale: TimeScale, recorded_at: datetime | None, film_s: float | None
+    log: Path, scale: TimeScale, recorded_at: datetime | None, video_s: float | None
 ) -> list[ClockStep]:
-    """The steps of the recorder's clock; a log in order and within its film is not read again."""
-    filmed = None
-    if recorded_at is not None and film_s is not None:
+    """Finds where the recorder's clock was set.
+
+    A log whose times are in order and within the video has no step, and is not read again.
+    """
+    video_ms = None
+    if recorded_at is not None and video_s is not None:
         start = recorded_at.timestamp() * 1000
-        filmed = start, start + film_s * 1000
-    if scale.back_ms <= BACK_MS and (filmed is None or scale.last_ms <= filmed[1]):
+        video_ms = start, start + video_s * 1000
+    if scale.back_ms <= BACK_MS and (video_ms is None or scale.last_ms <= video_ms[1]):
         return []
     with log.open("rb", buffering=BUFFER_BYTES) as stream:
-        return find_clock_steps(parse_log(stream, scale), filmed)
+        return find_clock_steps(parse_log(stream, scale), video_ms)
 
 
 def check_clock_steps(folder: Path) -> list[Problem]:
-    """A problem for each line at which the recorder's clock was set."""
+    """Returns a problem for each line at which the recorder's clock was set."""
     return clock_step_problems(read_clock_steps(folder))
 
 
 def check_time_unit(log: Path) -> list[Problem]:
-    """A problem if the log does not count in milliseconds."""
+    """Returns a problem if the times of a log are not in milliseconds."""
     return time_unit_problems(_time_scale(log))
 
 
@@ -171,12 +180,12 @@ def _time_scale(log: Path, recorded_at: datetime | None = None) -> TimeScale:
 
 
 def too_many(what: str, line: int, limit: int) -> DemonstrationError:
-    """Why a log is refused that is longer than one demonstration's.
+    """Returns the error for a log that has too many lines or actions for a demonstration.
 
     Args:
-        what: is counted.
+        what: plural of the things that are counted, such as `lines`.
         line: 1-based number of the first line beyond the limit.
-        limit: the most of them.
+        limit: the largest accepted number.
     """
     return DemonstrationError(
         Problem(
@@ -190,23 +199,23 @@ def too_many(what: str, line: int, limit: int) -> DemonstrationError:
 
 
 def read_events(folder: Path) -> pa.Table:
-    """events.parquet of a committed output, in line order."""
+    """Reads events.parquet from the output of the `events` stage, in line order."""
     return read_table(folder / EVENTS_FILE, EVENTS_SCHEMA)
 
 
 def event_rows(events: pa.Table) -> Iterator[Event]:
-    """The rows of an events table."""
+    """Yields the rows of an events table as events."""
     columns = (events[name].to_pylist() for name in EVENTS_SCHEMA.names)
     return starmap(Event, zip(*columns, strict=True))
 
 
 def read_scans(folder: Path) -> list[dict[str, Any]]:
-    """Rows of trees.parquet: position of each scan in the log, its start and its duration."""
+    """Reads trees.parquet: the line, the start and the duration of each scan in the log."""
     return read_rows(folder / SCANS_FILE, SCANS_SCHEMA)
 
 
 def check_event_tables(folder: Path) -> list[Problem]:
-    """Check that the written tables have exactly the declared columns, types and nullability."""
+    """Checks that the written tables have exactly the declared columns, types and nullability."""
     tables = EVENT_SCHEMAS.items()
     problems: list[Problem] = []
     for name, schema in tables:
@@ -215,7 +224,7 @@ def check_event_tables(folder: Path) -> list[Problem]:
 
 
 def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
-    """Check that every line of the log is exactly one event or one rejected line."""
+    """Checks that every line of the log is exactly one event or one rejected line."""
     events = read_table(folder / EVENTS_FILE, columns=["event_index"])
     rejected = read_table(folder / REJECTED_FILE, columns=["line"])
     indexes = np.sort(np.concatenate([events[0].to_numpy(), rejected[0].to_numpy()]))
@@ -227,7 +236,7 @@ def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
 
 
 def check_order(folder: Path) -> list[Problem]:
-    """Check that events and scans are in the order of the log, each line once."""
+    """Checks that events and scans are in the order of the log, each line once."""
     problems = []
     for name in (EVENTS_FILE, SCANS_FILE):
         table = read_table(folder / name, columns=["event_index", "byte_offset"])
@@ -238,6 +247,7 @@ def check_order(folder: Path) -> list[Problem]:
     return problems
 
 
+# Event type → the column that is never null in its rows.
 _NEEDED_COLUMN = {
     MOUSEMOVE: "x",
     MOUSEWHEEL: "delta",
@@ -247,7 +257,10 @@ _NEEDED_COLUMN = {
 
 
 def check_event_values(folder: Path) -> list[Problem]:
-    """Check that each event has the value that its kind needs, and that all times are near."""
+    """Checks that each event has the value that its type needs, and that all times are close.
+
+    Only the first wrong row of each kind is reported.
+    """
     import pyarrow.compute as pc  # noqa: PLC0415 - only for checks
 
     names = ["event_index", "event", "time_ms", "payload", *set(_NEEDED_COLUMN.values())]
@@ -282,7 +295,7 @@ def check_event_values(folder: Path) -> list[Problem]:
 
 
 def count_lines(log: Path) -> int:
-    """Number of lines of a file, including a last line without a line end."""
+    """Counts the lines of a file, including a last line without a line end."""
     count = 0
     last = b"\n"
     with log.open("rb") as stream:
@@ -293,7 +306,7 @@ def count_lines(log: Path) -> int:
 
 
 def require_events(summary: Mapping[str, Any]) -> list[Problem]:
-    """A problem if the log has not one readable event."""
+    """Returns a problem if no line of the log could be read as an event."""
     if summary["events"]:
         return []
     first = summary["first_rejected"][0] if summary["first_rejected"] else f"{LOG_FILE}: is empty"
@@ -303,9 +316,9 @@ def require_events(summary: Mapping[str, Any]) -> list[Problem]:
 
 
 def check_recording_time(folder: Path, recorded_at: datetime) -> list[Problem]:
-    """A problem if most of the log lies a day or more from `recorded_at`, which is meta.timestamp.
+    """Returns a problem if the log is a day or more away from `recorded_at`, the meta.timestamp.
 
-    The median decides: lines that are far from it were rejected.
+    The median of the times is compared, because lines far from it were rejected.
     """
     events = read_table(folder / EVENTS_FILE, columns=["event_index", "time_ms"])
     if not events.num_rows:
@@ -324,7 +337,7 @@ def check_recording_time(folder: Path, recorded_at: datetime) -> list[Problem]:
 
 
 def rejected_lines(folder: Path) -> list[Problem]:
-    """A problem for each rejected line, the first hundred."""
+    """Returns a problem for each of the first `_MAX_REPORTED_LINES` rejected lines."""
     with open_rows(folder / REJECTED_FILE, _MAX_REPORTED_LINES) as (_, rejected):
         rows = list(islice(rejected, _MAX_REPORTED_LINES))
     remedy = "all other lines were read; upload an intact log to include this line"

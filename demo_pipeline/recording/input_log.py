@@ -1,14 +1,13 @@
-"""The streaming parser of input_log.jsonl: bytes in, events and rejected lines out.
+"""Parses input_log.jsonl line by line into events and rejected lines.
 
-Belongs here: the documented events; decoding and validating one line at a time, with its position;
-the rows of events.parquet, rejected.parquet and trees.parquet (a column is declared once, as an
-annotated field of `Event` or `Rejected`); and the unit of times. Unknown fields are ignored, wrong
-types are rejected, and accessibility trees, half a megabyte each, are skipped without being
-decoded. What the events mean is in actions/.
+`Event` and `Rejected` declare the columns of events.parquet, rejected.parquet and trees.parquet as
+annotated fields. Unknown fields of a line are ignored. A line with a value of a wrong type is
+rejected. Accessibility trees, half a megabyte each, are skipped without being decoded. actions/
+interprets the events.
 
-The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
-microseconds or nanoseconds, and others milliseconds since the recording began: the unit is found by
-the magnitude of the times, and those too far from the others are not right.
+The documented unit of times is epoch milliseconds. Some recorders write seconds with a fraction,
+microseconds or nanoseconds. Others write milliseconds since the recording began. The unit is found
+by the magnitude of the times. Lines with a time too far from the others are rejected.
 """
 
 import re
@@ -52,8 +51,9 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
-WITHHELD_EVENT = "redacted"  # input that the recorder did not log, as imported recordings say
-# Events that recorders in the field write besides the documented ones.
+# A line of an imported recording that stands for input which the recorder did not log.
+WITHHELD_EVENT = "redacted"
+# Undocumented events that recorders in use are known to write.
 _RECORDER_EVENTS = frozenset(
     {
         *{"axtree_interaction", "axtree_post_recording", "axtree_pre_recording", "mousedelta"},
@@ -64,9 +64,9 @@ _RECORDER_EVENTS = frozenset(
 
 
 def public_event_name(raw: str) -> str:
-    """The name of an event as logs and metadata may show it.
+    """Returns the name of an event in a form that logs and metadata may show.
 
-    Any other name may be anything, also typed text; of it only the length is shown.
+    An unknown name may be private, such as typed text. Therefore, only its length is shown.
     """
     if raw in DOCUMENTED_EVENTS or raw in _RECORDER_EVENTS:
         return raw
@@ -74,10 +74,10 @@ def public_event_name(raw: str) -> str:
 
 
 def shape_of(kind: str, text: str) -> str:
-    """What may be shown of a logged text that could be anything, e.g. `unknown key, 7 characters`.
+    """Describes a logged text that may be private by its length: `unknown key, 7 characters`.
 
     Args:
-        kind: what the text should name.
+        kind: the kind of thing that the text should name, such as `key`.
         text: as logged.
     """
     return f"unknown {kind}, {len(text)} character{'s' if len(text) != 1 else ''}"
@@ -92,7 +92,7 @@ _TYPES: Mapping[str, Any] = {
     "anything": object,
 }
 _NUMBER, _TEXT, _FLAG, _LIST, _OBJECT, _ANYTHING = _TYPES
-_Form = str | Mapping[str, Any]  # one of the types, or an object: key → form
+_Form = str | Mapping[str, Any]  # a key of `_TYPES`; or an object, as key → form of its value
 _POSITION_MEMBERS = {"x": _NUMBER, "y": _NUMBER}
 _QUERY = {"element": _ANYTHING, "position": _POSITION_MEMBERS}
 _DATA = {"duration": _NUMBER, "focused_element": _ANYTHING, "queries": _OBJECT, "tree": _LIST}
@@ -109,9 +109,9 @@ _NODE = {
 
 
 def scan_fault(scan: Any) -> str:
-    """The first place where a parsed line of a scan deviates from the documented form, and how.
+    """Describes where and how a parsed line of a scan first deviates from the documented form.
 
-    Empty if there is none; it never quotes what is logged.
+    The result is empty if nothing deviates. It never quotes logged values.
     """
     if fault := _fault(scan, _SCAN, ""):
         return fault
@@ -127,7 +127,10 @@ def scan_fault(scan: Any) -> str:
 
 
 def _tree_fault(root: Any, where: str) -> str:
-    """The first fault of a tree of any depth; nodes have their number in document order."""
+    """Describes the first fault of a tree; empty: no fault. Nodes are numbered in document order.
+
+    The tree is read without recursion, so it may have any depth.
+    """
     pending = [root]
     number = 0
     while pending:
@@ -140,6 +143,10 @@ def _tree_fault(root: Any, where: str) -> str:
 
 
 def _fault(value: Any, form: _Form, where: str) -> str:
+    """Describes the first deviation of a value from a form; empty: the value fits.
+
+    `where` is the path to the value in the line, such as `data.tree[0]`.
+    """
     if isinstance(form, str):
         fits = isinstance(value, _TYPES[form]) and (form != _NUMBER or not isinstance(value, bool))
         return "" if fits else f"{where}: Input should be {form}"
@@ -162,7 +169,7 @@ _POSITION = "screen pixels (points on macOS), origin of the main display"
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One accepted line of the input log; `EVENTS_SCHEMA` and `SCANS_SCHEMA` derive from it."""
+    """An accepted line of the input log; `EVENTS_SCHEMA` and `SCANS_SCHEMA` derive from it."""
 
     event_index: Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
     byte_offset: Annotated[int, Meta(ge=0, description="of the line's first byte in the file")]
@@ -186,7 +193,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):
-    """One line that could not be read; `REJECTED_SCHEMA` derives from it."""
+    """A line that could not be read; `REJECTED_SCHEMA` derives from it."""
 
     line: Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
     byte_offset: Annotated[int, Meta(ge=0, description="of the line's first byte in the file")]
@@ -196,7 +203,7 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
 
 
 def _schema_of(row: type[msgspec.Struct], columns: Sequence[str]) -> pa.Schema:
-    """The schema of a table with these fields of `row` as columns."""
+    """Returns the schema of a table that has the fields `columns` of the struct `row`."""
     annotations = get_type_hints(row, include_extras=True)
     described = []
     domains = {}
@@ -219,17 +226,18 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-# A longer line is not read. The longest known scan has 4 MB; one of 120,000 elements, about 30 MB,
-# took 1.33 GB of memory from the log to the steps.
+# A longer line is rejected without being decoded. The longest known scan has 4 MB. A scan with
+# 120,000 elements, about 30 MB, took 1.33 GB of memory until its steps were built.
 MAX_LINE_BYTES = 12 * 2**20
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
 
 def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, bytes | None]]:
-    """Yield (1-based number, offset, length, bytes) of each line; None for bytes above `limit`.
+    """Yields the 1-based number, the byte offset, the length and the bytes of each line.
 
-    Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
-    The length excludes the line end. The bytes include it: removing it would copy the line.
+    Lines end with LF. A CR before it and a BOM at the start of the file are not part of a line.
+    The length excludes the line end. The bytes include it, because removing it would copy the line.
+    They are None if the line is longer than `limit`.
     """
     offset = 0
     number = 0
@@ -250,9 +258,11 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
         yield number, start, length, raw if length <= limit else None
 
 
-DAY_MS = 24 * 3600 * 1000  # recordings take minutes; clocks set to another zone differ by less
-_FAR = 1e30  # an integer of hundreds of digits is not a float
-_MAX_TIMES = 2**16  # of which the median is taken; of a longer log, those of every n-th line
+# Recordings take minutes, and clocks in wrong time zones differ by less than this. Times that are
+# farther from the others are damaged.
+DAY_MS = 24 * 3600 * 1000
+_FAR = 1e30  # limit for logged times, because an integer of hundreds of digits is no float
+_MAX_TIMES = 2**16  # times that are kept for the median; in a longer log, of every n-th line
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,21 +273,27 @@ class _TimeUnit:
     milliseconds: float
 
     def to_ms(self, value: float) -> float:
-        """A time in this unit as milliseconds, not rounded; far outside every range it is cut."""
+        """Converts a time in this unit to milliseconds without rounding.
+
+        A time beyond `_FAR` is cut to it.
+        """
         value = _cut(value)
         if self.milliseconds < 1:
             return value / round(1 / self.milliseconds)
         return value * self.milliseconds
 
     def duration_ms(self, value: float) -> float:
-        """A duration as milliseconds. Less than one means that the log has it in milliseconds."""
+        """Converts a logged duration to milliseconds.
+
+        If the result were below 1 ms, the log has durations in milliseconds already.
+        """
         converted = self.to_ms(value)
         return value if 0 < converted < 1 <= value else converted
 
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
-# In each unit the years 2014 to about 5000; no two of the ranges overlap. Any other time is read as
-# milliseconds: the documentation's own examples have times of 1970 in that unit.
+# Times from 2014 to about the year 5000 tell their unit, because their numbers differ for every
+# unit. Other times are read as milliseconds: the examples of the format document are from 1970.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
@@ -290,15 +306,15 @@ _OTHER_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """How a log counts time.
+    """Unit and origin of the times of a log, and how far they spread.
 
     Attributes:
-        unit: of most of its lines.
-        median_ms: of all its times, epoch milliseconds; None if it is before 2014, or not known.
-            Most times of such a log are wrong, so that none can be told to be the damaged one.
-        origin_ms: epoch milliseconds of time 0: of the recording's start where times count from
-            there, else 0.
-        back_ms: by how much a line of input is earlier than one before it, at most.
+        unit: of most lines.
+        median_ms: median of all times, epoch milliseconds. None: unknown, or before 2014. Most
+            times of such a log are wrong, so single damaged times cannot be recognised.
+        origin_ms: the time 0 of the log in epoch milliseconds: 0, or the start of the recording if
+            the times count from there.
+        back_ms: the most by which a line of input is earlier than a line before it.
         last_ms: the latest time of input, epoch milliseconds.
     """
 
@@ -309,15 +325,15 @@ class TimeScale:
     last_ms: float = 0.0
 
     def to_epoch_ms(self, value: float) -> float:
-        """A time of the log as epoch milliseconds, not rounded.
+        """Converts a logged time to epoch milliseconds without rounding.
 
-        Among times that count from the recording's start, a line may have epoch time.
+        Single lines may have epoch times although all others count from the recording's start.
         """
         milliseconds = self.unit.to_ms(value)
         return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)
 
     def is_far(self, milliseconds: float) -> bool:
-        """Whether a time is more than a day from the median: its line is damaged."""
+        """Returns whether a time is more than a day from the median, as in a damaged line."""
         return self.median_ms is not None and abs(milliseconds - self.median_ms) > DAY_MS
 
 
@@ -334,23 +350,26 @@ def _cut(value: float) -> float:
 
 
 def unit_of_time(value: float) -> _TimeUnit:
-    """The unit in which `value` is a time since 2014; milliseconds if it is so in none."""
-    for unit in _OTHER_UNITS if not _EARLIEST_MS <= value < _LATEST_S * 1000 else ():
+    """Returns the unit in which `value` is a time since 2014; milliseconds if it is in no unit."""
+    if _EARLIEST_MS <= value < _LATEST_S * 1000:
+        return MILLISECONDS
+    for unit in _OTHER_UNITS:
         if _EARLIEST_S <= unit.to_ms(value) / 1000 < _LATEST_S:
             return unit
     return MILLISECONDS
 
 
 def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
-    """The unit of most lines of a log (with a tie, that of the earliest line), median and origin.
+    """Finds the unit and the origin of the times of a log; reads `stream` to its end.
 
-    Reads `stream` to its end. Lines without a readable time do not count. Times whose median is
-    less than a day count from the recording's start: their size says so more surely than
-    `timestamp_type` in input_log_meta.json, which uploaders add to older logs.
+    Most lines decide the unit, in a tie the earliest line. Lines without a readable time are
+    ignored. If the median of the times is less than a day, they count from the recording's start.
+    This is more reliable than `timestamp_type` in input_log_meta.json, because uploaders add that
+    file to older logs.
 
     Args:
-        stream: of the log.
-        recorded_at: meta.timestamp; None: not known.
+        stream: the log.
+        recorded_at: meta.timestamp; None: unknown.
     """
     units: Counter[_TimeUnit] = Counter()
     times = array("d")
@@ -392,7 +411,7 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
 
 
 def time_unit_problems(scale: TimeScale) -> list[Problem]:
-    """A problem if a log does not count in milliseconds."""
+    """Returns a problem if the times of a log are not in milliseconds."""
     if scale.unit == MILLISECONDS:
         return []
     message = f"time: most values are epoch {scale.unit.name}, not milliseconds; all were converted"
@@ -401,13 +420,14 @@ def time_unit_problems(scale: TimeScale) -> list[Problem]:
 
 
 # Values beyond these limits come from damaged lines.
-MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds: the year 3000
+MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds of the year 3000
 MAX_PIXELS = 10_000_000  # distance of a coordinate from the origin
-MAX_DELTA = 1_000_000  # wheel units in one event
-MAX_TREE_LEVELS = 490  # of elements; the deepest known page has 120
+MAX_DELTA = 1_000_000  # units of the wheel in an event
+MAX_TREE_LEVELS = 490  # elements inside each other; the deepest known page has 120
 _MAX_JSON_LEVELS = 3 + 2 * MAX_TREE_LEVELS  # each element is an object in a list
-_DEEP_CALLS = 2 * _MAX_JSON_LEVELS  # for the decoder, from a caller at any depth
-_MAX_SCAN_OBJECTS = 200_000  # three for an element; a screen has some thousand elements
+_DEEP_CALLS = 2 * _MAX_JSON_LEVELS  # recursion limit while decoding; leaves room for the callers
+# JSON objects in the line of a scan: three for each element. A screen has some thousand elements.
+_MAX_SCAN_OBJECTS = 200_000
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"([\[{]+)|[\]}]+")
 
@@ -422,7 +442,7 @@ class _Data(msgspec.Struct, gc=False):
     button: str | None = None
     delta: float | None = None
     key: str | None = None
-    actual_char: Any = None  # text, or the object that a print describes
+    actual_char: Any = None  # a text, or the `UnicodeInfo` of rdev as an object
     duration: float | None = None
 
 
@@ -433,15 +453,15 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct):
-    """A line whose `data` is kept undecoded."""
+    """A line whose `data` is not decoded."""
 
     event: str
     time: int | float
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-# Python writes a lone half of a surrogate pair so, as an escape or as three bytes; no JSON decoder
-# of Unicode text accepts either.
+# Half of a surrogate pair as recorders in Python write it: as an escape or as three bytes. JSON
+# decoders accept neither.
 _HALF = re.compile(
     rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"'
     rb'(?:\s*,\s*"actual_char"\s*:\s*null)?',
@@ -464,12 +484,16 @@ class _LineError(Exception):
 def parse_log(
     stream: BinaryIO, scale: TimeScale = _MILLISECONDS, *, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[Event | Rejected]:
-    """Yield one `Event` or `Rejected` for each line, in file order.
+    """Yields an `Event` or a `Rejected` for each line, in file order.
 
-    Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
-    Times are converted from the unit of `scale`; a line far from its median is rejected. Memory is
-    bounded by `max_line_bytes`. Open the file with `buffering=BUFFER_BYTES`: the lines of
-    scans are long, and Python's default buffer is slow for them.
+    Memory does not grow with the log. Open the file with `buffering=BUFFER_BYTES`, because Python's
+    default buffer is slow for the long lines of scans.
+
+    Args:
+        stream: the log. Lines end with LF. A CR before it and a BOM at the start of the file are
+            not part of a line.
+        scale: converts the times. A line whose time is far from its median is rejected.
+        max_line_bytes: a longer line is rejected without being decoded.
     """
     for number, offset, length, line in split_lines(stream, max_line_bytes):
         if line is None:
@@ -493,7 +517,7 @@ def parse_log(
 
 
 def _decode_documented(line: bytes) -> _Line | None:
-    """The fast path: a valid line of a documented event; None: `_decode_any` must decide."""
+    """Decodes a valid line of a documented event; None: `_decode_any` has to decode the line."""
     try:
         parsed = _decode_line(line)
         _check_utf8(line)
@@ -505,14 +529,20 @@ def _decode_documented(line: bytes) -> _Line | None:
 
 
 def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
-    """The event of any line (without its line end). Raises `_LineError` with the reason if none."""
+    """Decodes a line without its line end.
+
+    Raises:
+        _LineError: the line cannot be read; with the reason.
+    """
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
     _check_utf8(_HALF.sub(b"", line))
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
-        pass  # how many levels the decoder takes depends on its caller; the limit must not
+        # The decoder raises this at a depth that depends on its caller. The accepted depth must not
+        # depend on it: the levels are counted, and the line is decoded with a higher limit.
+        pass
     if _json_levels(line) > _MAX_JSON_LEVELS:
         message = f"JSON is nested more than {_MAX_JSON_LEVELS} levels deep, as a tree of more than"
         raise _LineError("nested_too_deeply", f"{message} {MAX_TREE_LEVELS} levels is")
@@ -521,12 +551,12 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
 
 
 def deeper_decoding() -> AbstractContextManager[None]:
-    """Lets the JSON decoder read every tree that the log may have, from a caller at any depth."""
+    """Returns a context in which the JSON decoder can read trees of `MAX_TREE_LEVELS` levels."""
     return deeper_calls(_DEEP_CALLS)
 
 
 def _json_levels(line: bytes) -> int:
-    """Returns how deep objects and lists are nested in a line of JSON."""
+    """Returns how deeply objects and lists are nested in a line of JSON."""
     level = 0
     deepest = 0
     for match in _BRACKETS.finditer(_STRING.sub(b"", line)):
@@ -553,9 +583,10 @@ def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Ev
 
 
 def _as_unit(half: re.Match[bytes]) -> bytes:
-    """Half of an emoji in the form of rdev's `UnicodeInfo`, whose numbers are UTF-16 units.
+    """Replaces half of a surrogate pair by rdev's `UnicodeInfo`, whose numbers are UTF-16 units.
 
-    Logged as the key itself, it is what a key without a name typed.
+    If the half was logged as the key's name, the key has no name: it becomes `Unknown(0)`, and the
+    half becomes its typed character.
     """
     unit = int(half[2], 16) if half[2] else ord(half[3].decode(errors="surrogatepass"))
     name = b'"key":"Unknown(0)",' if half[1].lower() == b"key" else b""
@@ -573,8 +604,9 @@ def _documented_event(
     raw_y = data.raw_y
     time_ms = _time(line.time, scale)
     _check_data(event, data)
-    char = data.actual_char  # of any other type but an object, text that no reader accepts
+    char = data.actual_char
     if char is not None and not isinstance(char, str):
+        # A value that is neither a text nor an object becomes a list, which readers reject.
         char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
     duration = -1.0
     if data.duration is not None:
@@ -598,6 +630,7 @@ def _documented_event(
 
 
 def _check_data(event: str, data: _Data) -> None:
+    """Raises `_LineError` if an event lacks a value, or if a value is beyond the limits."""
     missing = ""
     places = (data.x, data.y, data.raw_x, data.raw_y)
     if event == MOUSEMOVE and (data.x is None or data.y is None):
@@ -620,9 +653,17 @@ def _check_data(event: str, data: _Data) -> None:
 def _undocumented_event(
     number: int, offset: int, line: bytes, scale: TimeScale, decode_error: str
 ) -> Event:
-    """An undocumented event with its raw payload; a documented one is rejected.
+    """Returns an undocumented event with its raw payload.
 
-    `decode_error`: why the line is not a valid documented event.
+    Args:
+        number: of the line.
+        offset: of the line in the file, bytes.
+        line: without its line end.
+        scale: converts the time.
+        decode_error: why the line is not a valid documented event.
+
+    Raises:
+        _LineError: the event is documented after all, or its line cannot be read.
     """
     _check_utf8(line)
     try:
@@ -652,6 +693,7 @@ def _check_utf8(line: bytes) -> None:
 
 
 def _time(value: float, scale: TimeScale) -> int:
+    """Converts a logged time to epoch milliseconds; raises `_LineError` for impossible times."""
     milliseconds = scale.to_epoch_ms(value)
     if not 0 <= milliseconds <= MAX_TIME_MS:
         message = f"time is not epoch {scale.unit.name} before the year 3000"
@@ -663,7 +705,7 @@ def _time(value: float, scale: TimeScale) -> int:
 
 
 def _without_content(message: str) -> str:
-    """A decoder message, replaced when it contains a quotation mark: it may quote the line."""
+    """Replaces the message of a decoder if it may quote the line, which may be private."""
     if "'" in message or '"' in message:
-        return "line does not fit the format"  # the message would quote the line
+        return "line does not fit the format"
     return message

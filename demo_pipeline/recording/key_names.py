@@ -1,12 +1,13 @@
-"""Key names: from the name that a recorder logged to the physical key and the character it typed.
+"""Translates logged key names to physical keys, and logged values to typed characters.
 
-This module contains the names that recorders log on each platform, and the US and UK keyboards;
-other keyboards are in keyboard_layouts.py. It knows the usual layout of a locale, and the
-characters that this layout leaves in doubt. It decides which names may be shown to people, because
-a key name in a log may be any text, even typed text.
+- Tables of the names that recorders log on each platform, for the US and the UK keyboard.
+  keyboard_layouts.py has the other keyboards.
+- The usual keyboard layout of a locale, and the characters for which that layout is uncertain.
+- The names that may be shown to people. Other names may be private, such as typed text.
+- The typed character in `actual_char`. Newer recorders log the character itself, an empty string,
+  or the debug print of `UnicodeInfo` of the Rust crate rdev, with Rust's escape sequences.
 
-Newer recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of
-Rust's rdev crate, escaped as Rust escapes strings. actions/keyboard.py reads sequences of keys.
+actions/keyboard.py reads sequences of keys.
 """
 
 import re
@@ -37,11 +38,12 @@ class Key:
             logged name. The name of a printable key is its unshifted character.
         char: character without Shift; empty for keys that type nothing.
         shifted: character with Shift.
-        altgr, both: character with AltGr, and with Shift and AltGr; empty: none, or not known.
+        altgr: character with AltGr; empty: none, or unknown.
+        both: character with Shift and AltGr; empty: none, or unknown.
         modifier: whether it is Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
         side: left or right, for keys that exist twice.
         keypad: whether it is on the numeric keypad, where Num Lock decides its meaning.
-        known: False for a name that is in no table.
+        known: False: the logged name is in no table.
     """
 
     name: str
@@ -55,11 +57,12 @@ class Key:
     both: str = ""
 
 
-# unshifted → shifted character
+# Character of a key without Shift → its character with Shift.
 _US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
+# Character of a key alone → its character with AltGr.
 _UK_ALTGR = dict(zip("4aeiou`", "€áéíóú¦", strict=True))
-# Apple's British layout has Shift+2, the quotes and the backquote where the US one has them.
+# With Shift, Apple's British layout differs from the US layout only in the key 3.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
 
 _DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
@@ -70,30 +73,31 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """The names of keys and what each stands for, of `name value` pairs."""
+    """Parses `name value name value …` into name → value."""
     words = text.split()
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-# Names of printable keys beyond letters and digits, and their unshifted characters: those of
-# Windows recorders, then those of recorders on macOS and Linux.
+# Logged names of printable keys other than letters and digits, with their unshifted characters. The
+# first three lines are names of Windows recorders, the last two of recorders on macOS and Linux.
 _SYMBOLS = _pairs(r"""
     BackTick ` BackSlash \ ForwardSlash / Plus = Minus - FullStop . Comma ,
     LeftSquareBracket [ RightSquareBracket ] SemiColon ; Apostrophe ' Hash #
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
-# rdev has no name for the key code that xkeyboard-config calls LVL3, which is AltGr. Programs that
-# type for people send it.
+# AltGr under another key code, which xkeyboard-config calls LVL3 and for which rdev has no name.
+# Programs that type in place of a person send it.
 _LEVEL3_OF_X = "Unknown(92)"
-# Layouts whose keys have the names of the US keyboard in hotkeys: Ctrl with the key of the
-# Cyrillic letter es is Ctrl+C.
+# Layouts without Latin letters. In hotkeys, their keys have the names of the US keyboard: Ctrl with
+# the key of the Cyrillic letter es is Ctrl+C.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# (layout, platform) → name → unshifted character, where it is not that of `_SYMBOLS`. Linux and
-# macOS recorders name a key by its place; Windows recorders by the character. On a Mac, each name
-# is a key code: `BackQuote` is 50 and types ` also where that key is beside the left Shift;
-# `IntlBackslash` is 10, which the boards with one more key have left of the 1.
+# (layout, platform) → logged name → unshifted character, where `_SYMBOLS` is wrong. Recorders on
+# Linux and macOS name a key by its place, recorders on Windows by its character. On a Mac, a name
+# stands for a key code. `BackQuote` is code 50 and types ` even on keyboards that have this key
+# next to the left Shift. `IntlBackslash` is code 10, which only keyboards with an extra key have,
+# left of the 1.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
     ("us", "macos"): {"IntlBackslash": "§"},
@@ -105,7 +109,8 @@ _KEYPAD = _pairs("""
     Add + Subtract - Multiply * Divide / Decimal . Separator ,
     KpMinus - KpPlus + KpMultiply * KpDivide / KpDecimal . KpDelete . KpEqual = KpComma ,
 """)
-# Layouts on which the keypad's point is a comma (kbdgr, kbdru; xkeyboard-config's kpdl(comma)).
+# Layouts whose keypad has a comma instead of a point. Sources: kbdgr and kbdru of Microsoft, and
+# kpdl(comma) of xkeyboard-config.
 _COMMA_ON_KEYPAD = frozenset({"de", "ru"})
 _KEYPAD_POINTS = frozenset({"Decimal", "KpDecimal", "KpDelete"})
 _SPECIAL = _pairs("""
@@ -136,10 +141,15 @@ _MODIFIERS: dict[tuple[str, Side], str] = {
 
 
 def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
-    """The key that a recorder on `platform` (`windows`, `macos`, `linux`) logs as `raw`.
+    """Returns the key that a recorder logs as `raw`.
 
-    A name that is in no table gives a `Key` with `known=False` and that name; it types nothing.
-    Without a platform, keys have the characters that they have on Windows.
+    A name that is in no table gives a `Key` with this name and `known=False`, which types nothing.
+
+    Args:
+        raw: name as logged.
+        platform: `windows`, `macos` or `linux`. Empty: unknown; keys then have their characters on
+            Windows.
+        layout: keyboard layout.
     """
     key = _table(layout, platform).get(raw)
     if key is None:
@@ -153,23 +163,25 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 def differing_characters(
     layout: KeyboardLayout, other: KeyboardLayout, platform: str
 ) -> frozenset[str]:
-    """Characters that a key of `platform` types with `layout`, and not with the layout `other`.
+    """Returns the characters of `layout` whose key types another character with the layout `other`.
 
-    Those of the keypad are left out: only its point differs, which other keys type as well.
+    The keypad is left out: only its point differs, and other keys type points and commas as well.
     """
-    others = _table(other, platform)
-    keys = [(raw, key) for raw, key in _table(layout, platform).items() if not key.keypad]
-    pairs = [(key, others[raw]) for raw, key in keys]
-    return frozenset(
-        mine
-        for key, same in pairs
-        for mine, theirs in ((key.char, same.char), (key.shifted, same.shifted))
-        if mine != theirs
-    )
+    other_keys = _table(other, platform)
+    characters: set[str] = set()
+    for raw, key in _table(layout, platform).items():
+        if key.keypad:
+            continue
+        if key.char != other_keys[raw].char:
+            characters.add(key.char)
+        if key.shifted != other_keys[raw].shifted:
+            characters.add(key.shifted)
+    return frozenset(characters)
 
 
 @cache
 def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
+    """Returns logged name → key, for all names of recorders on all platforms."""
     shifted = _US_SHIFTED
     if layout == "uk":
         shifted = _UK_MAC_SHIFTED if platform == "macos" else _UK_SHIFTED
@@ -210,16 +222,17 @@ def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
 
 @cache
 def output_key_names() -> frozenset[str]:
-    """The names that keys have in actions, of every layout's tables."""
+    """Returns the names of keys that can occur in actions, for all layouts and platforms."""
     tables = (_table(layout, platform) for layout in LAYOUTS for platform in _PLATFORMS)
     return frozenset({key.name for table in tables for key in table.values()} | {"clear"})
 
 
-# How recorders name a key or button without a name of its own: by a number.
+# Names with a number, which recorders log for keys and buttons that their library has no name for.
 _NUMBERED = re.compile(
     r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
 )
-# Names that only recorders on Windows log (the multiinput library), and only others (rdev).
+# Names that only the multiinput library has, which recorders on Windows use; then names that only
+# rdev has.
 _ONLY_WINDOWS = {*string.ascii_uppercase, *_DIGIT_WORDS} | _words("""
     LeftCtrl RightCtrl LeftAlt RightAlt Numlock Left Right Up Down Add Subtract Multiply Divide
     Decimal Separator BackTick Hash ForwardSlash Plus FullStop LeftSquareBracket
@@ -230,7 +243,7 @@ _ONLY_RDEV = {f"Key{letter}" for letter in string.ascii_uppercase} | _words("""
     Alt AltGr ControlLeft ControlRight ShiftLeft ShiftRight MetaLeft MetaRight Function NumLock
     LeftArrow RightArrow UpArrow DownArrow BackQuote Equal LeftBracket RightBracket Quote Dot Slash
 """)
-# Names that recorders' libraries have for keys and buttons that this module gives no meaning.
+# Names of keys and buttons in the recorders' libraries that have no meaning in this module.
 _UNUSED_NAMES = _words("""
     BrowserBack BrowserFavorites BrowserForward BrowserHome BrowserRefresh BrowserSearch BrowserStop
     LaunchApp1 LaunchApp2 LaunchMail LaunchMediaSelect MediaNextTrack MediaPlayPause MediaStop
@@ -241,10 +254,10 @@ _UNUSED_NAMES = _words("""
 
 
 def platform_of_keys(names: Iterable[str]) -> str:
-    """The platform whose recorder logs these names; empty unless they leave no doubt.
+    """Returns the platform whose recorder logs these key names; empty: the names leave doubt.
 
-    Recorders on Windows use names of their own. Those of macOS and Linux share one library; only a
-    Mac has the key `Function`.
+    Recorders on Windows use other names. Recorders on macOS and Linux use the same names, but only
+    a Mac has the key `Function`.
     """
     seen = set(names)
     windows = seen & _ONLY_WINDOWS
@@ -255,9 +268,13 @@ def platform_of_keys(names: Iterable[str]) -> str:
 
 
 def public_name(raw: str, kind: str = "key") -> str:
-    """The logged name of an unknown key or button (`kind`), if it is in a known vocabulary.
+    """Returns a logged key name in a form that may be shown: the name if recorders use it.
 
-    Otherwise only its length: it might be what somebody typed.
+    Any other name may be typed text. Then the result only tells its length.
+
+    Args:
+        raw: name as logged.
+        kind: `key` or `button`.
     """
     if raw in _UNUSED_NAMES or lookup(raw).known or _NUMBERED.fullmatch(raw):
         return raw
@@ -265,28 +282,36 @@ def public_name(raw: str, kind: str = "key") -> str:
 
 
 def public_key(name: str) -> str:
-    """The name of a hotkey's key as logs and metadata may show it: of a table, or one character."""
+    """Returns the name of a key of a hotkey in a form that logs and metadata may show.
+
+    Characters and names of the tables are shown. Of other names, only the length is shown.
+    """
     return name if len(name) <= 1 or name in output_key_names() else shape_of("key", name)
 
 
 _LOCALE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|\d{3}))?([.@-].*)?")
 _UK_COUNTRIES = _words("GB UK IE")
-# Languages of which the usual keyboard is the US one, apart from methods to enter other scripts.
+# Languages whose usual keyboard is the US keyboard, in some with an input method.
 _US_LANGUAGES = _words("zh ko nl pl vi id ms fil hi")
-# Latin keyboards on which letters are mostly those of the US one, and punctuation is not.
+# Languages whose usual keyboard has most letters of the US keyboard, but other punctuation.
 _OTHER_PUNCTUATION = _words(
     "de es pt it sv da nb nn no fi is cs sk hu tr ro hr sl et lv lt ca gl eu sq mt ja"
 )
-# Keyboards on which letters or unshifted digits differ too.
+# Languages whose usual keyboard has other letters or unshifted digits.
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
-# Elsewhere their languages are typed on other keyboards.
+# Language → countries where it is usually typed with the layout of the same name; "": no country.
 _COUNTRIES_OF = {"de": ("", "DE", "AT"), "es": ("", "ES"), "fr": ("", "FR"), "it": ("", "IT")}
 OTHER_PUNCTUATION = "other punctuation"
 OTHER_LETTERS = "other letters"
 
 
 def layout_of_locale(locale: str) -> str | None:
-    """One of `LAYOUTS`, `OTHER_PUNCTUATION` or `OTHER_LETTERS`; None if nothing is known of it."""
+    """Returns the usual keyboard layout of a locale.
+
+    Returns:
+        A name of `LAYOUTS`. `OTHER_PUNCTUATION` or `OTHER_LETTERS`: a layout that is not in
+        `LAYOUTS` and differs in this way from the US layout. None: the layout is unknown.
+    """
     match = _LOCALE.fullmatch(locale)
     if match is None:
         return None
@@ -303,16 +328,16 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
-# Languages whose letters are typed with an input method. Where Bopomofo and Cangjie are usual,
-# Chinese is written in its traditional form.
+# Languages that are typed with an input method, then countries that write traditional Chinese, in
+# which the input methods Bopomofo and Cangjie are usual.
 _INPUT_METHODS = _words("zh ja ko vi")
 _TRADITIONAL = _words("TW HK MO")
 
 
 def input_method_of(locale: str) -> str:
-    """`ja`, `ko`, `vi`, `zh` or `zh-TW` for a language that is typed with an input method.
+    """Returns the language of a locale if it is typed with an input method; else empty.
 
-    Empty for every other language.
+    The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None or match[1].lower() not in _INPUT_METHODS:
@@ -323,25 +348,37 @@ def input_method_of(locale: str) -> str:
 
 
 def is_english(locale: str) -> bool:
-    """Whether a locale is of English, or says no language."""
+    """Returns whether the language of a locale is English, or unknown."""
     match = _LOCALE.fullmatch(locale)
     return match is None or match[1].lower() == "en"
 
 
-# How Windows recorders name keyboards: <language or country>-<arrangement>. The arrangement is
-# `qwerty` also where the name in the registry does not say it, as of German and French ones.
-_TOLD = {"us": "us", "gb": "uk", "de": "de", "de-at": "de", "es": "es", "fr": "fr", "it": "it"}
-_TOLD |= dict.fromkeys(("zh-cn", "zh-tw", "ko"), "us")
-_TOLD |= dict.fromkeys(("nl", "pt", "pt-br", "ja", "de-ch"), OTHER_PUNCTUATION)
+# Language or country in the names that Windows recorders give keyboards → layout. The names are
+# <language or country>-<arrangement of the letters>. The arrangement is unreliable: recorders write
+# `qwerty` if the name in the registry has none, even for German and French keyboards.
+_LAYOUT_OF_COUNTRY = {
+    "us": "us",
+    "gb": "uk",
+    "de": "de",
+    "de-at": "de",
+    "es": "es",
+    "fr": "fr",
+    "it": "it",
+}
+_LAYOUT_OF_COUNTRY |= dict.fromkeys(("zh-cn", "zh-tw", "ko"), "us")
+_LAYOUT_OF_COUNTRY |= dict.fromkeys(("nl", "pt", "pt-br", "ja", "de-ch"), OTHER_PUNCTUATION)
 _ARRANGEMENTS = frozenset({"qwerty", "qwertz", "azerty"})
 
 
 def layout_of_keyboard(name: str) -> str:
-    """The same of a keyboard by the name that Windows recorders write into meta.json."""
+    """Returns the layout of a keyboard, by the name that Windows recorders write into meta.json.
+
+    The result is a name of `LAYOUTS`, `OTHER_PUNCTUATION` or `OTHER_LETTERS`.
+    """
     country, _, arrangement = name.casefold().rpartition("-")
     if arrangement not in _ARRANGEMENTS:
         country = name.casefold()
-    return _TOLD.get(country, OTHER_LETTERS)
+    return _LAYOUT_OF_COUNTRY.get(country, OTHER_LETTERS)
 
 
 @dataclass(frozen=True)
@@ -349,15 +386,19 @@ class Keyboard:
     """The keyboard of a recording.
 
     Attributes:
-        layout: by which keys without a logged character are read.
-        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS`, if the person may have had another; else "".
+        layout: gives the characters of keys for which the recorder logged none.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS`: the person may have another layout, which
+            differs in this way. Empty: the layout is certain.
     """
 
     layout: KeyboardLayout
     other: str = ""
 
     def is_doubtful(self, char: str, platform: str) -> bool:
-        """Whether the key that types `char` with the layout may have typed another character."""
+        """Returns whether the key of `char` may have typed another character.
+
+        `char` is the character of the key in `layout`.
+        """
         if not self.other or char.isspace():
             return False
         varies = not char.isalnum() and char in _varying(self.layout, platform)
@@ -366,6 +407,10 @@ class Keyboard:
 
 @cache
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
+    """Returns the characters of a layout whose keys type other characters with other layouts.
+
+    French and Russian are left out, because almost all of their keys differ.
+    """
     varying: frozenset[str] = frozenset()
     for other in LAYOUTS:
         if other not in {layout, "fr", "ru"}:
@@ -374,7 +419,12 @@ def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
 
 
 def keyboard_of(setting: str, usual: str | None) -> Keyboard:
-    """The keyboard by `actions.keyboard_layout`, one of `LAYOUTS`; `auto`: as meta.json says."""
+    """Returns the keyboard of a recording.
+
+    Args:
+        setting: `actions.keyboard_layout`: a name of `LAYOUTS`, or `auto` for the usual layout.
+        usual: the layout according to meta.json, see `Meta.usual_layout`.
+    """
     if setting != "auto":
         usual = setting
     for layout in LAYOUTS:
@@ -383,15 +433,15 @@ def keyboard_of(setting: str, usual: str | None) -> Keyboard:
     return Keyboard("us", usual or OTHER_PUNCTUATION)
 
 
-MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values are not a character
-_ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key types both characters
+MAX_CODE_POINTS = 4  # of a typed character: a base letter with its marks; longer values are ignored
+_ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key may type both characters
 # Control characters, lone surrogates, private use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-# The ranges of surrogate pairs.
+# UTF-16 units of surrogate pairs: first halves, second halves, and the last second half.
 _HIGH_HALF = 0xD800
 _LOW_HALF = 0xDC00
 _LAST_HALF = 0xDFFF
-_REPLACEMENT = "\ufffd"  # what decoders write for bytes that they could not read
+_REPLACEMENT = "\ufffd"  # decoders write it in place of bytes that they could not decode
 _DEBUG_PRINT = re.compile(
     r"""\s* (?: Some \s* \( \s* )?
     UnicodeInfo \s* \{ \s*
@@ -408,13 +458,13 @@ _RUST_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", '"': '
 
 @dataclass(frozen=True, slots=True)
 class TypedCharacter:
-    """What a recorder says that a key typed.
+    """The character that a recorder logged for a key press.
 
     Attributes:
-        text: the character, composed where several code points are one; empty: none is known.
-        dead: the key is a dead key, which types nothing until the next key.
-        unreadable: the logged value is in no known form. It counts as absent.
-        half: one of the two UTF-16 units of a character such as an emoji, a lone surrogate.
+        text: the character in composed form (NFC); empty: no character was logged.
+        dead: whether the key is a dead key, which types nothing until the next key.
+        unreadable: whether the logged value is in no known form. It is ignored.
+        half: a lone surrogate: one of the two UTF-16 units of a character such as an emoji.
     """
 
     text: str = ""
@@ -428,7 +478,7 @@ _UNREADABLE = TypedCharacter(unreadable=True)
 
 
 class _UnicodeInfo(msgspec.Struct, forbid_unknown_fields=True):
-    """What a recorder wrote as JSON instead of its print."""
+    """rdev's `UnicodeInfo` as a JSON object, which some recorders write instead of its print."""
 
     name: str | None
     unicode: list[int]
@@ -439,7 +489,7 @@ _decode_info = msgspec.json.Decoder(_UnicodeInfo).decode
 
 
 def read_typed_character(logged: str | None) -> TypedCharacter:
-    """The character that `actual_char` logs; never any other part of the value."""
+    """Reads the typed character from a logged `actual_char`, which may be missing (None)."""
     if not logged or logged.strip() == "None":
         return _NOTHING
     try:
@@ -457,15 +507,24 @@ def read_typed_character(logged: str | None) -> TypedCharacter:
 
 
 def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharacter:
-    """The character of UTF-16 units and a name, which must agree; raises for other numbers."""
+    """Returns the character of the fields of `UnicodeInfo`.
+
+    It is unreadable if the name and the UTF-16 units disagree. Some recorders write a code point
+    above 0xFFFF instead of two units.
+
+    Raises:
+        ValueError, OverflowError: a number is neither a UTF-16 unit nor a code point.
+    """
     if dead:
         return TypedCharacter(dead=True)
     if len(units) == 1 and _HIGH_HALF <= units[0] <= _LAST_HALF:
         return TypedCharacter(half=chr(units[0]))
-    data = b"".join(  # code points above 0xFFFF are accepted as well
-        unit.to_bytes(2, "little") if 0 <= unit <= 0xFFFF else chr(unit).encode("utf-16-le")
-        for unit in units
-    )
+    data = b""
+    for unit in units:
+        if 0 <= unit <= 0xFFFF:
+            data += unit.to_bytes(2, "little")
+        else:
+            data += chr(unit).encode("utf-16-le")
     decoded = data.decode("utf-16-le")
     text = decoded or name or ""
     differs = name and decoded and _composed(name) != _composed(decoded)
@@ -473,16 +532,17 @@ def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharact
 
 
 def begins_pair(half: str) -> bool:
-    """Whether a lone surrogate is the first of the two halves of a character."""
+    """Returns whether a lone surrogate is the first half of a character."""
     return half < chr(_LOW_HALF)
 
 
 def join_halves(high: str, low: str) -> TypedCharacter:
-    """Joins two keys, each logged as half of a surrogate pair, into a character."""
+    """Joins the two halves of a surrogate pair, which were logged as two keys, into a character."""
     return _of_text((high + low).encode("utf-16", "surrogatepass").decode("utf-16"))
 
 
 def _unescaped(match: re.Match[str]) -> str:
+    """Returns the character of a Rust escape sequence."""
     code, byte, other = match.groups()
     if code or byte:
         return chr(int(code or byte, 16))
@@ -492,7 +552,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _is_one_key(text: str) -> bool:
-    """Whether one key can have typed these code points; names of keys and words are longer."""
+    """Returns whether a single key press may have typed a text; words and key names are longer."""
     if not text.isascii():
         return len(text) <= MAX_CODE_POINTS
     control = all(unicodedata.category(char) == "Cc" for char in text)
@@ -500,7 +560,11 @@ def _is_one_key(text: str) -> bool:
 
 
 def _of_text(text: str) -> TypedCharacter:
-    """A text, if every code point of it shows as one; control characters do not."""
+    """Returns a text as typed character.
+
+    The text is unreadable if a part of it could not be decoded. It counts as no character if it
+    contains a control character or another code point that is no text.
+    """
     if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
         return _UNREADABLE
     composed = _composed(text)
@@ -509,5 +573,5 @@ def _of_text(text: str) -> TypedCharacter:
 
 
 def _composed(text: str) -> str:
-    """One code point stays as it is: NFC replaces a few by others that look the same."""
+    """Composes a text to NFC. A single code point stays, because NFC would replace a few."""
     return text if len(text) < 2 else unicodedata.normalize("NFC", text)

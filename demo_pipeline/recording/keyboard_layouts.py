@@ -1,13 +1,15 @@
-"""The keyboards of some countries as data: which character each key types.
+"""Tables of country keyboards: the characters of each key, alone and with Shift and AltGr.
 
-A key is named by the character that it types without modifiers. For each key there are the
-characters with Shift and AltGr, whether it is an accent that types nothing until the next key, its
-place, and its virtual key on Windows. Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr,
-kbdsp, kbdit, kbdusx, kbdru), and the basic variants of xkeyboard-config and its `us(intl)`. The
-French and Russian layouts of macOS are Apple's.
+In the tables, a key is named by the character that it types without modifiers. The tables also say
+which keys are dead keys (accents that type nothing until the next key), where each key is, and
+which virtual key it has on Windows.
+
+Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit, kbdusx, kbdru), the basic
+variants of xkeyboard-config, and its `us(intl)`. The French and Russian layouts of macOS are
+Apple's.
 """
 
-# ruff: noqa: RUF001 - accents are what this is about
+# ruff: noqa: RUF001 - the tables consist of characters that look alike
 
 import unicodedata
 from dataclasses import dataclass, replace
@@ -18,7 +20,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# The names of keys by place, row by row, as rdev logs them on Linux and macOS.
+# Names that rdev logs on Linux and macOS for the places of keys, row by row. The strings of
+# `CountryLayout` have the same order.
 _PLACES = _names("""
     BackQuote Num1 Num2 Num3 Num4 Num5 Num6 Num7 Num8 Num9 Num0 Minus Equal
     KeyQ KeyW KeyE KeyR KeyT KeyY KeyU KeyI KeyO KeyP LeftBracket RightBracket
@@ -26,8 +29,8 @@ _PLACES = _names("""
     IntlBackslash KeyZ KeyX KeyC KeyV KeyB KeyN KeyM Comma Dot Slash
 """)
 _DIGITS = _names("Zero One Two Three Four Five Six Seven Eight Nine")
-# OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD, OEM_102: as the multiinput library
-# names them, which has British names, and as rdev does on Windows. Both name a letter by its key.
+# Names of the virtual keys OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD and OEM_102 on
+# Windows: first the British names of the multiinput library, then those of rdev. "-": no name.
 _MULTIINPUT = _names("""
     SemiColon ForwardSlash Apostrophe LeftSquareBracket BackSlash RightSquareBracket Hash BackTick
     Plus Minus Comma FullStop -
@@ -36,9 +39,9 @@ _RDEV_ON_WINDOWS = _names("""
     SemiColon Slash BackQuote LeftBracket BackSlash RightBracket Quote - Equal Minus Comma Dot
     IntlBackslash
 """)
-# The character of the US keyboard that each name of multiinput stands for.
+# Name of multiinput → the key's character on the US keyboard.
 _US_NAMES = dict(zip(_MULTIINPUT[:-1], ";/'[\\]#`=-,.", strict=True))
-# On a Mac the two keys beside the left Shift and the 1 have each other's key codes.
+# On a Mac, the key next to the left Shift and the key next to the 1 have swapped key codes.
 _SWAPPED = {"BackQuote": "IntlBackslash", "IntlBackslash": "BackQuote"}
 
 
@@ -47,13 +50,15 @@ class CountryLayout:
     """The characters of a keyboard.
 
     Attributes:
-        alone, shifted: of the keys, in the order of their places.
-        with_altgr: pairs of a key and its character with AltGr; on a Mac that is Option, and other.
-        with_both: the same with Shift and AltGr.
-        dead: accents, with Shift, AltGr or without; on French and Spanish keyboards `~` and a
-            backquote only with AltGr.
-        virtual: the keys of OEM_1 … OEM_102, with a space where no key has the code; empty where
-            Windows recorders name keys by the US keyboard.
+        alone: character of each key without modifiers, in the order of `_PLACES`.
+        shifted: character of each key with Shift, in the same order; a space: none.
+        with_altgr: pairs of a key and its character with AltGr. Not used on a Mac, where Option
+            types other characters.
+        dead: accents of the dead keys, which are dead without AltGr. But on French and Spanish
+            keyboards, `~` and the backquote are dead with AltGr; the Spanish backquote always.
+        virtual: the keys with the virtual keys OEM_1 … OEM_102, in the order of `_MULTIINPUT`; a
+            space: no key. Empty: Windows recorders name the keys by the US keyboard.
+        with_both: pairs of a key and its character with Shift and AltGr.
     """
 
     alone: str
@@ -106,8 +111,8 @@ _US_INTL = CountryLayout(
     "",
     "1¹4£=÷qÄwÅeÉtÞyÜuÚiÍoÓpÖaÁs§dÐlØ;°'¨\\¦zÆc¢nÑ,Ç",
 )
-# Some keys type other characters with AltGr than on Windows. AltGr and Shift make seven more dead
-# keys there, whose characters are left unknown.
+# On Linux, some keys type other characters with AltGr than on Windows. With AltGr and Shift, seven
+# more keys are dead keys; their characters are left out.
 _US_INTL_LINUX = replace(
     _US_INTL,
     with_altgr="`"
@@ -127,8 +132,8 @@ _RU = CountryLayout(
     "",
     "ж.ёх\\ъэ =-бю\\",
 )
-# xkeyboard-config has `|` where Windows has `/` on the key beside the left Shift, whose character
-# alone is `/`: the only difference.
+# xkeyboard-config differs from Windows only in the key next to the left Shift, which types `/`
+# alone and `|` with Shift.
 _RU_LINUX = replace(
     _RU,
     alone="ё1234567890-=йцукенгшщзхъфывапролджэ\\/ячсмитьбю.",
@@ -146,17 +151,20 @@ _OTHERS_BY_PLATFORM = {
     ("us-intl", "linux"): _US_INTL_LINUX,
     ("us-intl", "macos"): _US_INTL_MAC,
 }
-# The accents of dead keys and their combining marks.
+# Accent of a dead key → its combining mark.
 COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
 COMBINING |= {"ˇ": "\u030c", "¸": "\u0327", "˘": "\u0306", "˙": "\u0307", "˚": "\u030a"}
 COMBINING |= {"˝": "\u030b", "˛": "\u0328"}
 COMBINING |= {"'": COMBINING["´"], '"': COMBINING["¨"]}
-_BY_ALTGR = "~`"  # dead only there, where a key alone or with Shift types another character
+_BY_ALTGR = "~`"  # accents that French and Spanish keyboards have on dead keys with AltGr
 
 
 @dataclass(frozen=True, slots=True)
 class CountryKey:
-    """What a key types: alone, with Shift, with AltGr and with both; empty: nothing, or unknown."""
+    """The characters that a key types alone, with Shift, with AltGr, and with both.
+
+    Empty: the key types nothing, or the character is unknown.
+    """
 
     alone: str
     shifted: str
@@ -166,18 +174,19 @@ class CountryKey:
 
 @cache
 def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
-    """The keys that type a character, by the names that recorders on a platform log.
+    """Returns logged key name → characters of the key, for the recorders of a platform.
 
-    Empty for a layout that is not of this module.
+    Empty: the layout is not in this module.
     """
     mac = platform == "macos"
     table = _OTHERS_BY_PLATFORM.get((layout, platform), _COUNTRIES.get(layout))
     if table is None:
         return {}
-    altgr, both = (
-        {} if mac else dict(zip(pairs[::2], pairs[1::2], strict=True))
-        for pairs in (table.with_altgr, table.with_both)
-    )
+    altgr: dict[str, str] = {}
+    both: dict[str, str] = {}
+    if not mac:
+        altgr = dict(zip(table.with_altgr[::2], table.with_altgr[1::2], strict=True))
+        both = dict(zip(table.with_both[::2], table.with_both[1::2], strict=True))
     keys = {
         alone: CountryKey(alone, shifted.strip(), altgr.get(alone, ""), both.get(alone, ""))
         for alone, shifted in zip(table.alone, table.shifted, strict=True)
@@ -186,7 +195,7 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     places |= {word: places[f"Num{digit}"] for digit, word in enumerate(_DIGITS)}
     if mac:
         return places | {name: places[other] for name, other in _SWAPPED.items()}
-    # Keyboards of another script have the virtual keys of the US keyboard.
+    # Letter keys are named by the Latin letter that they type, else by that of the US keyboard.
     letters = {name[3:]: key for name, key in places.items() if name.startswith("Key")}
     letters |= {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
     if platform == "linux":
@@ -206,7 +215,13 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
-    """Whether a key that has this character on its cap types nothing until the next key."""
+    """Returns whether a key is a dead key, which types nothing until the next key.
+
+    Args:
+        layout: keyboard layout.
+        char: the character that the key has with the held modifiers.
+        altgr: whether AltGr is held.
+    """
     table = _COUNTRIES.get(layout)
     if table is None or char not in table.dead:
         return False
@@ -216,7 +231,7 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
 
 
 _VOWELS = "aeiouAEIOU"
-# The letters that each accent joins with on Windows; before others it types its own character, too.
+# Accent → letters that it joins on Windows. Before any other character, both are typed.
 _JOINED_ON_WINDOWS = {
     "´": _VOWELS + "yY",
     "'": _VOWELS + "yYcC",
@@ -226,17 +241,22 @@ _JOINED_ON_WINDOWS = {
     '"': _VOWELS + "y",
     "~": "anoANO",
 }
-_QUOTES = frozenset("'\"")  # dead keys of US-International alone
-_CEDILLAS = {"c": "ç", "C": "Ç"}  # of the dead key of the apostrophe
-_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # the accent and Space
-_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # a dead key pressed twice
+_QUOTES = frozenset("'\"")  # accents that are dead keys only on US-International
+_CEDILLAS = {"c": "ç", "C": "Ç"}  # typed after the dead key of the apostrophe
+_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # accent → character that the accent and Space type
+_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of the dead key if pressed twice
 
 
 def accented(accent: str, char: str, platform: str) -> str:
-    """The characters of a dead key and the key after it: a letter with an accent, or both.
+    """Returns the text that a dead key and the next key type: a letter with accent, or both.
 
-    Empty where nothing says which: on Linux, toolkits differ for a pair that is no letter, and a
-    locale decides about the apostrophe and c.
+    The text is empty if it is unknown. On Linux, toolkits differ if both do not join, and the
+    locale decides which letter the apostrophe and c make.
+
+    Args:
+        accent: of the dead key.
+        char: character of the next key.
+        platform: of the recording.
     """
     composed = unicodedata.normalize("NFC", char + COMBINING.get(accent, ""))
     joins = accent in COMBINING and len(composed) == 1

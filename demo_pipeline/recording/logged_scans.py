@@ -1,8 +1,8 @@
-"""Accessibility scans in the log: when each scan ran, and the elements that it lists.
+"""Reads the accessibility scans of a log: when each scan ran, and the elements that it lists.
 
-A scan in the documented form is decoded fast. Any other scan is read leniently: a damaged element
-is replaced by one without role and name, and the rest of the scan is kept. Which scan is current at
-an action, and how its elements are mapped to the canvas, is decided in observation/trees/.
+A scan in the documented form is decoded fast. Any other scan is read leniently: the role and the
+name of a damaged element become empty, and all other elements are kept. observation/trees/ decides
+which scan is current at an action, and maps its elements to the canvas.
 """
 
 import json
@@ -24,7 +24,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
 from demo_pipeline.recording.input_log import deeper_decoding
 
-MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
+MAX_COORDINATE = 1e9  # units of event space; a larger coordinate counts as missing
 _NUMBERS = frozenset({int, float})
 _TEXTS = ("absolute_position", "size", "description", "value", "subrole", "input_type")
 _PASSWORD_MARKS = ("is_password", "IsPassword")
@@ -42,12 +42,15 @@ class _RawBox(msgspec.Struct, gc=False):
 
 
 class RawNode(msgspec.Struct, gc=False):
-    """One element of a scan, as logged.
+    """An element of a scan, as logged.
 
-    `states` is kept as JSON text, so that equal texts are parsed only once. `description` and
-    `value` are JSON texts as well: the content of a field, but often the name of an icon. Only
-    macOS recorders write `absolute_position` and `size`. `subrole`, `input_type`, `is_password` and
-    `IsPassword` are how recorders of different systems mark a password field.
+    Attributes:
+        bbox: x, y, width and height; or left, top, right and bottom as a list, see `box`.
+        states: JSON text. It is not parsed here, so that equal texts are parsed only once.
+        absolute_position, size: JSON texts; only macOS recorders write them.
+        description, value: JSON texts. They may be the content of a field or the name of an icon.
+        subrole, input_type, is_password, uia_is_password: JSON texts with which recorders of
+            different systems mark a password field.
     """
 
     role: str | None = None
@@ -68,8 +71,8 @@ class RawNode(msgspec.Struct, gc=False):
     def box(self) -> tuple[float, float, float, float]:
         """x, y, width, height in event space; NaN without a usable box.
 
-        Some macOS recorders write a list [left, top, right, bottom], which is relative to the
-        node's window; the place on the screen is then `absolute_position`.
+        Some macOS recorders write `bbox` as a list [left, top, right, bottom] relative to the
+        element's window. Then `absolute_position` and `size` are used if the recorder wrote them.
         """
         bbox = self.bbox
         if type(bbox) is _RawBox:
@@ -84,7 +87,7 @@ class RawNode(msgspec.Struct, gc=False):
 
 
 def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
-    """The numbers of a JSON string as `"12.00;44.50"`; None for anything else."""
+    """Parses a JSON string with two numbers, such as `"12.00;44.50"`; None: it has another form."""
     parts = bytes(text).strip(b'"').split(b";")
     try:
         first, second = map(float, parts)
@@ -97,18 +100,18 @@ _SEPARATORS = re.compile(r"[\s\-_]+")
 _SECRET_ROLES = frozenset(
     {"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"}
 )
-_SECRET_STATE = b'"protected":true'  # as Chromium marks the field
+_SECRET_STATE = b'"protected":true'  # state with which Chromium marks a password field
 
 
 @lru_cache(maxsize=4096)
 def normalised(raw: str) -> str:
-    """Returns a role name in lower case, without separators and without a platform's affixes."""
+    """Returns a role name in lower case, without separators, prefix `ax` and suffix `control`."""
     text = _SEPARATORS.sub("", raw.lower())
     return text.removeprefix("ax").removesuffix("control") or text
 
 
 def is_secret_field(node: RawNode) -> bool:
-    """Whether a recorder marked an element as a password field."""
+    """Returns whether a recorder marked an element as a password field."""
     if normalised(node.role or "") in _SECRET_ROLES:
         return True
     if normalised(bytes(node.subrole).decode("utf-8", "replace").strip('"')) in _SECRET_ROLES:
@@ -144,7 +147,13 @@ class _HitTestQueries(msgspec.Struct):
 
 
 class _FlatTree(NamedTuple):
-    """Nodes in document order, their depths from 1, and the positions of their parents or -1."""
+    """The nodes of a scan's tree as lists of equal length.
+
+    Attributes:
+        nodes: in document order.
+        depths: of the nodes; 1 for a root.
+        parents: positions of the parents in `nodes`; -1 for a root.
+    """
 
     nodes: list[RawNode]
     depths: list[int]
@@ -152,7 +161,7 @@ class _FlatTree(NamedTuple):
 
 
 class RawScan(msgspec.Struct):
-    """`data` of an axtree event."""
+    """The field `data` of an axtree event."""
 
     tree: list[RawNode] | RawNode | None = None
     focused_element: RawNode | None = None
@@ -179,7 +188,7 @@ class RawScan(msgspec.Struct):
 
     @property
     def cursor(self) -> RecordersHitTest | None:
-        """The recorder's hit test at the pointer; None when it made none."""
+        """The recorder's hit test at the pointer; None: the recorder made none."""
         if self.queries is None:
             return None
         return self.queries.cursor
@@ -196,8 +205,8 @@ class RawScan(msgspec.Struct):
 class LenientScan(RawScan):
     """A scan that differs from the documented form.
 
-    `damaged_elements` counts those that are not objects, which are ignored, and those whose role is
-    not text, which lose everything but their place and their children.
+    `damaged_elements` counts the elements that are not objects, which are ignored, and the elements
+    whose role is not text, of which only the box and the children are used.
     """
 
     damaged_elements: int = 0
@@ -211,7 +220,7 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 
 def regular_scan(line: bytes) -> RawScan | None:
-    """Returns the scan in a line of the log; None unless every value has its documented type."""
+    """Returns the scan in a line of the log; None: a value does not have its documented type."""
     try:
         with deeper_decoding():
             return _DECODER.decode(line).data
@@ -220,7 +229,7 @@ def regular_scan(line: bytes) -> RawScan | None:
 
 
 def decode_scan(line: bytes) -> RawScan | None:
-    """Returns the scan in a line of the log; None when the line is not an axtree event.
+    """Returns the scan in a line of the log; None: the line is not an axtree event.
 
     A scan that differs from the documented form keeps every element that can be read.
     """
@@ -297,7 +306,7 @@ def _tree_of(tree: Any) -> tuple[list[RawNode], int]:
 
 
 def _node_of(value: Mapping[str, Any]) -> tuple[RawNode, bool]:
-    """Reads a node without its children; returns it, and whether it is damaged."""
+    """Reads an element without its children, and returns whether it is damaged."""
     role = value.get("role")
     box = _box_of(value.get("bbox"))
     if not isinstance(role, str | None):
@@ -324,6 +333,7 @@ def _raw_text(value: Any) -> msgspec.Raw:
 
 
 def _box_of(value: Any) -> _RawBox | list[float] | None:
+    """Reads a `bbox`; None: a side is missing or is no number."""
     if isinstance(value, dict):
         sides: list[Any] = [value.get(name) for name in ("x", "y", "width", "height")]
         if not all(map(_is_number, sides)):
@@ -348,19 +358,19 @@ def _listed(nodes: list[RawNode] | RawNode | None) -> list[RawNode]:
     return nodes
 
 
-STAMP_SLACK_MS = 20  # milliseconds by which a busy recorder's lines are out of order
+STAMP_SLACK_MS = 20  # milliseconds by which the lines of a busy recorder may be out of order
 
 
 @dataclass(frozen=True)
 class LoggedScan:
-    """Where a scan is in the log, and when it ran: a row of the events stage's trees.parquet.
+    """Place and time of a scan in the log: a row of trees.parquet of the `events` stage.
 
     Attributes:
-        event_index: its line in the log.
-        byte_offset, byte_length: of that line.
-        time_ms: of the line, epoch milliseconds: when the scan began, as documented, or ended.
-        duration_ms: how long it took; None when the recorder did not log it.
-        stamped_at_end: whether `time_ms` is when the scan ended, as some recorders write it.
+        event_index: line number in the log.
+        byte_offset, byte_length: of the line in the file.
+        time_ms: logged time, epoch milliseconds: the start of the scan, as documented, or its end.
+        duration_ms: duration of the scan; None: the recorder did not log it.
+        stamped_at_end: whether `time_ms` is the end of the scan, as with some recorders.
     """
 
     event_index: int
@@ -384,12 +394,12 @@ class LoggedScan:
 
 
 def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
-    """Returns the scans of a log, in line order.
+    """Returns the scans of a log in line order, and decides whether their times are starts or ends.
 
-    A recorder writes a scan when it has finished. The lines around a scan show whether its time is
-    that of its beginning or of its end: an earlier line with a later time shows the beginning, a
-    later line with an earlier time shows the end. Without such lines it is the beginning, as
-    documented.
+    A recorder writes the line of a scan when the scan has finished. If the logged time is the
+    start, lines before the scan may have later times. If it is the end, the line after the scan has
+    a time soon after. The scans whose neighbouring lines show one of both vote. Without a majority
+    for the end, the time is the start, as documented.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     if not scans:
@@ -408,7 +418,7 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 
 
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Yields whether a scan's time is its end, for each scan whose neighbouring lines show it.
+    """Yields for each scan whose neighbouring lines show it: whether its logged time is its end.
 
     Args:
         scans: of the log.
@@ -420,7 +430,8 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
         after = bisect_right(lines, scan.event_index)
         before_ms = others[after - 1][1] - scan.time_ms if after else 0
         after_ms = others[after][1] - scan.time_ms if after < len(others) else duration
-        if 0 <= after_ms < duration - STAMP_SLACK_MS:  # no line of a later time was written yet
+        if 0 <= after_ms < duration - STAMP_SLACK_MS:
+            # If the time were the start, this line would have been written before the scan.
             yield True
         elif STAMP_SLACK_MS < before_ms <= duration + STAMP_SLACK_MS:
             yield False
@@ -430,7 +441,7 @@ def read_scan(log: Path, scan: LoggedScan) -> RawScan:
     """Reads a scan from the log.
 
     Raises:
-        DemonstrationError: the line is not an axtree event that can be read.
+        DemonstrationError: the line is not a readable axtree event.
     """
     with log.open("rb") as stream:
         stream.seek(scan.byte_offset)

@@ -1,7 +1,7 @@
 """The `raw_recordings` stage: verifies, fingerprints and describes the three files of a recording.
 
-Belongs here: the manifest that later stages rely on, and checking that a file still matches it.
-Finding uploads is in store/uploads.py; parsing the log is in input_log.py.
+It writes manifest.json. Later stages read the files only after a comparison with the manifest.
+store/uploads.py finds uploads, and input_log.py parses the log.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _REBUILD = "process this demonstration again, from the uploaded files on"
 
 
 class FileFingerprint(BaseModel):
-    """One uploaded file."""
+    """Name, size and SHA-256 of an uploaded file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -60,11 +60,11 @@ class RecordingManifest(BaseModel):
     warnings: tuple[dict[str, Any], ...] = ()
 
     def file(self, name: str) -> FileFingerprint:
-        """One of the three files."""
+        """Returns the fingerprint of a file of the recording by its name."""
         return next(file for file in self.files if file.name == name)
 
     def parsed_meta(self) -> Meta:
-        """meta.json as its model."""
+        """Returns the content of meta.json as its model."""
         return Meta.model_validate(self.meta)
 
     @property
@@ -74,9 +74,15 @@ class RecordingManifest(BaseModel):
 
 
 def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any]:
-    """Examine `folder`, write manifest.json into `out` and return a summary.
+    """Examines a recording, writes manifest.json, and returns the summary of the stage.
 
-    Raises `DemonstrationError` with all problems of the three files.
+    Args:
+        folder: the uploaded folder.
+        demonstration: id of the demonstration.
+        out: the folder to write to.
+
+    Raises:
+        DemonstrationError: with all problems of the three files.
     """
     manifest = examine(folder, demonstration)
     dump_json(out / MANIFEST_FILE, manifest)
@@ -94,9 +100,10 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
 
 
 def examine(folder: Path, demonstration: str) -> RecordingManifest:
-    """Read, hash and probe the three files; their sizes are checked before anything is read.
+    """Reads, hashes and probes the three files of a recording; checks their sizes before reading.
 
-    Raises `DemonstrationError` with all problems of the three files.
+    Raises:
+        DemonstrationError: with all problems of the three files.
     """
     problems = _unusable_files(folder)
     usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}
@@ -132,7 +139,7 @@ def examine(folder: Path, demonstration: str) -> RecordingManifest:
 
 
 def _unusable_files(folder: Path) -> list[Problem]:
-    """A problem for each of the three files that is missing or too large."""
+    """Returns a problem for each of the three files that is missing or too large."""
     missing = []
     sizes = {}
     for file in RECORDING_FILES:
@@ -148,7 +155,10 @@ def _unusable_files(folder: Path) -> list[Problem]:
 
 
 def _other_files(folder: Path) -> Iterator[FileFingerprint]:
-    """The files of newer recorders; a link, or one that cannot be read, is left out."""
+    """Yields the fingerprints of the optional files that newer recorders write.
+
+    Links and files that cannot be read are left out.
+    """
     for name in OTHER_FILES:
         path = folder / name
         with suppress(OSError):
@@ -157,7 +167,7 @@ def _other_files(folder: Path) -> Iterator[FileFingerprint]:
 
 
 def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
-    """Yield what is odd about an id and a platform."""
+    """Yields warnings about an id that differs from the folder's name, and an unknown platform."""
     if meta.id and meta.id != name:
         message = (
             "meta.id differs from the folder's name; the folder's name is the demonstration id"
@@ -178,13 +188,17 @@ def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
 
 
 def fingerprint_file(path: Path) -> FileFingerprint:
-    """Size and SHA-256 of a file."""
+    """Returns name, size and SHA-256 of a file."""
     size, sha256 = file_digest(path)
     return FileFingerprint(name=path.name, size=size, sha256=sha256)
 
 
 def read_manifest(folder: Path) -> RecordingManifest:
-    """Read `folder`/manifest.json. Raises `DemonstrationError` if it does not fit its model."""
+    """Reads manifest.json from the output of the `raw_recordings` stage.
+
+    Raises:
+        DemonstrationError: the file is missing or does not fit its model.
+    """
     try:
         return RecordingManifest.model_validate_json((folder / MANIFEST_FILE).read_bytes())
     except (OSError, ValidationError) as error:
@@ -198,10 +212,18 @@ def read_manifest(folder: Path) -> RecordingManifest:
 def verified_file(
     folder: Path, name: str, manifest: RecordingManifest, *, kept: bool = False
 ) -> Path:
-    """The path of an uploaded file; `kept`: of one that `keep_files` put beside the manifest.
+    """Returns the path of an uploaded file that is the same as when the manifest was written.
 
-    Raises `DemonstrationError` if its size or hash changed since the manifest was written; a kept
-    one, which the store verifies, if it is missing: the uploads may have been local then.
+    Args:
+        folder: the folder with the file.
+        name: of the file.
+        manifest: of the recording.
+        kept: whether the file is a copy that `keep_files` put next to the manifest. The store
+            verifies the hash of such a file, so only its size is compared.
+
+    Raises:
+        DemonstrationError: size or hash changed, or a kept file is missing. The latter happens if
+            the uploads were local when the manifest was written.
     """
     path = folder / name
     fingerprint = manifest.file(name)
@@ -219,11 +241,18 @@ def verified_file(
 
 
 def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Problem]:
-    """How a written manifest differs from the uploaded files and from what they contain.
+    """Returns the differences between a written manifest and the uploaded files.
 
-    The film's frames are counted again, its first one is decoded again, and its end is not.
+    The frames of the video are counted again, and the first frame is decoded again. The last frames
+    are not decoded again.
 
-    Raises `DemonstrationError` for a file that changed, and for a manifest that cannot be read.
+    Args:
+        folder: output of the stage.
+        upload: folder with the uploaded files.
+        demonstration: expected id.
+
+    Raises:
+        DemonstrationError: a file changed, or the manifest cannot be read.
     """
     written = read_manifest(folder)
     names = [file.name for file in written.files]
@@ -237,7 +266,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
             "id": demonstration,
             "name": demonstration,
             "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
-            # Of a download, only the three files were kept.
+            # Only the three files of a download were kept; the optional files are gone.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),
             "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
             "video": describe_video(upload / VIDEO_FILE),
@@ -247,6 +276,6 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
 
 
 def keep_files(folder: Path, out: Path) -> None:
-    """Hard-link the three files into `out`, or copy them where links are not possible."""
+    """Hard-links the three files into `out`, or copies them where links are not possible."""
     for name in RECORDING_FILES:
         link_or_copy(folder / name, out / name)

@@ -1,8 +1,4 @@
-"""The meta.json of a Training Gym recording: models, and tolerant reading.
-
-Belongs here: the documented keys, and how real recorders deviate from them. Not here: the events of
-the input log (input_log.py).
-"""
+"""Reads the meta.json of a Training Gym recording, also where recorders deviate from the format."""
 
 import re
 from datetime import UTC, datetime
@@ -26,29 +22,34 @@ from demo_pipeline.recording.key_names import layout_of_keyboard, layout_of_loca
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
-_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # as Node.js and Tauri say them
+_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # names of Node.js and Tauri → ours
 
 _MOST_PIXELS = 1_000_000  # of a side of the display
+# Accepted times of the recording; times in input_log.jsonl have the same limits.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)  # input_log.jsonl has the same limits
-_MOST_LEVELS = 64  # of nested objects; documented files have 3
+_LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
+_MOST_LEVELS = 64  # nested objects and lists; documented files have 3
 
 _DISPLAY_LISTS = ("monitors", "displays", "screens")  # keys under which recorders list displays
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
-# A string (kept, whether closed or not) or a comment (removed).
+# A JSON string, closed or not, or a comment up to the end of its line.
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 
 
 def _timestamp_text(value: Any) -> Any:
-    """The text without nanoseconds, which recorders write and `datetime` cannot hold."""
+    """Cuts a time stamp to microseconds, because recorders write nanoseconds.
+
+    `datetime` does not accept more than six decimals.
+    """
     if isinstance(value, int | float):
         raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
     return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def _platform(value: str) -> str:
+    """Returns `windows`, `macos` or `linux`; empty: another or no platform."""
     name = value.strip().casefold()
     name = _OTHER_NAMES.get(name, name)
     if name not in _PLATFORMS:
@@ -57,14 +58,14 @@ def _platform(value: str) -> str:
 
 
 def _possible_time(value: datetime) -> datetime:
-    """Refuse years in which a time zone or a clock offset leaves the calendar."""
+    """Rejects years before 1970 and after 2999, in which time zones may leave the calendar."""
     if not _FIRST_TIME <= value < _LAST_TIME:
         raise ValueError("Input should be a time from 1970 to 2999")
     return value
 
 
 class _Tolerant(Document):
-    """A part of meta.json. A null counts as a missing key; numbers are accepted as text."""
+    """A part of meta.json. A null counts as a missing key. Numbers are accepted for texts."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 
@@ -82,11 +83,11 @@ class _Tolerant(Document):
 
 
 class _Monitor(_Tolerant):
-    """The main display, in pixels. Newer recorders write how many of them make a point."""
+    """The main display, in pixels. Newer recorders write `scale_factor`: pixels per point."""
 
     width: int = Field(gt=0, le=_MOST_PIXELS)
     height: int = Field(gt=0, le=_MOST_PIXELS)
-    scale_factor: Any = None  # of any type: what is not a common scale is not used
+    scale_factor: Any = None  # any type is accepted; values that are no usual scale are ignored
     left_out_when_none = frozenset({"scale_factor"})
 
 
@@ -110,18 +111,18 @@ class _Quest(_Tolerant):
 
 
 class Meta(_Tolerant):
-    """meta.json. Only `timestamp` is required; other missing keys get their type's empty value.
+    """The content of meta.json. Only `timestamp` is required.
 
     Attributes:
         timestamp: time of the recording, to the microsecond.
-        timestamp_raw: the same as written, with all digits.
+        timestamp_raw: the text of `timestamp` in the file, with all digits.
         duration_seconds: length of the recording.
         status: `completed`, `in-progress` or `aborted`; some recorders write `recording`.
-        primary_monitor: None if missing; also read from the key `monitor`.
-        platform: one of windows, macos, linux; empty if missing or another.
-        platform_raw: the same as written.
-        reason: why the recording ended: `done`, `fail`, or None.
-        quest: None for a recording without a task.
+        primary_monitor: from the key `primary_monitor` or `monitor`; None: missing.
+        platform: `windows`, `macos` or `linux`; empty: missing, or another platform.
+        platform_raw: the text of `platform` in the file.
+        reason: why the recording ended: `done` or `fail`; None: missing.
+        quest: the task; None: the person had no task.
     """
 
     id: str = ""
@@ -156,9 +157,10 @@ class Meta(_Tolerant):
 
     @property
     def usual_layout(self) -> str | None:
-        """The keyboard as `layout_of_locale` gives it.
+        """The layout that the person usually has, in the form of `layout_of_locale`.
 
-        By `keyboard_layout` where a recorder on Windows wrote it; on macOS it always says US.
+        It follows from `keyboard_layout` if a recorder on Windows wrote that key, else from
+        `locale`. Recorders on macOS always write US into `keyboard_layout`, so it is ignored there.
         """
         layout_name = (self.model_extra or {}).get("keyboard_layout")
         if self.platform == "windows" and layout_name and isinstance(layout_name, str):
@@ -167,19 +169,19 @@ class Meta(_Tolerant):
 
     @property
     def names_keyboard(self) -> bool:
-        """Whether a recorder on Windows wrote which keyboard layout was in force."""
+        """Whether a recorder on Windows wrote which keyboard layout was active."""
         layout = (self.model_extra or {}).get("keyboard_layout")
         return self.platform == "windows" and isinstance(layout, str) and bool(layout)
 
     @property
     def has_several_displays(self) -> bool:
-        """Whether the recorder lists more than one display, under any usual name."""
+        """Whether the recorder lists more than one display, under any key of `_DISPLAY_LISTS`."""
         extra = self.model_extra or {}
         lists = [extra.get(name) for name in _DISPLAY_LISTS]
         return any(isinstance(displays, list) and len(displays) > 1 for displays in lists)
 
     def members(self) -> dict[str, Any]:
-        """The object in the form of meta.json, with what the recorder wrote."""
+        """Returns the keys of meta.json with the values that the recorder wrote."""
         return super().members() | {
             "timestamp": self.timestamp_raw or self.timestamp.isoformat(),
             "platform": self.platform_raw,
@@ -187,7 +189,7 @@ class Meta(_Tolerant):
 
 
 def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
-    """The metadata of a recording, and warnings.
+    """Reads the content of meta.json, and returns it with warnings.
 
     `//` comments are accepted, because the documented example has some. Unknown keys are kept
     without a warning, because every recorder writes some.
@@ -196,7 +198,8 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
         data: the file's bytes, UTF-8, with or without a byte order mark.
 
     Raises:
-        DemonstrationError: not a JSON object, or a field has the wrong type; with its line.
+        DemonstrationError: the content is not a JSON object, or a field has a wrong type. The
+            problem has the line.
     """
     remedy = "restore meta.json from the recorder"
     try:
@@ -225,7 +228,7 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
 
 
 def _is_deep(value: Any, levels: int) -> bool:
-    """Whether objects and lists are nested in more levels than this."""
+    """Returns whether objects and lists are nested in more than `levels` levels."""
     if not isinstance(value, dict | list):
         return False
     children = list(value)
@@ -235,7 +238,7 @@ def _is_deep(value: Any, levels: int) -> bool:
 
 
 def _parse_with_comments(text: str) -> tuple[dict[str, Any], list[Problem], str]:
-    """The object, a warning if there were comments, and the text without them."""
+    """Returns the parsed object, a warning if the text had comments, and the text without them."""
     try:
         return _object(text), [], text
     except JsonFileError:

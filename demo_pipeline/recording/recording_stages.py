@@ -1,6 +1,6 @@
-"""The stages `raw_recordings` and `events`, and what every stage of a demonstration reads.
+"""Declares the stages `raw_recordings` and `events`, and the inputs of all demonstration stages.
 
-Belongs here: their declarations. What they write is decided in `manifest` and `events`.
+manifest.py and events.py write the outputs.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, joined
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingInputs(Inputs):
-    """What the stages of a demonstration read.
+    """The inputs of the stages of a demonstration.
 
     Attributes:
-        demonstration: its id, which is the name of the uploaded folder.
-        upload: folder with the uploaded files, for the stages that read them.
-        manifest: of the recording; None in the first stage, which writes it.
-        downloaded: the uploads are downloads. Then `raw_recordings` keeps the files in its output,
-            which is the `upload` of every later stage.
+        demonstration: id of the demonstration, which is the name of the uploaded folder.
+        upload: folder with the uploaded files.
+        manifest: of the recording; None in the stage `raw_recordings`, which writes it.
+        downloaded: whether `upload` contains downloaded copies. Then `raw_recordings` keeps the
+            files in its output, which is the `upload` of every later stage.
     """
 
     demonstration: str
@@ -35,18 +35,22 @@ class RecordingInputs(Inputs):
 
     @property
     def recording(self) -> RecordingManifest:
-        """The committed manifest, which every stage but the first has."""
+        """The manifest, in every stage after `raw_recordings`.
+
+        Raises:
+            ValueError: the stage is `raw_recordings`.
+        """
         if self.manifest is None:
             raise ValueError("raw_recordings has no manifest yet")
         return self.manifest
 
     def file(self, name: str) -> Path:
-        """An uploaded file, verified against its hash in the manifest."""
+        """Returns the path of an uploaded file after comparing it with the manifest."""
         return manifest.verified_file(self.upload, name, self.recording, kept=self.downloaded)
 
 
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
-    """The manifest; for downloads also the files."""
+    """Writes the manifest; for downloads, it also keeps the files."""
     summary = manifest.build_manifest(inputs.upload, inputs.demonstration, out)
     if inputs.downloaded:
         manifest.keep_files(inputs.upload, out)
@@ -54,7 +58,7 @@ def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The manifest against the uploaded files. Raises `DemonstrationError` for a changed file."""
+    """Compares the manifest with the uploaded files, or with the kept files of a download."""
     folder = inputs.upload
     if inputs.downloaded:
         folder = out
@@ -62,11 +66,15 @@ def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
-    """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
+    """Writes the event tables.
+
+    Raises:
+        DemonstrationError: the log has no readable event, or is of another day than meta.json.
+    """
     log = inputs.file(LOG_FILE)
     recorded_at = inputs.recording.recorded_at
-    film_s = inputs.recording.video.last_pts_s
-    summary = events.build_events(log, out, recorded_at=recorded_at, film_s=film_s)
+    video_s = inputs.recording.video.last_pts_s
+    summary = events.build_events(log, out, recorded_at=recorded_at, video_s=video_s)
     problems = [
         *events.require_events(summary),
         *events.check_recording_time(out, recorded_at),
@@ -99,7 +107,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """What is wrong with the tables; the lines are only counted in tables that can be read."""
+    """Checks the files, the tables, the line counts, and the order; stops at the first problems."""
     log = inputs.upload / LOG_FILE
     return (
         differing_files(out, {}, events.EVENT_SCHEMAS)

@@ -1,7 +1,6 @@
-"""Probes the screen video: opens it safely and reads the times of its frames.
+"""Opens untrusted videos safely, probes them, and reads the times of their frames.
 
-Belongs here: opening an untrusted film, reading its packets, the probe. Which frames a step
-needs and how they are decoded is in observation/frames/.
+observation/frames/ decodes the frames that steps need.
 """
 
 from collections.abc import Iterator
@@ -20,17 +19,17 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-_ROUNDING_PTS = 1  # PTS units: a constant frame interval is rounded to the time base
+_ROUNDING_PTS = 1  # PTS units by which equal frame intervals differ, because PTS are integers
 _MAX_PIXELS = RecordingSettings.max_video_pixels
-_MIN_SIDE = 64  # pixels; less shows no screen to work on
+_MIN_SIDE = 64  # pixels; a smaller video cannot show a screen
 _MAX_SECONDS = RecordingSettings.max_video_seconds
-# First bytes → demuxer; any other file is read as MP4 or MOV, which have no fixed first bytes.
+# First bytes of a file → demuxer. Other files are read as MP4 or MOV, which begin with any bytes.
 _CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 
 
 class VideoProbe(BaseModel):
-    """Properties of recording.mp4, read from every packet and from decoding its two ends."""
+    """Properties of recording.mp4, read from all packets and from the first decoded frame."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,12 +54,13 @@ class VideoPackets:
 
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
-        key_pts: (key frames,) int64, ascending; decoding can start at each of them. The first may
-            be before `pts`: an edit list can hide frames on which the shown frames depend.
+        key_pts: (key frames,) int64, ascending presentation times of key frames, at which decoding
+            can start. The first may be before `pts`: an edit list can hide frames that the shown
+            frames depend on.
         time_base: seconds per unit.
         hidden: number of frames that an edit list hides.
-        change_bytes: (frames,) size of each packet; 0 for key frames, whose size does not tell
-            whether the picture changed. None: not known.
+        change_bytes: (frames,) int64, bytes of each packet. 0 for key frames, whose size does not
+            tell whether the screen changed. None: unknown.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
@@ -71,20 +71,21 @@ class VideoPackets:
 
     @property
     def times(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(frames,) seconds."""
+        """(frames,) presentation times in seconds."""
         return self.pts.astype(np.float64) * float(self.time_base)
 
 
 @contextmanager
 def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, first video stream) of a film, with one decoding thread.
+    """Yields the container and the first video stream of a file, for decoding in a single thread.
 
-    Its first bytes choose among the demuxers of `_CONTAINERS`, whatever its name ends in, and
+    The file may be malicious. The demuxer is chosen by the first bytes, not by the file's name, and
     external references are disabled, so that a disguised playlist cannot read other files. The
-    decoder refuses larger frames than `max_pixels` before it allocates them:
-    a file of a few kB can hold gigabytes of pixels, whatever its header says.
+    decoder rejects frames of more than `max_pixels` before it allocates them, because a file of a
+    few kB can hold gigabytes of pixels whatever its header declares.
 
-    Raises `DemonstrationError` if the file cannot be opened or has no video.
+    Raises:
+        DemonstrationError: the file cannot be opened or has no video.
     """
     kind = "mp4"
     options = {"protocol_whitelist": "file"}
@@ -115,9 +116,10 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
 
 
 def read_packets(path: Path) -> VideoPackets:
-    """Read the presentation time and the size of every packet, without decoding.
+    """Reads the presentation time and the size of every packet, without decoding.
 
-    Raises `DemonstrationError` if there is no frame.
+    Raises:
+        DemonstrationError: the video has no frame.
     """
     presented: list[int] = []
     sizes: list[int] = []
@@ -149,10 +151,14 @@ def read_packets(path: Path) -> VideoPackets:
 
 
 def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
-    """Probe `path`: read all packets, decode the first frame and the last group of frames.
+    """Probes a video: reads all packets, and decodes the first frame and the last group of frames.
 
-    Returns the probe and warnings. Raises `DemonstrationError` if no frame can be decoded, a frame
-    has another size than the first, or the video is too long, or its frames too large or small.
+    Returns:
+        The probe, and warnings.
+
+    Raises:
+        DemonstrationError: no frame can be decoded, a frame has another size than the first, the
+            video is too long, or its frames are too large or too small.
     """
     with open_video(path) as (_, stream):
         size = (stream.codec_context.width, stream.codec_context.height)
@@ -171,12 +177,13 @@ def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
 
 
 def describe_video(path: Path) -> VideoProbe:
-    """The probe of a video that `probe_video` has accepted, without decoding its end."""
+    """Returns the probe of a video that `probe_video` accepted before; the end is not decoded."""
     with open_video(path) as (container, stream):
         return _described(path, read_packets(path), next(container.decode(stream)))
 
 
 def _described(path: Path, packets: VideoPackets, first: Any) -> VideoProbe:
+    """Returns the probe of a video, given its packets and its first frame."""
     with open_video(path) as (_, stream):
         codec = stream.codec_context.name
         declared = stream.frames
@@ -201,7 +208,7 @@ def _described(path: Path, packets: VideoPackets, first: Any) -> VideoProbe:
 
 
 def _decode_ends(path: Path, packets: VideoPackets) -> tuple[Any, list[Problem]]:
-    """The first frame, and a warning if the last group cannot be decoded to its end."""
+    """Returns the first frame, and a warning if the last group of frames cannot be decoded."""
     with open_video(path) as (container, stream):
         try:
             first = next(iter(container.decode(stream)), None)
@@ -224,6 +231,7 @@ def _decode_ends(path: Path, packets: VideoPackets) -> tuple[Any, list[Problem]]
 
 
 def _last_decoded(path: Path, packets: VideoPackets, size: tuple[int, int]) -> int | None:
+    """Decodes from the last key frame; returns the PTS of the last frame, None without a frame."""
     last: int | None = None
     with open_video(path, most_pixels(size)) as (container, stream):
         try:
@@ -239,9 +247,15 @@ def _last_decoded(path: Path, packets: VideoPackets, size: tuple[int, int]) -> i
 
 
 def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> None:
-    """Refuse a frame of another size than the first, before anything is computed from it.
+    """Rejects a decoded frame that has another size than the first frame.
 
-    Raises `DemonstrationError` with the frame's number.
+    Args:
+        picture: the decoded frame.
+        size: width and height of the first frame, pixels.
+        packets: of the video.
+
+    Raises:
+        DemonstrationError: the size differs; with the frame's number.
     """
     width = picture.width
     height = picture.height
@@ -250,9 +264,18 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
 
 
 def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
-    """Raise `DemonstrationError` if the decoder refused a frame for its size; else do nothing.
+    """Raises an error with the frame's number if the decoder failed because of the frame's size.
 
-    FFmpeg calls that an invalid argument, or invalid data with the size already set.
+    FFmpeg reports a frame that is too large as an invalid argument, or as invalid data after it set
+    the size of the codec context.
+
+    Args:
+        stream: the video stream.
+        error: raised by the decoder.
+        frame: number of the frame.
+
+    Raises:
+        DemonstrationError: the frame is too large.
     """
     context = stream.codec_context
     limit = int(context.options.get("max_pixels", _MAX_PIXELS))
@@ -261,7 +284,10 @@ def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
 
 
 def most_pixels(size: tuple[int, int]) -> int:
-    """The limit for decoding frames of this size, with what a codec adds to fill its blocks."""
+    """Returns the `max_pixels` with which frames of a size can be decoded.
+
+    It leaves room for the pixels with which codecs fill their blocks.
+    """
     return 2 * (size[0] + 64) * (size[1] + 64)
 
 
@@ -275,6 +301,7 @@ def _wrong_size(message: str, size: tuple[int, int] | None, frame: int) -> Demon
 
 
 def _number(packets: VideoPackets, pts: int | None) -> int:
+    """Returns the number of the frame with a presentation time; 0 if the time is unknown."""
     if pts is None:
         return 0
     return int(np.searchsorted(packets.pts, pts))
@@ -293,5 +320,5 @@ def _unreadable(message: str) -> DemonstrationError:
 
 
 def _reason(error: Exception) -> str:
-    """The library's error message without the path that it quotes."""
+    """Returns the error message of the library without the path that it quotes."""
     return str(getattr(error, "strerror", "") or type(error).__name__)

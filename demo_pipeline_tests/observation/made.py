@@ -57,8 +57,8 @@ def take_to_screenshots(folder: Path, out: Path) -> None:
     log = folder / "input_log.jsonl"
     video = folder / "recording.mp4"
     recorded_at = manifest.recorded_at
-    film_s = manifest.video.last_pts_s
-    build_events(log, events, recorded_at=recorded_at, film_s=film_s)
+    video_s = manifest.video.last_pts_s
+    build_events(log, events, recorded_at=recorded_at, video_s=video_s)
     build_actions(events, actions, manifest.parsed_meta().platform, settings.actions)
     build_screenshots(log, video, manifest, events, actions, screenshots, settings.observation)
 

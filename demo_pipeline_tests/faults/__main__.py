@@ -19,7 +19,7 @@ from demo_pipeline_tests.faults.damage import damage_cases
 from demo_pipeline_tests.faults.network import network_tallies
 from demo_pipeline_tests.faults.scenarios import Case, Scene, Tally
 
-CASES = {"kills": 60, "failing": 30, "commands": 4, "daemon": 2, "damage": 7, "network": 20}
+CASES = {"kills": 60, "failing": 30, "commands": 4, "daemon": 2, "damage": 11, "network": 20}
 """Kind → how many cases: kills, calls that fail, other commands or the daemon, flipped bytes,
 behind S3."""
 AT_ONCE = 2

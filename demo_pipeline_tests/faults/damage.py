@@ -16,6 +16,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.names import VERSIONS
@@ -46,6 +48,8 @@ def damage_cases(count: int) -> Iterator[Case]:
         cases.append(partial(damaged_records, is_bucket=is_bucket))
         cases.append(partial(damaged_task, is_bucket=is_bucket))
         cases.append(partial(damaged_splits, is_bucket=is_bucket))
+        cases.append(partial(damaged_review, is_bucket=is_bucket))
+        cases.append(partial(damaged_quarantine, is_bucket=is_bucket))
     cases.insert(1, repaired_by_daemon)
     yield from cases[:count]
 
@@ -92,9 +96,7 @@ def damaged_splits(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=is_bucket)
         store = _workspace(place).store
-        before = store.get_document(SPLIT_MEMORY)
-        assert before is not None
-        store.put_document(SPLIT_MEMORY, flipped(before))
+        before = _flip_document(place, SPLIT_MEMORY)
         _upload_third(scene, place)
         met = run_command(place, *RUN)
         tally = Tally(cases=1, happened=1)
@@ -107,6 +109,64 @@ def damaged_splits(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
         restored = run_command(place, *STRICT)
         if restored.code != 0:
             complaints.append(f"the restored run: {restored.code}: {restored.output[-1500:]}")
+        complaints += _left_damage(place)
+        return _judged(tally, place, complaints)
+
+
+def damaged_review(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
+    """`run` names a damaged review, and the demonstration that it rejects stays out."""
+    with ExitStack() as stack:
+        place = _built(scene, place, stack, is_bucket=is_bucket)
+        store = _workspace(place).store
+        folder, version = store.open("trajectories/a")
+        decision = Reviews(store).make(
+            subject_of(version, "a"), folder, "reviewer", "reject", {"reason": "unfinished"}
+        )
+        review = f"reviews/a/{decision.id}.json"
+        require(run_command(place, *RUN), "the run that reads the review")
+        tally = Tally(cases=1, happened=1)
+        complaints = _trained_on(place, "a", "before the damage")
+        before = _flip_document(place, review)
+        _upload_third(scene, place)
+        met = run_command(place, *STRICT)
+        complaints += shown_tracebacks(met.output)
+        if met.code != 1 or f"{review} was damaged" not in " ".join(met.output.split()):
+            complaints.append(f"exit code {met.code}: {met.output[-1500:]}")
+        complaints += _trained_on(place, "a", "while the review is damaged")
+        if _workspace(place).store.current("records/c") is None:
+            complaints.append("the third upload is not built beside the damaged review")
+        _workspace(place).store.put_document(review, before)
+        restored = run_command(place, *STRICT)
+        if restored.code != 0:
+            complaints.append(f"the restored run: {restored.code}: {restored.output[-1500:]}")
+        complaints += _trained_on(place, "a", "after the repair")
+        complaints += _left_damage(place)
+        return _judged(tally, place, complaints)
+
+
+def damaged_quarantine(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
+    """`revalidate` names a damaged quarantine record, and `run` writes it again."""
+    with ExitStack() as stack:
+        place = _built(scene, place, stack, is_bucket=is_bucket)
+        _upload_third(scene, place)
+        _workspace(place).uploads.objects.put("c/meta.json", b"{")
+        rejected = run_command(place, *RUN)
+        tally = Tally(cases=1, happened=1)
+        complaints = shown_tracebacks(rejected.output)
+        [record] = _workspace(place).store.list_documents("quarantine/c")
+        _flip_document(place, record)
+        named = run_command(place, "revalidate")
+        if named.code != 1 or record not in " ".join(named.output.split()):
+            complaints.append(f"revalidate ended with {named.code}: {named.output[-1500:]}")
+        again = run_command(place, *RUN)
+        complaints += shown_tracebacks(named.output + again.output)
+        quarantined = read_quarantine(_workspace(place).store, "c")
+        if quarantined is None or quarantined.problems[0]["code"] == "unreadable_record":
+            complaints.append(f"the record was not written again: {quarantined}")
+        _upload_third(scene, place)
+        restored = run_command(place, *STRICT)
+        if restored.code != 0:
+            complaints.append(f"the mended upload: {restored.code}: {restored.output[-1500:]}")
         complaints += _left_damage(place)
         return _judged(tally, place, complaints)
 
@@ -178,7 +238,7 @@ def _recordings(scene: Scene) -> Path:
 
 def _upload_third(scene: Scene, place: Place) -> None:
     recording = place.folder / "third"
-    shutil.copytree(_recordings(scene) / "old" / "a", recording / "c")
+    shutil.copytree(_recordings(scene) / "old" / "a", recording / "c", dirs_exist_ok=True)
     _upload(place, recording)
 
 
@@ -202,6 +262,27 @@ def _flip(place: Place, file: str) -> None:
     else:
         flip_byte(_workspace(place), output, name)
     shutil.rmtree(place.folder / "cache", ignore_errors=True)
+
+
+def _flip_document(place: Place, key: str) -> bytes:
+    """Flips a byte of a document; returns its content before."""
+    store = _workspace(place).store
+    before = store.get_document(key)
+    assert before is not None
+    store.put_document(key, flipped(before))
+    return before
+
+
+def _trained_on(place: Place, demonstration: str, when: str) -> list[str]:
+    """Complains about every training dataset that contains a demonstration."""
+    store = _workspace(place).store
+    complaints = list[str]()
+    for output in ("sft", "messages"):
+        folder, _ = store.open(output)
+        for file in sorted(folder.rglob("*.jsonl")):
+            if f'"{demonstration}"' in file.read_text(encoding="utf-8"):
+                complaints.append(f"{output}/{file.name} has {demonstration} {when}")
+    return complaints
 
 
 def _workspace(place: Place) -> Workspace:

@@ -116,9 +116,9 @@ def doctor(
         bool, typer.Option("--expect-daemon", help="It is an error when no daemon runs.")
     ] = False,
 ) -> None:
-    """Examine versions, roots, free space, runs, sensors, quarantine and leftovers.
+    """Examine the roots and free space, outputs, quarantine, leftovers, and Dagster's instance.
 
-    Exits with 0 if nothing needs anybody, 1 if something is wrong, 2 for unusable settings.
+    Corrects nothing. Exits with 0 if nothing is wrong, 1 for errors, 2 for unusable settings.
     """
     _import_without("structlog", "rich")  # which Dagster imports: 0.05 CPU s for colours
     _import_without("mako.exceptions", "pygments")
@@ -129,7 +129,7 @@ def doctor(
     set_dagster_home()
     findings = [
         *examine_workspace(workspace),
-        *examine_instance(workspace, expect_daemon=expect_daemon),
+        examine_instance(workspace, expect_daemon=expect_daemon),
     ]
     levels = [finding.level for finding in findings]
     errors = levels.count(HealthLevel.ERROR)

@@ -1,11 +1,11 @@
-"""Whether Dagster can work: its home, runs that hang, the daemon, the sensors.
+"""Examines whether Dagster can work: its home, runs that hang, the daemon and the sensors.
 
-Belongs here: reading the instance. The command line decides how findings are shown.
+This is the check `dagster` of `demo-pipeline doctor`. `runs/health.py` has the other checks.
 """
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ import dagster as dg
 
 from demo_pipeline.defs.dead_runs import dead_run_ids
 from demo_pipeline.defs.local_instance import ask_instance, instance_fault
-from demo_pipeline.runs.health import Finding, HealthLevel, healthy
+from demo_pipeline.runs.health import Finding, HealthLevel, combined, healthy
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
-STALE_RUN_SECONDS = 7200.0  # without an event; no stage of any recording takes as long
-DAEMON_SECONDS = 300.0  # heartbeats come every 30 seconds
-LATE_TICKS = 10  # intervals of a sensor without an evaluation
+STALE_RUN_SECONDS = 7200.0  # a run without an event for longer hangs: no stage takes as long
+DAEMON_SECONDS = 300.0  # a daemon without a heartbeat for longer is dead: it sends one every 30 s
+LATE_TICKS = 10  # a sensor that was not evaluated for more of its intervals is late
 _SENSOR_DAEMON = "SENSOR"
 _SENSORS = ("new_uploads", "rebuild_datasets", "tasks_changed")
 _QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
@@ -31,61 +31,70 @@ _UNFINISHED = (
 )
 
 
-def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Iterator[Finding]:
-    """Yield the findings about DAGSTER_HOME; `expect_daemon`: a missing daemon is an error."""
+def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Finding:
+    """Examines Dagster's instance in DAGSTER_HOME.
+
+    Args:
+        expect_daemon: a missing daemon is an error, even if no run waits for it.
+    """
     home = Path(os.environ["DAGSTER_HOME"])  # the command has checked that it is a directory
     if not os.access(home, os.W_OK | os.X_OK):
-        yield Finding("dagster_home", HealthLevel.ERROR, f"{home} cannot be written")
-        return
-    if (home / "dagster.yaml").is_file():
-        yield healthy("dagster_home", str(home), path=str(home))
-    else:
-        message = f"{home} has no dagster.yaml: runs are not limited; copy the one of the checkout"
-        yield Finding("dagster_home", HealthLevel.WARNING, message, {"path": str(home)})
+        return Finding("dagster", HealthLevel.ERROR, f"{home} cannot be written")
+    parts = [_home(home)]
     try:
         with dg.DagsterInstance.get() as instance:
             sensor_states = ask_instance(instance)
-            findings = list(
-                _findings(instance, sensor_states, workspace, expect_daemon=expect_daemon)
-            )
-    except Exception as error:  # noqa: BLE001 - whatever a broken instance raises
-        findings = [Finding("instance", HealthLevel.ERROR, instance_fault(home, error))]
-    yield from findings
+            parts += _instance(instance, sensor_states, workspace, expect_daemon=expect_daemon)
+    except Exception as error:  # noqa: BLE001 - Dagster, YAML and databases raise their own errors
+        parts.append(Finding("instance", HealthLevel.ERROR, instance_fault(home, error)))
+    return combined("dagster", parts)
 
 
-def _findings(
+def _home(home: Path) -> Finding:
+    values = {"path": str(home)}
+    if (home / "dagster.yaml").is_file():
+        return Finding("home", HealthLevel.OK, str(home), values)
+    message = f"{home} has no dagster.yaml, so runs are not limited; copy the one of the checkout"
+    return Finding("home", HealthLevel.WARNING, message, values)
+
+
+def _instance(
     instance: dg.DagsterInstance,
     sensor_states: Sequence[Any],
     workspace: Workspace,
     *,
     expect_daemon: bool,
-) -> Iterator[Finding]:
+) -> list[Finding]:
+    """Returns the findings about runs, the daemon and each sensor."""
     now = time.time()
-    yield _stale_runs(instance, now)
     heartbeat = instance.get_daemon_heartbeats().get(_SENSOR_DAEMON)
     last_seen = heartbeat.timestamp if heartbeat else None
     is_alive = last_seen is not None and now - last_seen < DAEMON_SECONDS
     queued = instance.get_runs_count(dg.RunsFilter(statuses=list(_QUEUED)))
-    yield _daemon(last_seen, is_alive=is_alive, queued=queued, is_expected=expect_daemon)
+    findings = [
+        _stale_runs(instance, now),
+        _daemon(last_seen, is_alive=is_alive, queued=queued, is_expected=expect_daemon),
+    ]
     state_by_name = {state.instigator_name: state for state in sensor_states}
     selector_ids = [state.selector_id for state in sensor_states]
     ticks = instance.get_batch_ticks(selector_ids, limit=1) if selector_ids else {}
     for name, interval in sensor_intervals(workspace.settings).items():
         state = state_by_name.get(name)
         last_ticks = ticks.get(state.selector_id, ()) if state else ()
-        yield _sensor(name, state, last_ticks, now, interval if is_alive else None)
+        findings.append(_sensor(name, state, last_ticks, now, interval if is_alive else None))
+    return findings
 
 
 def sensor_intervals(settings: Settings) -> dict[str, int]:
-    """Sensor → seconds between two evaluations.
+    """Returns sensor → seconds between two evaluations.
 
-    The definitions say the same, but take long to build.
+    The definitions have the same numbers, but `doctor` is too quick a command to build them.
     """
     return dict.fromkeys(_SENSORS, settings.discovery.interval_seconds)
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
-    """The runs that count as running although their processes died, or that write no events."""
+    """Examines the unfinished runs: whether they still write events, and their processes live."""
     records = instance.get_run_records(dg.RunsFilter(statuses=list(_UNFINISHED)))
     dead_ids = dead_run_ids(instance)
     stale = []
@@ -112,13 +121,14 @@ def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
             f"`demo-pipeline run`, closes them: {', '.join(run[:8] for run in dead)}"
         )
         return Finding("runs", HealthLevel.WARNING, message, {"running": count, "dead": [*dead]})
-    return healthy("runs", f"{count} running, none of them hangs", running=count)
+    return healthy("runs", f"{count} runs in progress, none of them hangs", running=count)
 
 
 def _daemon(last_seen: float | None, *, is_alive: bool, queued: int, is_expected: bool) -> Finding:
     values = {"last_seen": iso_time(last_seen), "queued_runs": queued}
     if is_alive:
-        return Finding("daemon", HealthLevel.OK, f"running, {queued} runs queued", values)
+        message = f"the daemon runs, {queued} runs queued"
+        return Finding("daemon", HealthLevel.OK, message, values)
     seen = f"last seen {iso_time(last_seen)}" if last_seen else "never seen"
     if queued or is_expected:
         message = (
@@ -132,29 +142,36 @@ def _daemon(last_seen: float | None, *, is_alive: bool, queued: int, is_expected
 def _sensor(
     name: str, state: Any, ticks: Sequence[Any], now: float, interval: int | None
 ) -> Finding:
-    """The last evaluation of a sensor; `interval` is None while no daemon evaluates it."""
+    """Judges the last evaluation of a sensor.
+
+    Args:
+        state: None for a sensor that Dagster has not started yet.
+        ticks: the last evaluation, or nothing.
+        now: epoch seconds.
+        interval: seconds between two evaluations; None while no daemon runs.
+    """
     last = ticks[0].timestamp if ticks else None
     status = ticks[0].status.value if ticks else None
     level = HealthLevel.OK
-    message = f"last evaluated at {iso_time(last)}"
+    message = f"sensor {name} last evaluated at {iso_time(last)}"
     if state is not None and not state.is_running:
         level = HealthLevel.WARNING
-        message = "is switched off; switch it on under Automation"
+        message = f"sensor {name} is switched off; switch it on under Automation"
     elif status == "FAILURE":
         level = HealthLevel.ERROR
-        message = f"failed at {iso_time(last)}; open it under Automation"
+        message = f"sensor {name} failed at {iso_time(last)}; open it under Automation"
     elif last is None:
         level = HealthLevel.OK if interval is None else HealthLevel.WARNING
-        message = "was never evaluated"
+        message = f"sensor {name} was never evaluated"
     elif interval is not None and now - last > LATE_TICKS * interval:
         level = HealthLevel.WARNING
-        message = f"was last evaluated at {iso_time(last)}, although the daemon runs"
+        message = f"sensor {name} was last evaluated at {iso_time(last)}, although the daemon runs"
     values = {"last_tick": iso_time(last), "status": status}
     return Finding(f"sensor {name}", level, message, values)
 
 
 def iso_time(timestamp: float | None) -> str | None:
-    """Epoch seconds as ISO 8601 in UTC, to the second."""
+    """Returns epoch seconds as ISO 8601 in UTC, to the second."""
     if timestamp is None:
         return None
     return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")

@@ -1,23 +1,22 @@
-"""Examines whether the pipeline can work: versions, roots, free space, quarantine and leftovers.
+"""Examines whether the pipeline can work: roots, free space, outputs, quarantine and leftovers.
 
-The checks need no Dagster. Only unfinished files of dead processes are removed.
+These are four of the five checks of `demo-pipeline doctor`. The fifth, Dagster's instance, is in
+`defs/instance_health.py`. The checks change nothing. `clear_leftovers`, which `demo-pipeline run`
+calls, removes unfinished files of dead processes.
 """
 
 import logging
-import platform
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from demo_pipeline import __version__
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.files.system_errors import system_trouble
@@ -33,17 +32,16 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import OutputDamage
 
-LOW_BYTES = 5 * 10**9  # free space below which a check warns: some hours of recordings
-VERY_LOW_BYTES = 10**9  # below which a run is likely to fail
-_PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pandas", "botocore")
+LOW_BYTES = 5 * 10**9  # less free space is a warning: it holds some hours of recordings
+VERY_LOW_BYTES = 10**9  # less free space is an error: a run is likely to fail
 _GIGABYTE = 1e9
-_BLOCK = b"\0" * 4096  # a disk without room for a block cannot hold an output
-_WRITTEN = ("", ".staging", ".versions")  # folders of a store, if they exist
+_BLOCK = b"\0" * 4096  # written as a test: a disk without room for a block cannot hold an output
+_WRITTEN = ("", ".staging", ".versions")  # folders of a store in which files are created
 _LOG = logging.getLogger(__package__)
 
 
 class HealthLevel(StrEnum):
-    """How bad a finding is: an `error` must be corrected now, a `warning` at some time."""
+    """The severity of a finding: an `error` must be corrected now, a `warning` can wait."""
 
     OK = "ok"
     WARNING = "warning"
@@ -52,13 +50,12 @@ class HealthLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check.
+    """The result of a check, or of a part of a check until `combined` joins the parts.
 
     Attributes:
-        check: its name.
-        level: how bad it is.
+        check: name of the check or of the part.
         message: for people; says what to do if the level is not `ok`.
-        values: the same for machines.
+        values: the facts of the message, for machines.
     """
 
     check: str
@@ -68,29 +65,52 @@ class Finding:
 
 
 def healthy(check: str, message: str, **values: JsonValue) -> Finding:
-    """A finding without a problem."""
+    """Returns a finding without a problem."""
     return Finding(check, HealthLevel.OK, message, values)
 
 
+def combined(check: str, parts: Sequence[Finding]) -> Finding:
+    """Joins the findings about the parts of a check into one, with the worst of their levels.
+
+    Its message has the messages of all parts, or only those of the bad parts, errors first. Its
+    values are the values and the level of each part under the name of the part.
+    """
+    errors = [part for part in parts if part.level is HealthLevel.ERROR]
+    warnings = [part for part in parts if part.level is HealthLevel.WARNING]
+    bad_parts = errors + warnings
+    level = bad_parts[0].level if bad_parts else HealthLevel.OK
+    message = "; ".join(part.message for part in bad_parts or parts)
+    values = {part.check: {"level": part.level.value, **part.values} for part in parts}
+    return Finding(check, level, message, values)
+
+
 def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the findings about versions, roots, space, outputs, quarantine and leftovers."""
-    yield _versions()
-    yield _uploads(workspace)
+    """Yields the findings about roots, outputs, quarantine and leftovers.
+
+    The last three are examined only if the store can be written.
+    """
     store = store_finding(workspace)
-    yield store
-    yield from _free_space(workspace.settings)
+    yield combined("roots", [_uploads(workspace), store, *_free_space(workspace.settings)])
     if store.level is HealthLevel.OK:
-        yield _outputs(workspace)
-        yield _documents(workspace)
+        yield combined("outputs", [_output_files(workspace), _documents(workspace)])
         yield _quarantine(workspace)
         yield _leftovers(workspace)
-        yield from _twins(workspace)
 
 
 def _documents(workspace: Workspace) -> Finding:
-    """Whether the JSON documents with decisions, records and splits can be read."""
+    """Examines whether the JSON documents with decisions, records and splits can be read.
+
+    In a bucket, only the document with the splits is read.
+    """
     if is_bucket(workspace.store.url):
-        return healthy("documents", "not read in a bucket; `demo-pipeline revalidate` does")
+        try:
+            read_split_memory(workspace.store)
+        except DamagedDocument as error:
+            return Finding("documents", HealthLevel.ERROR, str(error), {"damaged": 1})
+        message = (
+            "the document with the splits can be read; other documents are not read in a bucket"
+        )
+        return healthy("documents", message, damaged=0)
     damaged = damaged_documents(workspace.store)
     if not damaged:
         return healthy("documents", "decisions, records and splits can be read", damaged=0)
@@ -98,34 +118,8 @@ def _documents(workspace: Workspace) -> Finding:
     return Finding("documents", HealthLevel.ERROR, f"{damaged[0]}{more}", {"damaged": len(damaged)})
 
 
-def _twins(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the ids with the same upload, as the last build of the datasets saw them."""
-    try:
-        memory = read_split_memory(workspace.store)
-    except DamagedDocument as error:
-        if is_bucket(workspace.store.url):  # in a folder, the check `documents` reports it
-            yield Finding("documents", HealthLevel.ERROR, str(error))
-        return
-    for sentence in memory.twins():
-        yield Finding("duplicates", HealthLevel.WARNING, sentence)
-
-
-def _versions() -> Finding:
-    versions: dict[str, JsonValue] = {
-        "demo_pipeline": __version__,
-        "python": platform.python_version(),
-    }
-    for name in _PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            message = f"{name} is not installed; run `make setup`"
-            return Finding("versions", HealthLevel.ERROR, message, versions)
-    message = ", ".join(f"{name} {number}" for name, number in versions.items())
-    return healthy("versions", message, **versions)
-
-
 def _uploads(workspace: Workspace) -> Finding:
+    """Examines whether the uploads can be read and their folders are named as ids."""
     url = workspace.uploads.url
     if not is_bucket(url) and not local_path(url).is_dir():
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
@@ -145,11 +139,12 @@ def _uploads(workspace: Workspace) -> Finding:
 
 
 def store_finding(workspace: Workspace) -> Finding:
-    """Whether the store can be written: writes a file or an object, and removes it at once."""
+    """Examines whether the store can be written: writes a file or object and removes it at once."""
     url = workspace.store.url
     try:
         if is_bucket(url):
-            key = f"{QUARANTINE_FOLDER}/doctor/{secrets.token_hex(8)}"  # the policy allows this one
+            # The least rights that docs/guides/operations.md lists allow this key.
+            key = f"{QUARANTINE_FOLDER}/doctor/{secrets.token_hex(8)}"
             workspace.store.put_document(key, b"")
             workspace.store.delete_document(key)
         else:
@@ -158,7 +153,7 @@ def store_finding(workspace: Workspace) -> Finding:
                     file.write(_BLOCK)
                     file.flush()
     except (StorageError, OSError) as error:
-        reason = str(error)  # of a bucket; it says what to do
+        reason = str(error)  # the error of a bucket says what to do
         if not isinstance(error, StorageError):
             reason = f"{system_trouble(error)}; make it writable or make room in it, or name "
             reason += "another place in DEMO_PIPELINE_STORE"
@@ -168,7 +163,10 @@ def store_finding(workspace: Workspace) -> Finding:
 
 
 def _failure(check: str, url: str, error: Exception) -> Finding:
-    """The finding about a root that cannot be used, without the message of a system error."""
+    """Returns the finding about a root that cannot be used.
+
+    Of an error of the operating system it has the type only, because its message repeats the path.
+    """
     reason = str(error)
     if not isinstance(error, StorageError):
         reason = f"{type(error).__name__}; name another place, or give this user access"
@@ -176,41 +174,45 @@ def _failure(check: str, url: str, error: Exception) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that exists."""
+    """Returns the path if it exists, otherwise the nearest folder above it that does."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _free_space(settings: Settings) -> Iterator[Finding]:
-    """Yield the free space of every file system that is written to."""
+    """Yields a finding for each file system on which the store in a folder or the cache lies."""
     roots = {} if is_bucket(settings.store) else {"store": settings.store}
-    seen = set()
+    examined_devices = set()
     for name, url in (roots | {"cache": settings.cache}).items():
         try:
             folder = _existing(local_path(url))
-        except OSError as error:  # a folder above it cannot be entered
+        except OSError as error:  # the root or a folder above it cannot be looked at
             if name != "store":  # `store_finding` reports the store
                 yield _failure(name, url, error)
             continue
         device = folder.stat().st_dev
-        if device not in seen:
+        if device not in examined_devices:
             yield space_finding(name, folder, shutil.disk_usage(folder).free)
-        seen.add(device)
+        examined_devices.add(device)
 
 
 def space_finding(root: str, folder: Path, free: int) -> Finding:
-    """The finding about `free` bytes on the file system of a root."""
+    """Returns the finding about `free` bytes on the file system of the root `store` or `cache`."""
     message = f"{free / _GIGABYTE:.1f} GB are free at {folder}"
     level = HealthLevel.OK
     if free < LOW_BYTES:
         level = HealthLevel.ERROR if free < VERY_LOW_BYTES else HealthLevel.WARNING
         message += "; `demo-pipeline prune` removes old versions"
-    return Finding("free_space", level, message, {"root": root, "free_bytes": free})
+    return Finding(f"{root}_space", level, message, {"free_bytes": free})
 
 
-def _outputs(workspace: Workspace) -> Finding:
-    """Whether outputs are undamaged, by sizes and by what datasets found when they read records."""
+def _output_files(workspace: Workspace) -> Finding:
+    """Examines whether committed outputs are undamaged.
+
+    It compares sizes (not in a bucket), and repeats the damage that the last build of the datasets
+    noted when it read the records.
+    """
     if not workspace.store.outputs():
-        return healthy("outputs", "there are no outputs yet", damaged=0)
+        return healthy("files", "there are no outputs yet", damaged=0)
     from demo_pipeline.runs.damage import damage_problem  # noqa: PLC0415 - imports every stage
     from demo_pipeline.runs.demonstration_outputs import noted_damage  # noqa: PLC0415
     from demo_pipeline.runs.graph import Graph  # noqa: PLC0415
@@ -222,20 +224,21 @@ def _outputs(workspace: Workspace) -> Finding:
             if damage.file not in noted_files:
                 problems.append(damage_problem(damage))
     elif not problems:
-        return healthy("outputs", "not compared in a bucket; `demo-pipeline revalidate` does")
+        message = "files are not compared in a bucket; `demo-pipeline revalidate` compares them"
+        return healthy("files", message)
     if not problems:
         message = "every file has its size; `demo-pipeline revalidate` compares every byte"
-        return healthy("outputs", message, damaged=0)
+        return healthy("files", message, damaged=0)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return Finding("outputs", HealthLevel.ERROR, f"{problems[0]}{more}", {"damaged": len(problems)})
+    return Finding("files", HealthLevel.ERROR, f"{problems[0]}{more}", {"damaged": len(problems)})
 
 
 def _quick_damage(store: Store) -> Iterator[OutputDamage]:
-    """Yield the first damage of each output that lacks a file or has a file of another size."""
+    """Yields the first damage of each output with a missing file or a file of another size."""
     for name in store.outputs():
         if store.current(name) is None:
-            unknown = OutputDamage.of(name, "changed_file", ".", "is not complete")
-            yield next(iter(store.verify(name)), unknown)
+            incomplete = OutputDamage.of(name, "changed_file", ".", "is not complete")
+            yield next(iter(store.verify(name)), incomplete)
 
 
 def _quarantine(workspace: Workspace) -> Finding:
@@ -258,9 +261,9 @@ def _leftovers(workspace: Workspace) -> Finding:
 
 
 def clear_leftovers(workspace: Workspace) -> list[str]:
-    """Remove unfinished files of dead processes; returns a line for each.
+    """Removes unfinished files of dead processes; returns a line for each.
 
-    Files that cannot be removed now are left for the next time.
+    Files that cannot be removed are logged; the next call tries again.
     """
     lines: list[str] = []
     for root in (workspace.store, workspace.uploads):
@@ -272,7 +275,9 @@ def clear_leftovers(workspace: Workspace) -> list[str]:
 
 
 def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
-    """Demonstration → its missing files, as a phrase; sorted, without quarantined demonstrations.
+    """Returns demonstration → a phrase with its missing files, such as `meta.json is missing`.
+
+    The demonstrations are sorted. Quarantined demonstrations are left out.
 
     Raises:
         StorageError: the uploads or the store cannot be read.

@@ -1,4 +1,4 @@
-"""`demo-pipeline doctor`: what it finds, and its exit code."""
+"""`demo-pipeline doctor`: its five checks and its exit code."""
 
 import json
 import subprocess
@@ -16,6 +16,7 @@ from demo_pipeline.runs.quarantine import quarantine_demonstration
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.split_memory import SPLIT_MEMORY
 from demo_pipeline_tests.sample_workspace import live_in
 
 
@@ -30,7 +31,7 @@ class Patient:
         live_in(root, patch)
 
     def doctor(self, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
-        """The exit code, and check → finding."""
+        """Runs the command; returns its exit code, and check → finding."""
         result = CliRunner().invoke(app, ["doctor", "--json", *arguments])
         report = json.loads(result.stdout)
         found = {finding["check"]: finding for finding in report["findings"]}
@@ -50,13 +51,15 @@ def test_an_installation_that_works_is_healthy(patient):
     code, found = patient.doctor()
     assert code == 0
     assert {finding["level"] for finding in found.values()} == {"ok"}
-    assert found["versions"]["values"]["dagster"].startswith("1.13.")
-    assert "sensor new_uploads" in found
-    assert "no recording is there yet" in found["uploads"]["message"]
+    assert list(found) == ["roots", "outputs", "quarantine", "leftovers", "dagster"]
+    assert "sensor new_uploads" in found["dagster"]["values"]
+    assert "no recording is there yet" in found["roots"]["message"]
+    assert " GB are free at " in found["roots"]["message"]
     assert list((patient.root / "store").iterdir()) == []
     shown = CliRunner().invoke(app, ["doctor"])
     assert shown.exit_code == 0
-    assert "ok      store: " in shown.stdout
+    assert "ok      roots: " in shown.stdout
+    assert len(shown.stdout.splitlines()) == 6
     assert shown.stdout.endswith("0 errors, 0 warnings\n")
 
 
@@ -83,9 +86,12 @@ def test_roots_that_cannot_be_used_are_errors(patient):
     (patient.root / "store").write_text("a file")
     code, found = patient.doctor()
     assert code == 1
-    assert found["uploads"]["level"] == found["store"]["level"] == "error"
-    assert "no such folder" in found["uploads"]["message"]
-    assert "cannot be written to: Not a directory; " in found["store"]["message"]
+    roots = found["roots"]
+    assert roots["level"] == "error"
+    assert roots["values"]["uploads"]["level"] == roots["values"]["store"]["level"] == "error"
+    assert "no such folder" in roots["message"]
+    assert "cannot be written to: Not a directory; " in roots["message"]
+    assert list(found) == ["roots", "dagster"]  # the others need a store
 
 
 def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monkeypatch):
@@ -93,9 +99,9 @@ def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monk
         monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(patient.root / ("long" * 100)))
     code, found = patient.doctor()
     assert code == 1
-    assert "OSError; name another place" in found["cache"]["message"]
-    assert "cannot be written to: File name too long; " in found["store"]["message"]
-    assert found["runs"]["level"] == "ok"
+    assert "OSError; name another place" in found["roots"]["message"]
+    assert "cannot be written to: File name too long; " in found["roots"]["message"]
+    assert found["dagster"]["level"] == "ok"
 
 
 def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch):
@@ -135,37 +141,52 @@ def test_what_dead_processes_left_is_a_warning_until_it_is_pruned(patient):
 )
 def test_little_space_is_noticed_before_it_is_gone(free, level):
     finding = space_finding("store", Path("/disk"), free)
+    assert finding.check == "store_space"
     assert finding.level is level
     assert ("prune" in finding.message) is (level is not HealthLevel.OK)
 
 
 def test_a_home_without_limits_for_runs_is_a_warning(patient):
     (patient.root / "home" / "dagster.yaml").unlink()
-    assert patient.doctor()[1]["dagster_home"]["level"] == "warning"
+    dagster = patient.doctor()[1]["dagster"]
+    assert dagster["level"] == "warning"
+    assert "has no dagster.yaml" in dagster["message"]
+    assert "sensor" not in dagster["message"]  # the parts that are ok are in the values only
 
 
 def test_a_broken_instance_is_an_error_and_no_crash(patient):
     (patient.root / "home" / "dagster.yaml").write_text("nonsense: [")
     code, found = patient.doctor()
     assert code == 1
-    assert found["instance"]["level"] == "error"
+    assert found["dagster"]["level"] == "error"
+    assert found["dagster"]["values"]["instance"]["level"] == "error"
 
 
 def test_a_daemon_is_missed_when_it_is_expected(patient):
-    assert patient.doctor()[1]["daemon"]["level"] == "ok"
+    assert patient.doctor()[1]["dagster"]["level"] == "ok"
     code, found = patient.doctor("--expect-daemon")
     assert code == 1
-    assert "never seen" in found["daemon"]["message"]
+    assert found["dagster"]["level"] == "error"
+    assert "never seen" in found["dagster"]["message"]
 
 
 def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(seaweedfs_url, patient, monkeypatch):
     monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{seaweedfs_url}/store")
     code, found = patient.doctor()
     assert code == 0
-    assert found["store"]["level"] == "ok"
-    assert list(Bucket(seaweedfs_url, patient.root).listing()) == []
+    assert found["roots"]["level"] == "ok"
+    assert "the document with the splits can be read" in found["outputs"]["message"]
+    bucket = Bucket(seaweedfs_url, patient.root)
+    assert list(bucket.listing()) == []
+    torn = patient.root / "torn.json"
+    torn.write_text("{")
+    bucket.put(f"store/{SPLIT_MEMORY}", torn)
+    code, found = patient.doctor()
+    assert code == 1
+    assert found["outputs"]["level"] == "error"
+    assert SPLIT_MEMORY in found["outputs"]["message"]
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setattr("demo_pipeline.store.bucket._CALLS", 1)  # retries take 15 s
     code, found = patient.doctor()
     assert code == 1
-    assert found["store"]["level"] == "error"
+    assert found["roots"]["values"]["store"]["level"] == "error"

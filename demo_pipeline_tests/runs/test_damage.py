@@ -193,12 +193,8 @@ def test_a_dataset_of_a_trajectory_that_is_committed_again_links_the_new_copy(wo
 
 def test_the_doctor_names_a_file_of_another_size(processed):
     def outputs_finding() -> tuple[HealthLevel, str]:
-        [finding] = [
-            finding_of_check
-            for finding_of_check in examine_workspace(processed)
-            if finding_of_check.check == "outputs"
-        ]
-        return finding.level, finding.message
+        findings = {finding.check: finding for finding in examine_workspace(processed)}
+        return findings["outputs"].level, findings["outputs"].message
 
     assert outputs_finding()[0] is HealthLevel.OK
     path = processed.store.open("trajectories/first")[0] / "task.json"

@@ -75,7 +75,7 @@ def workspace(
 
 def test_the_documented_policy_is_enough_and_gives_no_more(workspace):
     levels = {finding.check: finding.level for finding in examine_workspace(workspace)}
-    assert levels["uploads"] is levels["store"] is HealthLevel.OK
+    assert levels["roots"] is levels["outputs"] is levels["quarantine"] is HealthLevel.OK
     assert [one.id for one in workspace.uploads.list_demonstrations()] == ["one"]
     for _ in range(2):
         made = build_stage(workspace, STAGES[0], "one", force=True)

@@ -1,1 +1,1 @@
-"""Brings the log and the video of a recording together: in time (clock) and in space (canvas)."""
+"""Maps the log of a recording to its video: its times (clock) and its positions (canvas)."""

@@ -1,8 +1,8 @@
-"""Finds the clock and the canvas of a recording, and the cells of the screen that flicker.
+"""Calibrates a recording: finds its clock, its canvas, and the cells of its screen that flicker.
 
-This module holds the order of trust among the sources of a clock: a start time that ffmpeg logged,
-pointer movements, typing, all inputs together, clicks, and last `meta.timestamp`. clock_search.py
-decides which stretches of the video are decoded for them.
+A clock can have several sources. This module decides in which order they are trusted: a start time
+that ffmpeg logged, moves of the pointer, typing, all inputs together, clicks, and last
+`meta.timestamp`. clock_search.py decides which stretches of the video are decoded for them.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpe
 from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, reconcile_clocks
 from demo_pipeline.observation.clock.clock_search import (
     MAX_OFFSET_S,
+    ClockPart,
     ClockSearch,
     drift_corrected,
     with_parts,
@@ -41,12 +42,13 @@ from demo_pipeline.recording.manifest import RecordingManifest
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of a whole recording.
+    """The clock, the canvas and the flickering cells of a recording.
 
     Attributes:
-        clock: maps event times to video times.
+        clock: converts event times to video times.
         canvas: maps event positions to the canvas; valid at the start of the recording.
-        detector: compares frames; it already knows cells that flickered in the decoded stretches.
+        detector: compares frames; it already knows which cells flickered in the stretches of video
+            that the calibration decoded.
     """
 
     clock: Clock
@@ -55,7 +57,10 @@ class Calibration:
 
     @cached_property
     def screen(self) -> ScreenParts:
-        """The parts of the recording; a single part until changes of resolution are found."""
+        """The canvas of each part of the recording.
+
+        At first there is a single part. screen_changes.py adds more if the resolution changes.
+        """
         return ScreenParts.single(self.canvas)
 
 
@@ -70,19 +75,17 @@ def calibrate(
     answered: Floats,
     steps: Sequence[ClockStep] = (),
 ) -> Calibration:
-    """Find the clock and the canvas of a recording, before the decode pass chooses frames by them.
+    """Finds the clock and the canvas of a recording, so that frames can be chosen by them.
 
     Decodes one stretch of video. If it holds too little evidence, more stretches follow. Up to four
-    later parts show whether the clock drifts and whether it still holds.
+    later parts of the video show whether the clock drifts and whether it still holds.
 
     Args:
-        video: of the recording.
-        manifest: of the recording.
-        events: the events table.
+        manifest: names the size of the video, and the time and monitor of meta.json.
         path: the pointer's positions in the log.
-        actions: of the recording, in time order.
-        keys: when keys were pressed that type a character, epoch milliseconds.
-        answered: when any input came that the screen may answer, epoch milliseconds.
+        actions: in time order.
+        keys: when keys were pressed that type or delete a character, epoch milliseconds.
+        answered: when inputs came that the screen may answer, epoch milliseconds.
         steps: where somebody set the recorder's clock.
 
     Raises:
@@ -91,27 +94,23 @@ def calibrate(
     documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
     first_s = float(video.times[0])
     screen = _screen(manifest)
-    printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
-    logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
+    logged = _logged_clock(events, documented, first_s)
     inputs = InputTimes(path, keys)
     until_ms = steps[0].from_ms if steps else inf
     before_steps = inputs.between(ALWAYS, until_ms)
     search = ClockSearch(video, before_steps.track, before_steps.keys)
-    by_pointer, changes = search.pointer_clock(documented, logged, screen.candidates)
-    clock = by_pointer or documented
+    scales = screen.candidates
+    by_pointer, changes = search.pointer_clock(documented, logged, scales)
     if logged is not None:
-        clock = reconcile_clocks(logged, by_pointer, clock, first_s)
-    elif by_pointer is None:
-        other_evidence = _EvidenceWithoutPointer(
-            search,
-            changes,
-            presses=InputTimes(_presses(actions), keys).between(ALWAYS, until_ms).track,
-            answered=answered[answered < until_ms],
-            documented=documented,
-        )
-        clock = other_evidence.clock(screen.candidates)
+        clock = reconcile_clocks(logged, by_pointer, 1.0, first_s)
+    elif by_pointer is not None:
+        clock = by_pointer
+    else:
+        presses = _presses(actions, until_ms)
+        answered = answered[answered < until_ms]
+        clock = _clock_without_pointer(search, changes, presses, answered, documented, scales)
     if steps:
-        scales = screen.candidates if by_pointer is None else [by_pointer.event_scale]
+        scales = scales if by_pointer is None else [by_pointer.event_scale]
         clock = find_shifts(video, clock, scales, steps, inputs)
         if clock.method == "pixels":
             by_pointer = clock
@@ -121,13 +120,33 @@ def calibrate(
     if shown_by_video is not None:
         parts = search.parts(replace(shown_by_video, shifts=()), changes)
         if by_pointer is not None and not steps:
-            middle_s = (changes.times[0] + changes.times[-1]) / 2
-            clock = drift_corrected(by_pointer, middle_s, parts)
-            if logged is not None:
-                clock = reconcile_clocks(logged, by_pointer, clock, first_s)
+            clock = _without_drift(by_pointer, logged, changes, parts, first_s)
         clock = with_parts(clock, parts)
     detector = ChangeDetector(_acting(actions, clock), video.grab_s, changes)
     return Calibration(clock, _canvas(screen, by_pointer, path), detector)
+
+
+def _logged_clock(events: Any, documented: Clock, first_s: float) -> Clock | None:
+    """Returns the clock from the start time that ffmpeg printed into the log; None without it."""
+    printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
+    return ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
+
+
+def _without_drift(
+    by_pointer: Clock,
+    logged: Clock | None,
+    changes: ChangeMap,
+    parts: Sequence[ClockPart],
+    first_s: float,
+) -> Clock:
+    """Returns the clock from the pointer's moves, with the drift that later parts show.
+
+    A start time that ffmpeg logged stays the time of the first frame.
+    """
+    clock = drift_corrected(by_pointer, changes.middle_s, parts)
+    if logged is None:
+        return clock
+    return reconcile_clocks(logged, by_pointer, clock.rate, first_s)
 
 
 def _screen(manifest: RecordingManifest) -> RecordedScreen:
@@ -136,18 +155,18 @@ def _screen(manifest: RecordingManifest) -> RecordedScreen:
     return RecordedScreen.of(manifest.parsed_meta(), upright)
 
 
-def _presses(actions: Sequence[Action]) -> PointerPath:
-    """Returns when and where buttons were pressed."""
+def _presses(actions: Sequence[Action], until_ms: float) -> PointerPath:
+    """Returns when and where buttons were pressed before `until_ms` (epoch milliseconds)."""
     return PointerPath.through(
         (action.press_ms, action.x, action.y)
         for action in actions
-        if action.action_type in POINTER_TYPES - {"scroll"}
+        if action.action_type in POINTER_TYPES - {"scroll"} and action.press_ms < until_ms
         if action.x is not None and action.y is not None
     )
 
 
 def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
-    """Returns when the person may have acted, or the screen may have shown the effect."""
+    """Returns when the person may have acted or the screen may have answered, video seconds."""
     uncertainty_s = clock.uncertainty_ms / 1000
     return [
         Span(
@@ -159,42 +178,39 @@ def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
     ]
 
 
-@dataclass(frozen=True)
-class _EvidenceWithoutPointer:
-    """The evidence for a clock that the pointer's moves alone do not show.
+def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is compared with
+    search: ClockSearch,
+    changes: ChangeMap,
+    presses: PointerPath,
+    answered: Floats,
+    documented: Clock,
+    scales: Sequence[float],
+) -> Clock:
+    """Returns the clock of a recording whose pointer moves do not show it.
 
-    It reaches up to the first step of the recorder's clock.
+    Typing is tried first, then all inputs together, then clicks. If none shows a clock, the result
+    is `documented`.
 
-    Attributes:
-        search: over the video.
-        changes: in the stretches of video that were decoded.
+    Args:
+        search: decodes more of the video where that may help.
+        changes: in the decoded stretches of video; changes in newly decoded ones are added to it.
         presses: when and where buttons were pressed.
-        answered: when any input came that the screen may answer, epoch milliseconds.
-        documented: the clock by `meta.timestamp`.
+        answered: when inputs came that the screen may answer, epoch milliseconds.
+        documented: the clock from `meta.timestamp`.
+        scales: event scales to try, the most likely first.
     """
-
-    search: ClockSearch
-    changes: ChangeMap
-    presses: PointerPath
-    answered: Floats
-    documented: Clock
-
-    def clock(self, scales: Sequence[float]) -> Clock:
-        """Returns the clock by typing, else by all inputs, else by clicks, else as documented."""
-        changes = self.changes
-        documented = self.documented
-        by_typing = self.search.typed_clock(changes, documented)
-        if by_typing is not None:
-            return by_typing
-        by_inputs = self.search.answered_clock(changes, documented, self.answered, scales)
-        if by_inputs is not None:
-            return by_inputs
-        by_clicks = clock_from_clicks(changes, self.presses, documented, scales[0], MAX_OFFSET_S)
-        return by_clicks or documented
+    by_typing = search.typed_clock(changes, documented)
+    if by_typing is not None:
+        return by_typing
+    by_inputs = search.answered_clock(changes, documented, answered, scales)
+    if by_inputs is not None:
+        return by_inputs
+    by_clicks = clock_from_clicks(changes, presses, documented, scales[0], MAX_OFFSET_S)
+    return by_clicks or documented
 
 
 def _canvas(screen: RecordedScreen, by_pointer: Clock | None, path: PointerPath) -> Canvas:
-    """Returns the canvas, scaled by the pointer in the video or else by meta.json."""
+    """Returns the canvas, with the scale that the pointer in the video shows, else meta.json's."""
     if by_pointer is not None:
         return replace(fit_canvas(screen.video, by_pointer.event_scale), scale_method="pixels")
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"

@@ -1,9 +1,10 @@
-"""The canvas: one invertible transform from the log's coordinates to video pixels and 1920x1080.
+"""Converts positions of the log to pixels of the video and of the 1920x1080 canvas.
 
-*Event space* is the unit of the log's coordinates: screen pixels, or points on macOS. This module
-knows which scales are worth testing, and which scale is used when the video confirms none. A
-recording whose resolution changes, as in settings tasks, has one canvas for each part;
-screen_changes.py finds the parts.
+*Event space* is the coordinate system of the log: its unit is a screen pixel, or a point on macOS.
+The *event scale* is the number of video pixels per unit of event space. This module names the event
+scales that are worth testing, and the one that is used if the video confirms none. If the
+resolution changes during a recording, as in tasks about display settings, each part has a canvas of
+its own; screen_changes.py finds the parts.
 """
 
 from bisect import bisect_right
@@ -31,36 +32,39 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
-# Video pixels. A pointer of which less is inside the screen changes no cell of 8 x 8 pixels.
+# Video pixels. If less than this of a pointer is inside the screen, it may change no cell (8 x 8
+# pixels).
 LEAST_SHOWN_PX = 8.0
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 Boxes = np.ndarray[Any, np.dtype[np.float64]]
-"""(boxes, 4): x, y, width, height; NaN for a node of a tree without a usable box."""
+"""(boxes, 4): x, y, width, height; NaN for nodes of an accessibility tree without a usable box."""
 ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """Maps event space to video pixels and to canvas pixels.
+    """Converts event space to video pixels and to canvas pixels.
 
     event * event_scale = video pixels; video pixels * scale + pad = canvas pixels
 
-    The video keeps its size when the screen's resolution changes. The screen then has bars inside
-    the video or is stretched to the video's shape. The canvas cuts off the bars and undoes the
-    stretch.
+    A video keeps its size when the screen's resolution changes. The video then either has black
+    bars around the screen or shows the screen stretched. The canvas cuts off these bars and undoes
+    the stretch.
 
     Attributes:
         width, height: of the canvas, pixels.
-        video_width, video_height: of the upright video, pixels.
+        video_width, video_height: of the video as a player shows it, pixels.
         event_scale: vertical video pixels per unit of event space.
         scale: canvas pixels per vertical video pixel.
-        pad_x, pad_y: width of the left bar and height of the upper bar, whole canvas pixels.
+        pad_x, pad_y: black bars that fill the canvas: width of the left one and height of the upper
+            one, canvas pixels.
         scale_method: the evidence for the event scale: `pixels` (the pointer in the video),
             `monitor` (meta.json's primary_monitor), or `assumed`.
-        left: width of the bars at the left and the right of the video, pixels.
-        top: height of the bars at the top and the bottom of the video, pixels.
-        stretch: horizontal video pixels per vertical video pixel of the undistorted screen.
+        left: width of the black bar at the left of the video, and of the one at the right, pixels.
+        top: height of the black bar at the top of the video, and of the one at the bottom, pixels.
+        stretch: width of the screen in the video relative to its undistorted width; 1.0 if the
+            video does not stretch it.
     """
 
     width: PositiveInt
@@ -83,7 +87,7 @@ class Canvas:
 
     @property
     def shown_size(self) -> tuple[float, float]:
-        """Width and height of the undistorted screen, without bars, video pixels."""
+        """Width and height of the screen in the video, without bars and undistorted, pixels."""
         width = (self.video_width - 2 * self.left) / self.stretch
         return width, self.video_height - 2 * self.top
 
@@ -107,11 +111,11 @@ class Canvas:
         return x * factor + self.pad_x, y * factor + self.pad_y
 
     def pixel_of(self, x: float, y: float) -> tuple[int, int]:
-        """Returns the nearest canvas pixel to a point in event space, never a pixel of the bars.
+        """Returns the canvas pixel nearest to a point in event space, never a pixel of the bars.
 
-        `round((pixel - pad) / event_to_canvas)` gives the point back if the canvas is at least as
-        large as the screen. On a larger screen, several points share a pixel. The result is then
-        off by at most half the number of points that share it.
+        `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point, if the
+        screen is not larger than the canvas. On a larger screen, several points share a pixel, and
+        the point that comes back is off by at most half their number.
         """
         across, down = self.to_canvas(x, y)
         inner_width, inner_height = self.inner_size
@@ -144,21 +148,22 @@ class Canvas:
         return self.left <= video_x < right and self.top <= video_y < bottom
 
     def on_border(self, x: float, y: float) -> bool:
-        """Whether a point in event space is in the first or last row or column of the screen."""
+        """Whether a point in event space is in the outermost row or column, or off the screen."""
         width, height = self.event_size
         return not (0 < x < width - 1 and 0 < y < height - 1)
 
     def hides_pointer(self, x: float, y: float) -> bool:
-        """Whether a pointer at a point in event space is at a border, where it may be invisible.
+        """Whether the pointer may be invisible, because its point is at a border of the screen.
 
-        A pointer is drawn to the right of its point and below it, so at the right and the lower
-        border almost nothing of it is inside the screen. At any border the pointer may be on
-        another display, if the recorder cuts positions to the screen.
+        The image of a pointer lies to the right of its point and below it, so at the right and the
+        lower border almost nothing of it is inside the screen. At any border, the pointer may be on
+        another display, because some recorders move such positions to the border. The point is in
+        event space.
         """
         video_x, video_y = self.to_video(x, y)
         right = self.video_width - self.left
         bottom = self.video_height - self.top
-        beyond = self.event_scale  # some recorders cut x to the width, one unit beyond the screen
+        beyond = self.event_scale  # some recorders log x = width, one unit beyond the last column
         return (
             self.left - beyond <= video_x <= self.left
             or self.top - beyond <= video_y <= self.top
@@ -167,9 +172,10 @@ class Canvas:
         )
 
     def fit(self, image: Image) -> Image:
-        """Puts a (video_height, video_width, 3) frame on the canvas, undistorted, with black bars.
+        """Returns the frame on the canvas, undistorted, with black bars.
 
-        Returns the same array if it has the canvas's size already.
+        `image` is (video_height, video_width, 3). It is returned itself if it fits the canvas
+        already.
         """
         shown_w, shown_h = self.shown_size
         if image.shape[:2] == (self.height, self.width) == (shown_h, shown_w):
@@ -191,9 +197,9 @@ def fit_canvas(
     *,
     stretch: float = 1.0,
 ) -> Canvas:
-    """Returns the canvas of a video of `video_size` pixels, centred between equal bars.
+    """Returns the canvas of a video, with the video in the middle between equal bars.
 
-    `event_scale` and `stretch` are those of `Canvas`.
+    `video_size` is (width, height) in pixels; `event_scale` and `stretch` are those of `Canvas`.
     """
     video_w, video_h = video_size
     width, height = CANVAS_SIZE
@@ -206,19 +212,21 @@ def fit_canvas(
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
-SAME_SHAPE = 0.02  # largest relative difference of the horizontal and the vertical scale
-FITTING_SHARE = 0.9  # a scale fits if it puts this share of the pointer's positions on the video
+SAME_SHAPE = 0.02  # largest relative difference of a documented scale across and down
+# Share of the pointer's logged positions. An event scale fits if it puts as many inside the video.
+FITTING_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class RecordedScreen:
-    """The documented sizes of a recorded screen, each as (width, height).
+    """The sizes of a recorded screen that the video file and meta.json document.
 
     Attributes:
-        video: of the upright video, pixels.
-        monitor: meta.json's primary_monitor, before or after the display's own scaling; None if it
-            is missing.
-        in_points: whether the platform counts in points, so that a unit need not be a pixel.
+        video: width and height of the video as a player shows it, pixels.
+        monitor: width and height of meta.json's primary_monitor, before or after the display's own
+            scaling; None if it is missing.
+        in_points: whether the platform counts in points, so that a unit of event space need not be
+            a pixel.
     """
 
     video: tuple[int, int]
@@ -227,21 +235,24 @@ class RecordedScreen:
 
     @classmethod
     def of(cls, meta: Meta, video: tuple[int, int]) -> "RecordedScreen":
-        """Returns the screen by meta.json and the size of the upright video."""
+        """Returns the screen that meta.json and the size of the video describe."""
         monitor = meta.primary_monitor
         in_points = meta.platform == "macos"
         if monitor is None:
             return cls(video, None, in_points)
         factor = 1.0
         if in_points and monitor.scale_factor in COMMON_SCALES:
-            # A meta.json with a scale factor has the size in pixels; the log counts in points.
+            # If meta.json has a scale factor, its size is in pixels; the log counts in points.
             factor = monitor.scale_factor
         size = (round(monitor.width / factor), round(monitor.height / factor))
         return cls(video, size, in_points)
 
     @property
     def documented_scale(self) -> float | None:
-        """Video pixels per unit of the monitor; None without a monitor of the video's shape."""
+        """Video pixels per unit of the monitor's size.
+
+        None if meta.json has no monitor, or if the monitor has another shape than the video.
+        """
         if self.monitor is None or min(self.monitor) <= 0:
             return None
         across = self.video[0] / self.monitor[0]
@@ -258,13 +269,13 @@ class RecordedScreen:
     def scale_from_documents(self, track: PointerPath) -> float:
         """Returns the event scale of a video that does not show the pointer.
 
-        The documented scale is used if it puts the pointer on the video, or if no candidate does.
-        Without a documented scale, 1 is used if a unit is certainly a pixel. Otherwise the only
-        candidate that puts the pointer on the video is used.
+        A candidate fits if it puts nearly all positions of the pointer inside the video. The
+        documented scale is used if it fits, or if no candidate fits. Without a documented scale, 1
+        is used if it fits and a unit of event space is certainly a pixel. Otherwise the only
+        candidate that fits is used.
 
         Raises:
-            DemonstrationError: no candidate scale puts the pointer's positions on the video, or
-                several do and none of them is documented.
+            DemonstrationError: none of these rules names a scale.
         """
         likeliest = self.candidates[0]
         is_documented = self.documented_scale is not None
@@ -287,7 +298,7 @@ class RecordedScreen:
         raise DemonstrationError(Problem("ambiguous_scale", META_FILE, message, remedy=remedy))
 
     def _share_on_video(self, track: PointerPath, scale: float) -> float:
-        """Returns the share of the positions that a scale puts on the video."""
+        """Returns the share of the pointer's positions that a scale puts inside the video."""
         x = track.x * scale
         y = track.y * scale
         width, height = self.video
@@ -304,7 +315,7 @@ FromMs = Annotated[
     BeforeValidator(lambda value: ALWAYS if value is None else value),
     PlainSerializer(lambda value: None if value == ALWAYS else value),
 ]
-"""Epoch milliseconds. JSON has null in place of minus infinity."""
+"""Epoch milliseconds. Minus infinity is written as null in JSON."""
 
 
 @dataclass(frozen=True)
@@ -312,9 +323,9 @@ class ScreenPart:
     """A part of a recording with one resolution of the screen. It ends where the next part begins.
 
     Attributes:
-        from_ms: when it began, epoch milliseconds; minus infinity for the first part.
-        canvas: of this part; None if its resolution and scale are unknown, and for the time in
-            which the screen is redrawn.
+        from_ms: begin of the part, epoch milliseconds; minus infinity for the first part.
+        canvas: of this part; None while the screen is being redrawn, and if the resolution and
+            scale are unknown.
     """
 
     from_ms: FromMs
@@ -344,19 +355,19 @@ class ScreenParts:
         return len(self.parts)
 
     def add(self, later: Sequence[ScreenPart]) -> None:
-        """Add parts at the end. They replace the parts that begin no earlier than the first."""
+        """Adds parts at the end, and removes those that begin at or after the first added part."""
         earlier = (part for part in self.parts if part.from_ms < later[0].from_ms)
         self.parts = (*earlier, *later)
 
     def at(self, event_ms: float) -> ScreenPart:
-        """Returns the part that an event time (epoch milliseconds) belongs to."""
+        """Returns the part that contains an event time (epoch milliseconds)."""
         if len(self.parts) == 1:
             return self.parts[0]
         position = bisect_right([part.from_ms for part in self.parts], event_ms)
         return self.parts[max(0, position - 1)]
 
     def rounded(self) -> Sequence[ScreenPart]:
-        """Returns the parts with their times rounded to the digits that are written."""
+        """Returns the parts with their times rounded to the decimal places of written files."""
         return [replace(part, from_ms=round(part.from_ms, DECIMALS)) for part in self.parts]
 
     def canvas_of(self, action: Action) -> Canvas | None:
@@ -367,5 +378,5 @@ class ScreenParts:
         return part.canvas
 
     def in_same(self, first_ms: float, second_ms: float) -> bool:
-        """Whether two event times are in the same part, so that both have the same canvas."""
+        """Whether two event times (epoch milliseconds) are in the same part, with one canvas."""
         return self.at(first_ms) == self.at(second_ms)

@@ -1,7 +1,8 @@
-"""Maps times of the log to times of the video, and says how uncertain the mapping is.
+"""Converts times of the log to times of the video, and says how uncertain the conversion is.
 
-A `Clock` maps event times; the events themselves keep the times that the recorder wrote. The two
-sources of a clock that need no frames are here, too: `meta.timestamp` and ffmpeg's start time.
+Events keep the times that the recorder wrote; code that needs a video time asks the `Clock`. This
+module also makes the two clocks that need no decoded frame: from `meta.timestamp`, and from the
+start time that ffmpeg printed into the log.
 """
 
 import re
@@ -16,25 +17,29 @@ _FFMPEG_START = re.compile(r"start:\s*(\d{10,}(?:\.\d+)?)")
 EARLIEST_START_S = 1e9  # epoch seconds, 2001; smaller numbers are not dates
 LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger numbers are not dates
 
-META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to 2.5 s after the timestamp
-FFMPEG_UNCERTAINTY_MS = 20.0  # between the time that ffmpeg prints and the first frame
+META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to 2.5 s after meta.timestamp
+FFMPEG_UNCERTAINTY_MS = 20.0  # between the start time that ffmpeg prints and the first frame
 
-DECIMALS = 6  # digits after the point of seconds and of epoch milliseconds in written files
+DECIMALS = 6  # decimal places of seconds and of epoch milliseconds in written files
 
 ClockMethod = Literal[
     "ffmpeg_start", "pixels", "typing", "inputs", "click_onsets", "meta_timestamp"
 ]
 
 
-# A shift by this much stands for "unknown": it moves the events out of every video.
+# Milliseconds. A shift of a day or more means that the true shift is unknown. It moves the events
+# out of every video.
 NEVER_MS = 24 * 3600 * 1000.0
 
 
 class ClockShift(NamedTuple):
-    """A moment at which somebody set the recorder's clock.
+    """The correction of event times after somebody set the recorder's clock.
 
-    `shift_ms` is added to event times at or after `from_ms`, until the next shift. The sum is the
-    time that the clock would show if nobody had set it.
+    Attributes:
+        from_ms: the first event time that is corrected, epoch milliseconds. The correction holds
+            until the next shift.
+        shift_ms: is added to event times. The sum is the time that the clock would show if nobody
+            had set it.
     """
 
     from_ms: float
@@ -42,29 +47,31 @@ class ClockShift(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the video showed the size of the shift."""
+        """Whether the size of the shift is known."""
         return abs(self.shift_ms) < NEVER_MS
 
 
-_BEFORE_MS = 0.5  # less than the millisecond between two event times
+_BEFORE_MS = 0.5  # half of the millisecond by which two event times differ at least
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Maps event times to video times.
+    """Converts event times to video times and back.
 
     video seconds = (event milliseconds + shift - origin_ms) / 1000 * rate
 
     Attributes:
-        origin_ms: epoch milliseconds at video time 0.
-        method: the evidence that the clock follows from.
+        origin_ms: event time at second 0 of the video, epoch milliseconds.
+        method: the kind of evidence that shows the clock.
         uncertainty_ms: the true origin is at most this far from `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
-        score: share of the pointer moves that the frames confirm; None without such evidence.
-        moves: how many pointer moves, keys, inputs or presses (by method) the evidence consists of.
-        event_scale: video pixels per unit of event space, confirmed by the same evidence.
+        score: share of the pointer's moves, or of the presses for `click_onsets`, that the frames
+            confirm; None if neither is the evidence.
+        moves: number of pointer moves, keys, inputs or presses that are the evidence; which of
+            them depends on the method.
+        event_scale: video pixels per unit of event space that the same evidence confirms.
         rate: video seconds per second of the log; 1.0 without drift.
-        shifts: in time order; empty if nobody set the recorder's clock.
+        shifts: corrections of event times, in time order; empty if nobody set the recorder's clock.
     """
 
     origin_ms: float
@@ -82,7 +89,7 @@ class Clock:
         return (self.elapsed_ms(event_ms) - self.origin_ms) / 1000 * self.rate
 
     def elapsed_ms(self, event_ms: float) -> float:
-        """Returns the time that the clock would have shown if nobody had set it, epoch ms."""
+        """Returns the time that the recorder's clock would show if nobody had set it, epoch ms."""
         shift_ms = 0.0
         for shift in self.shifts:
             if event_ms >= shift.from_ms:
@@ -90,14 +97,14 @@ class Clock:
         return event_ms + shift_ms
 
     def is_known(self, event_ms: float) -> bool:
-        """Whether the video time of an event is known; unknown shifts make it unknown."""
+        """Whether the video time of an event time is known: no unknown shift applies to it."""
         return abs(self.elapsed_ms(event_ms) - event_ms) < NEVER_MS
 
     def event_time(self, video_s: float) -> float:
         """Converts a video time (seconds) to an event time (epoch milliseconds).
 
-        A video time in the gap that a shift leaves becomes a time just before the first event after
-        the shift.
+        A shift that moves events to later video times leaves video times that no event time maps
+        to. They become the event time just before the shift.
         """
         event_ms = video_s * 1000 / self.rate + self.origin_ms
         before_ms = float("inf")
@@ -108,7 +115,7 @@ class Clock:
         return min(event_ms, before_ms)
 
     def rounded(self) -> "Clock":
-        """Returns the clock with its times rounded to the digits that are written."""
+        """Returns the clock with its times rounded to the decimal places of written files."""
         return replace(
             self,
             origin_ms=round(self.origin_ms, DECIMALS),
@@ -117,17 +124,20 @@ class Clock:
 
 
 def documented_clock(timestamp_ms: float) -> Clock:
-    """Returns the clock that starts the video at meta.timestamp, as Training Gym documents it."""
+    """Returns the clock of a video that starts at meta.timestamp, as Training Gym documents.
+
+    `timestamp_ms` is meta.timestamp in epoch milliseconds.
+    """
     return Clock(timestamp_ms, "meta_timestamp", META_UNCERTAINTY_MS)
 
 
 def ffmpeg_clock(lines: Iterable[str], timestamp_ms: float, first_s: float = 0.0) -> Clock | None:
-    """Returns the clock by the start time in ffmpeg's output; None without such a line.
+    """Returns the clock from the start time that ffmpeg printed; None if no line has one.
 
     Args:
         lines: the lines that ffmpeg printed and the recorder logged.
         timestamp_ms: meta.timestamp, epoch milliseconds.
-        first_s: video time of the first frame; ffmpeg prints the start of this frame.
+        first_s: video time of the first frame, seconds. ffmpeg prints when it grabbed this frame.
     """
     for line in lines:
         match = _FFMPEG_START.search(line)

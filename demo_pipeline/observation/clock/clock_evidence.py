@@ -1,10 +1,12 @@
-"""Evidence for the clock: pointer moves, typing and clicks, compared with the pixels that changed.
+"""Finds the clock by pointer moves, typing or clicks, compared with the pixels that changed.
 
-A *lag* is how much later the video began than the documented clock says. Each search tries lags and
-returns the clock at the lag that explains the changes best. Pointer moves also show the event
-scale, and are the most exact. Typing and clicks serve videos that do not show the pointer, and
-parts in which it rests. A character appears a little after its key, as soon as the program shows
-it. Clicks are the least exact, because applications take different times to react.
+A *lag* is the time by which the video began later than the documented clock says. Each search tries
+many lags and returns the clock at the lag that explains the changes best.
+
+- Pointer moves are the most exact evidence, and also show the event scale.
+- Typing serves videos that do not show the pointer, and parts in which the pointer rests. A
+  character appears a little after its key, as soon as the program draws it.
+- Clicks are the least exact evidence, because applications take different times to react.
 """
 
 from collections.abc import Sequence
@@ -20,25 +22,29 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Poin
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
 
-_LAG_STEP_S = 0.01  # seconds between the lags that are tried
-_FINE_S = 0.06  # seconds on each side of the best lag that are tried again
-_FINE_STEP_S = 0.002  # seconds between the lags that are tried again
-_MIN_MOVES = 12  # moves; fewer are not evidence
-# Moves between frames that differ. With fewer than 24, 18 of 1,235 logs of other videos fit; none
-# of these 18 had 16 moves.
+_LAG_STEP_S = 0.01  # seconds between the lags of the first search
+# The second search tries the lags around the best lag of the first search.
+_FINE_S = 0.06  # seconds on each side
+_FINE_STEP_S = 0.002  # seconds between two lags
+_MIN_MOVES = 12  # moves between frames; fewer are not evidence
+# Moves, if frames that repeat the frame before are left out. When fewer than 24 were enough, the
+# logs of other videos fitted a video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
 _MIN_DIFFERING = 24
-# Nats: the log-likelihood ratio of "one move in two is confirmed" to "moves are confirmed by
+# Nats: the log-likelihood ratio of "every second move is confirmed" to "moves are confirmed by
 # chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had less.
-# So had 3.5 % of the right clocks, but none with 24 moves. In a video with large redraws, 24 moves
-# fitted a scale of 1.75 at a lag of 2.4 s, where 1.0 and 0.03 s are right.
+# 3.5 % of the right clocks had less, too, but none with 24 moves. In a video with large redraws, 24
+# moves fitted a scale of 1.75 at a lag of 2.4 s; a scale of 1.0 and a lag of 0.03 s are right.
 _MIN_SURPRISE = 16.0
-# Share of a frame. After a redraw of a larger share, a move that is not confirmed is no surprise.
+# Share of the cells. Larger redraws count as this large. Otherwise a single move that a redraw of
+# the whole screen does not confirm would be unlimited evidence for a lag.
 _REDRAWN = 0.98
-_MIN_SCORE = 0.3  # share of the moves that the video must confirm at the best lag
+# The score of a lag is the share of the moves that the video confirms at this lag.
+_MIN_SCORE = 0.3  # the best lag needs at least this score
 _MIN_CONTRAST = 2.0  # the best score must be this many times the score of every rival
 _DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samples
-_RIVAL_S = 0.3  # seconds; a lag further than this from the best one is a rival
-_RIVAL_FRAMES = 3  # frame distances; the same for a video with a low frame rate
+# A lag is a rival if it is further from the best lag than the larger of these two.
+_RIVAL_S = 0.3  # seconds
+_RIVAL_FRAMES = 3  # frame distances; they decide in a video with a low frame rate
 _NEAR_FRAMES = 2  # frame distances on each side of the best lag that may belong to its plateau
 _PLATEAU = 0.85  # of the best score; the uncertainty is half the width of the lags that reach it
 _SUMMIT = 0.95  # of the best score; the result is the middle of the lags that reach it
@@ -57,14 +63,14 @@ def clock_from_pointer(
     """Returns the clock at whose lag the pointer's moves best explain where pixels changed.
 
     A recorder that falls behind repeats frames, and the pointer in them does not follow the log. If
-    no lag stands out in all frames, only the frames that differ from the one before are compared.
+    no lag stands out when all frames are compared, repeated frames are left out.
 
     Args:
         changes: in the stretches of video that were decoded.
         track: the pointer's positions in the log.
         documented: the clock that lags are relative to.
         scales: event scales to try, the most likely first; a later one must be clearly better.
-        search_s: the largest lag tried, seconds, both ways.
+        search_s: lags up to this many seconds are tried in both directions.
 
     Returns:
         None with too few moves, or if no lag stands out.
@@ -86,9 +92,14 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     search_s: float,
     min_moves: int,
 ) -> Clock | None:
-    """As `clock_from_pointer`, with at least `min_moves` moves between the frames.
+    """Returns the clock that `clock_from_pointer` looks for, found in one choice of frames.
 
-    `differing` are the changes without repeated frames; no move is expected in repeated frames.
+    Args:
+        changes: between the frames that are compared, with or without repeated frames.
+        differing: between the frames without repeated ones. They alone decide whether the moves
+            are confirmed by more than chance, because repeated frames show no move.
+        track, documented, scales, search_s: those of `clock_from_pointer`.
+        min_moves: lags with fewer moves between the frames are not evidence.
     """
     if not len(changes) or not len(track.times):
         return None
@@ -116,18 +127,17 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     return replace(best, origin_ms=origin_ms, documented_offset_ms=round(lag_ms, 3))
 
 
-def reconcile_clocks(
-    logged: Clock, by_pointer: Clock | None, corrected: Clock, first_s: float
-) -> Clock:
+def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first_s: float) -> Clock:
     """Returns the logged clock, with the drift and the scale that the pointer's moves show.
 
     If the pointer's moves contradict the logged clock, it becomes as uncertain as the difference.
 
     Args:
-        logged: by the start time that ffmpeg printed; its origin is the most trusted, and stays.
-        by_pointer: by the pointer's moves; None if they show no clock.
-        corrected: `by_pointer`, corrected for drift.
-        first_s: video time of the first frame; ffmpeg prints the start of this frame.
+        logged: from the start time that ffmpeg printed. This time is trusted most, so the first
+            frame stays at it.
+        by_pointer: from the pointer's moves; None if they show no clock.
+        rate: video seconds per second of the log, measured by the pointer's moves.
+        first_s: video time of the first frame, seconds.
     """
     if by_pointer is None:
         return logged
@@ -136,22 +146,22 @@ def reconcile_clocks(
     start_ms = logged.event_time(first_s)
     return replace(
         logged,
-        origin_ms=start_ms - first_s * 1000 / corrected.rate,
+        origin_ms=start_ms - first_s * 1000 / rate,
         uncertainty_ms=abs(difference) if contradicted else logged.uncertainty_ms,
         score=by_pointer.score,
         moves=by_pointer.moves,
         event_scale=by_pointer.event_scale,
-        rate=corrected.rate,
+        rate=rate,
     )
 
 
 class Moves:
-    """The pointer's moves from frame to frame, if the log lay in the video at each of some lags.
+    """For each of some lags: the pointer's moves from frame to frame if this lag were right.
 
     A move is *confirmed* if the cells at both of its ends changed between the two frames.
 
     Args:
-        changes: between the frames.
+        changes: in the decoded frames.
         track: the pointer's positions in the log.
         documented: the clock that lags are relative to.
         lags: seconds.
@@ -166,7 +176,7 @@ class Moves:
         frames = np.array(changes.times)
         self.frame_s = float(np.median(np.diff(frames)))
         events = track.times / 1000 - documented.origin_ms / 1000
-        # Only positions that some lag puts into the frames are searched, because that is faster.
+        # Positions that no lag puts between the first and the last frame are left out for speed.
         reach = [frames[0] + lags.min() - 1.0, frames[-1] + lags.max() + 1.0]
         first, last = np.searchsorted(events, reach)
         first = max(0, int(first) - 1)
@@ -178,9 +188,10 @@ class Moves:
         self._intervals, *self._ends = columns
 
     def confirmed(self, scale: float) -> tuple[Floats, Indexes]:
-        """(lags,) share of the moves that are confirmed, 0 without moves; (lags,) number of moves.
+        """Returns the share of confirmed moves at each lag, and the number of moves at each lag.
 
-        `scale`: video pixels per unit of the track.
+        Both are (lags,). The share is 0 at a lag without moves. `scale`: video pixels per unit of
+        event space.
         """
         hits = self._hits(scale, self._changes.packed())
         count = np.cumsum(hits, dtype=np.int32)
@@ -189,19 +200,20 @@ class Moves:
         return confirmed / np.maximum(moves, 1), moves
 
     def surprise(self, scale: float) -> float:
-        """Returns how much better than chance all lags together explain their moves, nats."""
+        """Returns how much better than chance all lags together explain the moves, nats."""
         return float(self._ratios(scale).sum())
 
     def nats(self, scale: float) -> Floats:
-        """(lags,): how much better than chance each lag explains its moves, nats."""
+        """(lags,): how much better than chance each lag explains the moves, nats."""
         total = np.concatenate([[0.0], np.cumsum(self._ratios(scale))])
         return np.diff(total[self._starts])
 
     def _ratios(self, scale: float) -> Floats:
-        """(moves of all lags,) log-likelihood ratio of a right lag to chance.
+        """(moves of all lags,) log-likelihood ratio of "the lag is right" to "it is not".
 
-        At a right lag, one move in two is confirmed. By chance, a move is confirmed as often as the
-        frame changed: a redraw of the whole screen confirms every move and proves nothing.
+        At a right lag, every second move is confirmed. At a wrong lag, the probability that a move
+        is confirmed is the share of the screen that changed. A redraw of the whole screen therefore
+        confirms every move and proves nothing.
         """
         packed = self._changes.packed()
         cells = int(np.prod(self._changes.shape))
@@ -227,9 +239,16 @@ class Moves:
 def _moves_at_lag(
     events: Floats, track: PointerPath, frames: Floats, first: int
 ) -> tuple[Indexes, Indexes, Indexes]:
-    """Returns numbers of the moves at one lag: intervals, positions before, and positions after.
+    """Returns the moves between frames at one lag, as three arrays of equal length.
 
-    `events` are the times of the positions from number `first` on, in video seconds.
+    They hold the index of the interval between two frames, of the position before the move, and of
+    the position after it.
+
+    Args:
+        events: video seconds of the positions, from the one with index `first` on, at this lag.
+        track: the pointer's positions in the log.
+        frames: times of the frames, video seconds.
+        first: index in `track` of the first position in `events`.
     """
     newest = (np.searchsorted(events, frames, side="right") + (first - 1)).astype(np.int32)
     intervals = np.flatnonzero(newest[1:] != newest[:-1]).astype(np.int32)
@@ -241,9 +260,9 @@ def _moves_at_lag(
 
 
 def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Clock | None:
-    """Returns the clock at the lag that confirms the largest share of its moves.
+    """Returns the clock at the lag with the largest share of confirmed moves.
 
-    None if no lag stands out, or only lags with fewer than `min_moves` moves.
+    None if no lag with at least `min_moves` moves stands out.
     """
     lags = moves.lags
     frame_s = moves.frame_s
@@ -258,7 +277,9 @@ def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Cloc
     if lower_bound[top] <= by_chance:
         return None
     if lower_bound[far].max(initial=0.0) >= score[top]:
-        return None  # a lag with too few moves confirms a larger share of them
+        return (
+            None  # a rival with fewer than `min_moves` moves has a larger share of them confirmed
+        )
     near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)
     uncertainty_ms = round((spread + frame_s / 2) * 1000, 3)
@@ -272,7 +293,7 @@ def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Cloc
 
 
 def _wilson_lower_bound(share: Floats, moves: Indexes) -> Floats:
-    """Returns the lower bound (95 %, Wilson) of a share that was measured on so many moves."""
+    """Returns the lower bound of Wilson's 95 % interval for each share of confirmed moves."""
     count = np.maximum(moves, 1)
     square = _DEVIATIONS**2
     spread = _DEVIATIONS * np.sqrt(share * (1 - share) / count + square / (4 * count**2))
@@ -281,7 +302,7 @@ def _wilson_lower_bound(share: Floats, moves: Indexes) -> Floats:
 
 
 def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
-    """Returns (middle, half width) of the lags with at least this share of the best score."""
+    """Returns the mean of the lags that reach `share` of the best score, and half their range."""
     plateau = lags[score >= share * score.max()]
     return float(plateau.mean()), float(np.ptp(plateau)) / 2
 
@@ -289,21 +310,23 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
 MIN_KEYS = 12  # keys; fewer are not evidence
 _BAND = 3  # rows of cells in a band of the screen; a line of text has about as many
 _RESTLESS = 0.3  # of the time; a band that changes more often changes by itself
-# The next three were measured on nine videos of typing, whole and in windows of 20 and 10 seconds.
-# The lag of their own keys was found in 10 of 11, 37 of 45 and 55 of 89 cases, each time rightly.
-# A lag of other or reversed keys was found in 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
-_MIN_NATS = 14.0  # log-likelihood ratio of the best lag above that of an average lag
+# The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
+# of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20
+# seconds and on windows of 10 seconds. With the keys of the same video a lag was found in 10 of 11,
+# 37 of 45 and 55 of 89 cases, and each was right. With other or reversed keys a lag was found in
+# 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
+_MIN_NATS = 14.0
 _CONTRAST = 2.5  # times the ratio of every rival, because bursts of typing resemble each other
 _SHARP = 2.0  # times the ratio of the lags beside it, because a burst also fits a little off
 _KEY_RIVAL_S = 0.35  # seconds; a lag further than this from the best one is a rival
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
-_MIN_ANSWERED = 0.4  # of the keys must be followed by a change
-# Seconds from a key to its character on the screen: 0.00 to 0.04 in a terminal, an editor and a
-# chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
+_MIN_ANSWERED = 0.4  # of the keys; at least this share must be followed by a change
+# Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in a terminal, an editor
+# and a chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S = 0.03
 _SLOW_ECHO_S = 0.1
-# Percentile of the distances of frames. Most distances are longer where a variable rate leaves out
-# frames.
+# Percentile of the distances of frames that is the usual distance. The median would be too long for
+# a recorder with a variable rate, which leaves out frames.
 _USUAL_FRAME = 10
 
 
@@ -328,7 +351,7 @@ def clock_from_keys(
         frames: times of all frames of the video, seconds.
         keys: as `typed_keys` returns them.
         documented: the clock that lags are relative to.
-        search_s: the largest lag tried, seconds, both ways.
+        search_s: lags up to this many seconds are tried in both directions.
 
     Returns:
         None with too few keys, or if no lag stands out.
@@ -367,7 +390,8 @@ def echo_lag(
 ) -> EchoLag | None:
     """Returns the lag at which changes depend most on the keys; None if no lag stands out.
 
-    `pressed`: when keys were pressed, video seconds. The others are those of `clock_from_keys`.
+    `pressed`: when keys were pressed, video seconds. The other arguments are those of
+    `clock_from_keys`.
     """
     if not len(changes) or len(pressed) < MIN_KEYS:
         return None
@@ -385,7 +409,13 @@ def echo_lag(
 
 
 def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
-    """Whether a lag is far better than an average one, than those beside it and than its rivals."""
+    """Whether the best lag is far better than an average lag, its rivals and the lags beside it.
+
+    Args:
+        lags: seconds.
+        nats: (lags,) log-likelihood ratios minus that of an average lag.
+        top: index of the best lag.
+    """
     distance = np.abs(lags - lags[top])
     beside = nats[(distance > _BESIDE_S[0]) & (distance < _BESIDE_S[1])]
     rival = nats[distance > _KEY_RIVAL_S].max(initial=0.0)
@@ -394,15 +424,16 @@ def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
 
 @dataclass(frozen=True)
 class Bins:
-    """The time of the decoded stretches, cut into bins about as long as a frame.
+    """The time of the decoded stretches, divided into bins that are about one frame long.
 
     A recorder with a variable rate writes no frame while nothing changes. A change after such a gap
-    therefore belongs to the last bin before the frame that shows it.
+    is therefore counted in the last bin of the gap.
 
     Attributes:
-        edges: (bins, 2) begin (excluded) and end (included) of each, ascending video seconds.
-        changed: (bins,) whether a band of the screen changed that does not change by itself.
-        frame_s: the length of a usual bin.
+        edges: (bins, 2) begin (excluded) and end (included) of each bin, ascending video seconds.
+        changed: (bins,) whether a band of the screen changed. Bands that change all the time are
+            left out.
+        frame_s: length of a usual bin, seconds.
     """
 
     edges: Floats
@@ -411,7 +442,7 @@ class Bins:
 
     @classmethod
     def of(cls, changes: ChangeMap, frames: Floats) -> "Bins":
-        """Returns the bins between decoded frames that follow each other in the video."""
+        """Returns the bins between those decoded frames that are neighbours in the video."""
         times = np.array(changes.times)
         gaps = np.diff(times)
         frame_s = float(np.percentile(gaps, _USUAL_FRAME))
@@ -429,7 +460,7 @@ class Bins:
         return cls(np.stack([begin, begin + width], axis=1), changed, frame_s)
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:
-        """(lags, bins): whether the character of a key falls into a bin, a lag after its key.
+        """(lags, bins): whether a key was pressed exactly this lag before a time in this bin.
 
         `pressed`: when keys were pressed, ascending video seconds. `lags`: ascending seconds.
         """
@@ -445,7 +476,7 @@ class Bins:
 
 
 def _changed_bands(changes: ChangeMap) -> Cells:
-    """(frames - 1, bands): whether a cell of a band of the screen changed."""
+    """(frames - 1, bands): whether any cell in a band of the screen changed."""
     rows, columns = changes.shape
     packed = changes.packed()
     cells = np.unpackbits(packed, axis=1, count=rows * columns).reshape(len(packed), rows, columns)
@@ -458,11 +489,8 @@ def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
     """(lags,): log-likelihood ratio of "keys make changes likelier" to "keys make no difference".
 
     The ratio grows with the number of keys and with how well they predict the changes. It is 0
-    where keys make changes less likely.
-
-    Args:
-        typed: (lags, bins), as `Bins.typed` returns it.
-        changed: (bins,), that of `Bins`.
+    where keys make changes less likely. Arguments are results of `Bins`: `typed` (lags, bins) and
+    `changed` (bins,).
     """
     count = float(len(changed))
     changing = float(changed.sum())
@@ -482,11 +510,12 @@ def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
 
 
 _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
-_AROUND_PX = 48.0  # video pixels around a click in which a button's pressed state shows
-_REACTION_S = 0.25  # seconds after a press in which most applications show a reaction
-_QUIET_S = 0.5  # seconds without a change around the click before a reaction
+_AROUND_PX = 48.0  # video pixels from a click within which a button's pressed state shows
+_REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
+_QUIET_S = 0.5  # seconds without a change around the click that precede a reaction
 _MIN_PRESSES = 6  # presses; fewer are not evidence
-_MIN_CLICK_SCORE = 0.6  # share of the presses that a reaction must follow at the best lag
+# The score of a lag is the share of the presses that are followed by a reaction at this lag.
+_MIN_CLICK_SCORE = 0.6  # the best lag needs at least this score
 _MIN_CLICK_CONTRAST = 1.5  # the best score must be this many times the score of every rival
 _ELSEWHERE_S = 0.5  # seconds; a lag further than this from the best one is a rival
 _LATENCY_S = 0.05  # seconds; half of the usual reaction time
@@ -496,16 +525,16 @@ CLICK_UNCERTAINTY_MS = 120.0  # milliseconds by which reaction times differ
 def clock_from_clicks(
     changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float, search_s: float
 ) -> Clock | None:
-    """Returns the clock at whose lag most presses are followed by a change, after a quiet moment.
+    """Returns the clock at whose lag most presses are followed by a reaction of the screen.
 
-    Only changes around the press count.
+    A reaction is a change around the press after at least `_QUIET_S` without such a change.
 
     Args:
         changes: in the stretches of video that were decoded.
         presses: when and where buttons were pressed.
         documented: the clock that lags are relative to.
         scale: video pixels per unit of event space.
-        search_s: the largest lag tried, seconds, both ways.
+        search_s: lags up to this many seconds are tried in both directions.
 
     Returns:
         None with too few presses, or if no lag stands out.
@@ -521,7 +550,7 @@ def clock_from_clicks(
     rival = score[np.abs(lags - lags[top]) > _ELSEWHERE_S].max(initial=0.0)
     if score[top] < max(_MIN_CLICK_SCORE, _MIN_CLICK_CONTRAST * rival):
         return None
-    # Reactions come after their presses, so the smallest lag of the plateau is the right one.
+    # Reactions come after their presses, so the smallest lag of the plateau is the most exact.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
     lag = float(plateau.min()) + _LATENCY_S
     frame_ms = float(np.median(np.diff(changes.times))) * 1000
@@ -539,9 +568,10 @@ def clock_from_clicks(
 def _changes_near(
     changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float, search_s: float
 ) -> list[tuple[float, Floats]]:
-    """Returns (documented time of a press, onsets of changes around it), both in video seconds.
+    """Returns for each press its time by the documented clock, and the times of reactions near it.
 
-    Presses that the decoded stretches cannot contain are left out.
+    Both are video seconds. Presses that lie outside the decoded stretches at every lag are left
+    out.
     """
     times = np.array(changes.times)
     packed = changes.packed()
@@ -562,13 +592,13 @@ def _changes_near(
         near_press = packed[first : max(first, last - 1)]
         is_changed = ((near_press[:, bits >> 3] >> (7 - (bits & 7))) & 1).any(axis=1)
         changed_at = times[first + 1 : last][is_changed]
-        # A button's pressed state and the menu that it opens are one reaction.
+        # A button's pressed state and the menu that it opens count as a single reaction.
         onsets.append((press, changed_at[np.diff(changed_at, prepend=-np.inf) >= _QUIET_S]))
     return onsets
 
 
 def _is_followed(press: float, onsets: Floats, lags: Floats) -> Floats:
-    """(lags,): 1.0 where an onset follows the press within the reaction time, else 0.0."""
+    """(lags,): 1.0 where a reaction follows the press within `_REACTION_S`, else 0.0."""
     pressed = press - lags
     after = np.searchsorted(onsets, pressed + _REACTION_S, side="right")
     followed: Floats = (after > np.searchsorted(onsets, pressed, side="right")).astype(np.float64)

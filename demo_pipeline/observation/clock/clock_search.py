@@ -1,8 +1,8 @@
 """Searches the video for evidence of the clock, and checks whether the clock holds to the end.
 
-The search decodes stretch after stretch until the pointer, typing or other inputs show the clock.
-It then decodes a few later parts. Each may show a clock of its own, and the uncertainty grows until
-it covers them.
+The search decodes one stretch of the video after the other until the pointer, typing or other
+inputs show the clock. Afterwards it decodes a few later parts of the video. A part that shows a
+clock of its own widens the uncertainty until it covers this clock, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,40 +30,47 @@ from demo_pipeline.observation.frames.video_reader import (
     Span,
 )
 
-WORTH_S = 10.0  # seconds of video; in a shorter time a clock does not change
-PART_S = 30.0  # seconds of video per part that is checked: videos slip by 1 or 2 frames in 90 s
-MAX_PARTS = 4  # parts that are checked; their frames are decoded twice
-PART_MOVES = 24  # moves between frames in a part, twice the number that shows a lag
-PART_KEYS = 24  # keys in a part, twice the number that shows a lag
-# Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
-# in the simulator. A slower program (0.11, 0.12) makes the clock look less certain than it is.
+WORTH_S = 10.0  # seconds of video; a clock does not change in a shorter time
+PART_S = 30.0  # seconds of video for each checked part: videos slip by 1 or 2 frames in 90 s
+MAX_PARTS = 4  # checked parts; few, because the decode pass decodes their frames again
+PART_MOVES = 24  # moves between frames in a checked part, twice the number that shows a lag
+PART_KEYS = 24  # keys in a checked part, twice the number that shows a lag
+# Earliest and latest character after its key, seconds, if the clock is right. Measured: 0.00 to
+# 0.04 in most programs, 0.06 in the simulator. A slower program (0.11, 0.12) makes the clock look
+# less certain than it is.
 ECHO_S = (-0.015, 0.065)
-MIN_LEAD_MS = 50  # from a frame to its press, at least; it covers an uncertain part that differs
-LONGEST_PART_S = 10.0  # seconds decoded for a part with typing
+# Milliseconds from a frame to its press, at least. They cover an uncertain part that differs less.
+MIN_LEAD_MS = 50
+LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 # Frames decoded for a part with moves: ten seconds at 30 frames a second. (Ten seconds at 8 frames
 # a second hold 19 moves.) A part with too few moves in these frames is not checked.
 LONGEST_PART_FRAMES = 300
 
-STRETCH_S = 10.0  # seconds of video that are decoded together
-# The busiest stretch begins at most this many seconds, and at most this share of the video, after
-# the first movement, because the time before that stretch is not checked.
+STRETCH_S = 10.0  # seconds of video in a stretch
+# The busiest stretch begins at most this many seconds after the first movement, and at most this
+# share of the video after it, because nothing checks the clock before that stretch.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # moves between frames in a stretch, three times the number that shows a lag
 MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders are off by 0.5 to 2.5
-MAX_STRETCHES = 32  # after so many stretches the search gives up
-MIN_STRETCHES = 6  # before that it does not give up, however short the video is
-MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
+MAX_STRETCHES = 32  # the search gives up after this many stretches, however long the video is
+MIN_STRETCHES = 6  # the search does not give up before this many, however short the video is
+MAX_SHARE = 0.3  # of the video; a search that finds no evidence must not double the decoding
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
 MIN_ANSWERED = 4  # inputs that the screen may answer; a stretch with fewer is not worth decoding
-MORE_SHARE = 0.2  # of the video, decoded for these inputs after the other searches
+MORE_SHARE = 0.2  # of the video; decoded for such inputs if the pointer and typing show no clock
 DRIFT_AFTER_S = 300.0  # seconds between two parts; in a shorter time no clock drifts by a frame
-MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
+MAX_DRIFT_S = 1.5  # seconds; the largest drift at the end of a video that is searched
 _NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
 
 
 class ClockPart(NamedTuple):
-    """The clock that a part of the video shows on its own, and the part's middle in epoch ms."""
+    """The clock that a part of the video shows on its own.
+
+    Attributes:
+        middle_ms: event time in the middle of the part, epoch milliseconds.
+        clock: fits this part.
+    """
 
     middle_ms: float
     clock: Clock
@@ -71,12 +78,12 @@ class ClockPart(NamedTuple):
 
 @dataclass(frozen=True)
 class ClockSearch:
-    """Searches stretches of the video for evidence of the clock.
+    """Decodes stretches of the video and searches them for evidence of the clock.
 
     Attributes:
-        video: of the recording.
+        video: the video.
         track: the pointer's positions in the log.
-        keys: when keys were pressed that type a character, epoch milliseconds.
+        keys: when keys were pressed that type or delete a character, epoch milliseconds.
     """
 
     video: RecordedVideo
@@ -84,9 +91,10 @@ class ClockSearch:
     keys: Floats
 
     def _decode(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
-        """Adds the changes in one batch of stretches after the other; yields after each batch.
+        """Decodes batch after batch of stretches into `changes`; yields after each batch.
 
-        The video is read once for all batches, because some videos have a single key frame.
+        The caller may stop after any batch. The video is opened once and read forwards for all
+        batches, because a seek in a video with a single key frame decodes it from its beginning.
         """
         batches = list(batches)
         stretches: list[Span] = []
@@ -97,25 +105,34 @@ class ClockSearch:
         last: Frame | None = None
         for batch in batches:
             end = batch[-1].end + TIME_TOLERANCE_S
-            until = self.video.times[np.searchsorted(self.video.times, end) - 1]
+            last_time = self.video.times[np.searchsorted(self.video.times, end) - 1]
             if last is not None and last.time >= batch[0].start - TIME_TOLERANCE_S:
-                changes.add(last)  # the last frame of a batch is the first frame of the next, too
+                changes.add(last)  # the two batches share this frame
             while (ahead := ahead or next(frames, None)) and ahead.time <= end:
                 last = ahead
                 ahead = None
                 changes.add(last)
-                if last.time >= until:
+                if last.time >= last_time:
                     break
             yield
 
     def pointer_clock(
         self, documented: Clock, logged: Clock | None, scales: Sequence[float]
     ) -> tuple[Clock | None, ChangeMap]:
-        """Returns the clock that the pointer's moves show, or None, and the changes it is based on.
+        """Returns the clock that the pointer's moves show, and the changes in the decoded video.
 
-        The search tries a stretch in which the pointer moves much, if the video has one, and then
-        stretches from the first movement on. With a start time that ffmpeg logged it ends after the
-        first stretch.
+        If the video has a stretch with many moves, this stretch is searched first. Then follow
+        stretches from the first movement on. If ffmpeg logged its start time, only one batch is
+        decoded.
+
+        Args:
+            documented: the clock from `meta.timestamp`.
+            logged: the clock from the start time that ffmpeg logged; None without it.
+            scales: event scales to try, the most likely first.
+
+        Returns:
+            The clock, or None if the moves show none. The changes in all stretches that the last of
+            the two searches decoded.
         """
         batches = self._stretches(documented, self.track.times, MIN_MOVES)
         if logged is None and np.count_nonzero(self._moving(documented)) < MIN_MOVES:
@@ -130,10 +147,10 @@ class ClockSearch:
         return None, changes
 
     def _keyboard_work(self, documented: Clock) -> Iterator[list[Span]]:
-        """Yields one stretch from the first movement on, for a recording with few movements.
+        """Yields a single, longer stretch from the first movement on, for a video with few moves.
 
-        It is longer than usual, because the searches by all inputs need more of the video. Decoding
-        it in one go is cheaper, because some videos have a single key frame.
+        The search by all inputs together, which follows, needs more of the video. Decoding it in
+        one go is cheaper, because a later seek in a video with a single key frame starts over.
         """
         times = self.video.times
         begin = self._begin(documented, self.track.times)
@@ -143,9 +160,9 @@ class ClockSearch:
         yield [Span(begin, min(float(times[-1]), end))]
 
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
-        """Yields the stretch near the first movement with most moves, if these are many.
+        """Yields the stretch with most moves near the first movement; nothing if it has too few.
 
-        Of 42 videos 8 have such a stretch, and all of these show their clock in it.
+        Of 42 videos, 8 have such a stretch, and each of the 8 shows its clock there.
         """
         times = self.video.times
         keys = self._key_frames
@@ -161,9 +178,9 @@ class ClockSearch:
             yield [Span(start, start + STRETCH_S)]
 
     def typed_clock(self, changes: ChangeMap, documented: Clock) -> Clock | None:
-        """Returns the clock that typing shows in `changes` and in stretches that follow; or None.
+        """Returns the clock that typing shows; None if it shows none.
 
-        `changes` takes what these stretches show.
+        Searches `changes` first. Then decodes later stretches and adds their changes to it.
         """
         end = changes.times[-1] if changes.times else None
         frames = self.video.times
@@ -177,9 +194,10 @@ class ClockSearch:
     def answered_clock(
         self, changes: ChangeMap, documented: Clock, answered: Floats, scales: Sequence[float]
     ) -> Clock | None:
-        """Returns the clock that all inputs show in `changes` and in a few more stretches; or None.
+        """Returns the clock that all inputs together show; None if they show none.
 
-        `answered` are the inputs of `clock_from_inputs`; `changes` takes what the stretches show.
+        Searches `changes` first. Then decodes a few later stretches and adds their changes to it.
+        `answered` are the times that `answered_inputs` returns.
         """
         frames = self.video.times
         most = int(MORE_SHARE * (frames[-1] - frames[0]) / STRETCH_S)
@@ -203,23 +221,23 @@ class ClockSearch:
     ) -> Iterator[list[Span]]:
         """Yields batches of stretches that may hold evidence: 1 stretch, then 1, 2, 4, 8 and 16.
 
-        A stretch holds at least two frames, so that there is something to compare.
+        Each stretch holds at least two frames, so that there is something to compare.
 
         Args:
             documented: the clock that places events in the video.
-            events: epoch milliseconds of the inputs that are the evidence.
-            least: events that make a stretch worth decoding. The first one is always decoded,
-                unless `after` is given.
-            after: the stretches lie after this video time; None: from the first event on.
-            most: the largest number of stretches; None: by the length of the video.
+            events: times of the inputs that are the evidence, epoch milliseconds.
+            least: stretches with fewer of these events are left out. Without `after`, the first
+                stretch is yielded in any case.
+            after: stretches start at or after this video time, seconds; None: at the first event.
+            most: the largest number of stretches; None: the length of the video decides.
         """
         times = self.video.times
         first = float(times[0])
         last = float(times[-1])
-        moved = np.array([documented.video_time(time) for time in events])
+        event_times = np.array([documented.video_time(time) for time in events])
         begin = self._begin(documented, events)
         begin = begin if after is None else max(begin, after)
-        strictly_most = inf if most is None else most
+        hard_limit = inf if most is None else most  # a `most` by length does not cut a batch
         if most is None:
             allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
             most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
@@ -228,13 +246,13 @@ class ClockSearch:
         size = 1
         for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
             reach = [start - MAX_OFFSET_S, start + STRETCH_S + MAX_OFFSET_S]
-            from_move, to_move = np.searchsorted(moved, reach)
-            if (yielded or after is not None) and to_move - from_move < least:
+            first_event, end_event = np.searchsorted(event_times, reach)
+            if (yielded or after is not None) and end_event - first_event < least:
                 continue
             position = int(np.searchsorted(times, start + _NEXT_FRAME_S)) + 1
             second = float(times[min(position, len(times) - 1)])
             batch.append(Span(start, min(last, max(start + STRETCH_S, second))))
-            if len(batch) == min(size, strictly_most - yielded):
+            if len(batch) == min(size, hard_limit - yielded):
                 yield batch
                 yielded += len(batch)
                 size = yielded
@@ -245,17 +263,20 @@ class ClockSearch:
             yield batch
 
     def _begin(self, documented: Clock, events: Floats) -> float:
-        """Returns the key frame before the earliest possible time of the first event, seconds."""
+        """Returns where a search for events starts, video seconds.
+
+        This is the last key frame before the earliest video time that the first event can have.
+        """
         first = float(self.video.times[0])
         last = float(self.video.times[-1])
         begin = documented.video_time(events[0]) - MAX_OFFSET_S if len(events) else first
         return self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
 
     def _part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
-        """Returns the clock that the changes in a span show on their own.
+        """Returns the clock that the changes in one part of the video show.
 
-        Only clocks near `clock` are tried. None if the changes show no clock, or if typing there
-        agrees with `clock`.
+        Only clocks within `MAX_DRIFT_S` of `clock` are tried. None if the changes show no clock, or
+        if only typing shows one and agrees with `clock`.
         """
         middle_ms = clock.event_time((span.start + span.end) / 2)
         scales = [clock.event_scale]
@@ -266,16 +287,16 @@ class ClockSearch:
         echo = echo_lag(changes, self.video.times, pressed, MAX_DRIFT_S)
         if echo is None or ECHO_S[0] <= echo.lag_s <= ECHO_S[1]:
             return None
-        # Programs answer keys at different speeds, so typing allows several clocks. The part gets
-        # the one that is furthest off.
+        # Programs show a character 0 to 0.065 s after its key (`ECHO_S`), so several clocks fit.
+        # The part gets the one that differs most from `clock`.
         off_s = echo.lag_s if echo.lag_s > 0 else echo.lag_s - ECHO_S[1]
         origin_ms = clock.origin_ms - off_s * 1000
         return ClockPart(middle_ms, replace(clock, origin_ms=origin_ms, uncertainty_ms=0))
 
     def parts(self, clock: Clock, decoded: ChangeMap) -> list[ClockPart]:
-        """Returns the clocks of the stretches in `decoded` and of later parts of the video.
+        """Returns the clocks that the stretches in `decoded` and later parts of the video show.
 
-        Stretches and parts without a clock of their own are left out.
+        Stretches and parts that show no clock of their own are left out.
         """
         later = self._later_changes(clock, decoded.times[-1])
         parts: list[ClockPart] = []
@@ -286,7 +307,7 @@ class ClockSearch:
         return parts
 
     def _later_changes(self, clock: Clock, begin: float) -> Iterator[tuple[Span, ChangeMap]]:
-        """Yields parts of the video after a video time, and the changes in each."""
+        """Decodes the parts to check after the video time `begin`; yields each with its changes."""
         for span in self.parts_to_check(clock, begin, float(self.video.times[-1])):
             changes = ChangeMap()
             for _ in self._decode(changes, [[span]]):
@@ -303,12 +324,13 @@ class ClockSearch:
         return float(keys[position - 1]) if position else float(self.video.times[0])
 
     def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
-        """Returns parts between two video times in which the person does enough to show the clock.
+        """Returns the parts between two video times that are worth checking for a changed clock.
 
         The time is divided into equal shares. The first share is left out, because a video that
-        falls behind stays behind and shows it in every later share. Each other share gives one
-        part. It begins at the key frame after which enough movement follows soonest, or else, if
-        the pointer rests, enough typing. Beginning at a key frame saves decoding.
+        falls behind stays behind and shows it in every later share. Every other share gives at most
+        one part. The part begins at a key frame, which saves decoding: at the one after which
+        enough moves follow soonest. If no key frame has enough moves after it, the part begins at
+        the one after which most keys are typed.
         """
         if end - begin < WORTH_S:
             return []
@@ -327,7 +349,7 @@ class ClockSearch:
         return parts
 
     def _moving(self, clock: Clock) -> Any:
-        """(frames - 1,) whether the log has the pointer move from one frame to the next."""
+        """(frames - 1,) whether the pointer moves from one frame to the next, by the log."""
         track = self.track
         frames = self.video.times
         if not len(track.times):
@@ -337,9 +359,13 @@ class ClockSearch:
         return np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest])) > MOVED_PX
 
     def _soonest(self, moves: Any, key_frames: Floats) -> Span | None:
-        """Returns the shortest span from a key frame to the frame by which enough moves were made.
+        """Returns the shortest span that starts at a key frame and holds `PART_MOVES` moves.
 
-        `moves`: (frames,) number of moves up to each frame. `key_frames`: their times, seconds.
+        None if no such span has at most `LONGEST_PART_FRAMES` frames.
+
+        Args:
+            moves: (frames,) number of moves from the beginning of the video to each frame.
+            key_frames: times of the key frames to choose from, seconds.
         """
         times = self.video.times
         starts = np.searchsorted(times, key_frames)
@@ -352,9 +378,13 @@ class ClockSearch:
         return min(spans, key=lambda span: span.end - span.start, default=None)
 
     def _most_typing(self, typed: Any, key_frames: Floats) -> Span | None:
-        """Returns the longest allowed span from the key frame after which most is typed; or None.
+        """Returns the span of `LONGEST_PART_S` after the key frame after which most is typed.
 
-        `typed`: (frames,) number of keys up to each frame. `key_frames`: their times, seconds.
+        None if no such span holds `PART_KEYS` keys.
+
+        Args:
+            typed: (frames,) number of keys from the beginning of the log to each frame.
+            key_frames: times of the key frames to choose from, seconds.
         """
         times = self.video.times
         starts = np.searchsorted(times, key_frames)
@@ -367,7 +397,7 @@ class ClockSearch:
 
 
 def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
-    """Yields the stretches of video in some changes, and the changes in each."""
+    """Divides decoded video into stretches; yields each with its changes."""
     times = np.array(changes.times)
     number = (times[1:] - times[0]) // STRETCH_S
     for position, start in enumerate(np.arange(times[0], times[-1], STRETCH_S).tolist()):
@@ -375,14 +405,15 @@ def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
 
 
 def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock with the drift up to its last part, if that is far enough away.
+    """Returns the clock with the drift between its stretch of the video and the last part.
 
-    A difference within the uncertainties of the two is not a drift.
+    The clock is unchanged if the last part is less than `DRIFT_AFTER_S` later, or if its clock
+    differs by no more than both uncertainties together.
 
     Args:
-        clock: of a stretch of the video.
-        middle_s: video time of the middle of this stretch.
-        parts: with clocks of their own, in time order.
+        clock: fits one stretch of the video.
+        middle_s: the middle of this stretch, video seconds.
+        parts: of the video with clocks of their own, in time order.
     """
     if not parts:
         return clock
@@ -406,12 +437,12 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
 
 
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock with an uncertainty that covers the clocks of its parts.
+    """Returns the clock with an uncertainty that covers the clocks of the parts.
 
-    A difference up to the part's own uncertainty is ignored, as long as it is at most
-    `MIN_LEAD_MS`: every frame lies at least that long before its press. If the recorder logged
-    the start time, the clock is exact: a part then widens the uncertainty only if it differs by
-    more than both uncertainties together.
+    A part whose clock differs by no more than its own uncertainty is ignored, unless the difference
+    exceeds `MIN_LEAD_MS`, because every frame lies at least that long before its press. If ffmpeg
+    logged the start time, the clock is exact: a part then counts only if it differs by more than
+    both uncertainties together.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

@@ -1,8 +1,9 @@
-"""Measures by how much somebody set the recorder's clock; the video is the evidence.
+"""Measures in the video by how much somebody set the recorder's clock.
 
-A *step* is a place in the log where the times jump. The order of the lines and the end of the video
-bound the jump. Inside these bounds, the movements of the pointer and the typing after the step are
-looked for in the video. If the video does not show them, the time of these events is unknown.
+A *step* is a place in the log at which the times jump. The order of the lines and the end of the
+video limit how large the jump can be. Within these limits, the video is searched for the moves of
+the pointer and the typing after the step. If the video does not show them, the time of the events
+after the step is unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,21 +18,21 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.clock_steps import ClockStep
 
-WINDOW_MS = 10_000.0  # milliseconds of the log that are looked for in the video together
-MAX_WINDOWS = 3  # windows that are tried, those with most input first, until the video shows one
-MIN_INPUTS = 12  # positions or keys; a window with fewer is no evidence
-MOST_MS = 60_000.0  # milliseconds that are searched from the lower bound on
-LEAST_MS = 2_000.0  # milliseconds searched to each side, so that the right lag can stand out
-SLACK_MS = 50.0  # milliseconds beyond the bounds, because a line may be written this much late
+WINDOW_MS = 10_000.0  # milliseconds of the log that are searched for in the video together
+MAX_WINDOWS = 3  # windows to try, those with most input first, until the video shows one of them
+MIN_INPUTS = 12  # positions or keys; a window with fewer is not evidence
+MOST_MS = 60_000.0  # milliseconds above the smallest possible shift that are searched
+LEAST_MS = 2_000.0  # milliseconds searched in each direction, so that the right lag can stand out
+SLACK_MS = 50.0  # milliseconds beyond the limits, because a line may be written this much late
 
 
 @dataclass(frozen=True)
 class InputTimes:
-    """The inputs that show the clock.
+    """The inputs that the search for a clock compares with the video.
 
     Attributes:
         track: the pointer's positions in the log.
-        keys: when keys were pressed that type a character, epoch milliseconds.
+        keys: when keys were pressed that type or delete a character, epoch milliseconds.
     """
 
     track: PointerPath
@@ -44,7 +45,7 @@ class InputTimes:
         return InputTimes(track, self.keys[(self.keys >= from_ms) & (self.keys < until_ms)])
 
     def shifted(self, shifts: Sequence[ClockShift]) -> "InputTimes":
-        """Returns the inputs with the times of a clock that nobody set.
+        """Returns the inputs at the times that the clock would show if nobody had set it.
 
         Inputs whose shift is unknown are left out.
         """
@@ -71,18 +72,19 @@ def find_shifts(
     steps: Sequence[ClockStep],
     inputs: InputTimes,
 ) -> Clock:
-    """Returns the clock with a shift for each step. It is as uncertain as the least certain shift.
+    """Returns the clock with a shift for each step, as uncertain as its least certain shift.
 
-    A step back to an earlier offset (for example after corrupt timestamps) reuses its shift.
+    A step back to an earlier offset (for example after corrupt timestamps) reuses the shift that
+    was measured for this offset.
 
-    If only meta.json says when the video began, and the video shows the events after some step,
-    then these events define the clock, and the time of the events before the first step is unknown.
+    If `clock` is only the one from meta.json, and the video shows the events after some step, these
+    events define the clock. The time of the events before the first step is then unknown.
 
     Args:
-        video: of the recording.
-        clock: of the events before the first step.
+        video: the video.
+        clock: fits the events before the first step.
         scales: event scales to try.
-        steps: of the recorder's clock, in time order.
+        steps: jumps of the recorder's clock, in time order.
         inputs: of the whole log.
     """
     shifts: list[ClockShift] = []
@@ -128,9 +130,10 @@ def _clock_within(
     scales: Sequence[float],
     inputs: InputTimes,
 ) -> Clock | None:
-    """Returns the clock that the video shows for some inputs; None if it shows none.
+    """Returns the clock that the video shows for these inputs; None if it shows none.
 
-    `bounds` are the smallest and the largest shift of these inputs against `clock`, milliseconds.
+    `bounds` are the smallest and the largest shift that these inputs can have against `clock`,
+    milliseconds.
     """
     low, high = bounds
     middle = (low + high) / 2
@@ -152,7 +155,7 @@ def _clock_within(
 
 
 def _windows(inputs: InputTimes) -> Iterator[tuple[float, float]]:
-    """Yields the beginning and the end of windows with most input, which do not overlap."""
+    """Yields begin and end of the windows with most input, epoch ms; windows do not overlap."""
     times = np.sort(np.concatenate([inputs.track.times, inputs.keys]))
     for _ in range(MAX_WINDOWS):
         counts = np.searchsorted(times, times + WINDOW_MS) - np.arange(len(times))

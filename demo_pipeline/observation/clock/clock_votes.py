@@ -1,9 +1,9 @@
-"""The clock by every input that the video answers: moves of the pointer, keys, buttons, the wheel.
+"""Finds the clock by all inputs together: moves of the pointer, keys, buttons and the wheel.
 
 This search is for recordings of keyboard work, which have too few moves and too little typing for
-the searches in clock_evidence.py. It also finds larger lags than those searches try. Each lag gets
-the sum of two log-likelihood ratios: how well it puts the pointer where cells changed, and how much
-likelier a change is right after an input than at other times.
+the searches in clock_evidence.py. It also tries larger lags than those searches. The score of a lag
+is the sum of two log-likelihood ratios: how well the lag puts the pointer where cells changed, and
+how much likelier a change is right after an input than at other times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,23 +24,24 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Poin
 from demo_pipeline.recording.input_log import BUTTON_EVENTS, EventType
 from demo_pipeline.recording.key_names import lookup
 
-# The best lag is taken if one of these pairs holds: its log-likelihood ratio is at least the first
-# number, and at least the second number times the ratio of the best lag further away.
-# Measured on 73 windows of ten seconds, each searched over its whole recording (48 of ten
+# Pairs of a score (nats) and a factor. The best lag is accepted if one pair holds: it has at least
+# this score, and at least this factor times the score of its best rival.
+# Measured on 73 windows of ten seconds, each searched in its whole recording (48 windows of ten
 # hand-driven recordings, 25 of keyboard work): 58 reach a pair, all within 0.15 s of the truth.
-# Of 102 windows searched in the log of another recording one reaches a pair (18.8 and 4.9), because
-# both recordings had the same movement of the pointer. The largest ratio of the others was 17.1,
-# 1.4 times the next.
+# Of 102 windows that were searched in the log of another recording, one reaches a pair (score 18.8,
+# factor 4.9), because both recordings had the same movement of the pointer. The largest score of
+# the other 101 was 17.1, with a factor of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
-_MIN_INPUTS = 2  # a click has a press and a release; a single time has no distance to compare
-_RIVAL_S = 0.4  # seconds; a lag further than this from the best one is a rival; answers take less
-_LAG_STEP_S = 0.02  # seconds between the lags that are tried
-_FINE_S = 0.3  # seconds on each side of the best lag that are tried again
-_FINE_STEP_S = 0.004  # seconds between the lags that are tried again
-_PLATEAU_NATS = 3.0  # a lag this far below the best one is twenty times less likely
-# Seconds from an input to its answer in the video. All are tried, each for all inputs together.
+_MIN_INPUTS = 2  # times; a single time fits every change
+_RIVAL_S = 0.4  # seconds; lags further than this from the best lag are rivals; answers take less
+_LAG_STEP_S = 0.02  # seconds between the lags of the first search
+# The second search tries the lags around the best lag of the first search.
+_FINE_S = 0.3  # seconds on each side
+_FINE_STEP_S = 0.004  # seconds between two lags
+_PLATEAU_NATS = 3.0  # a lag whose score is lower by this much is twenty times less likely
+# Seconds from an input to its answer in the video. Each is tried for all inputs together.
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
-_LAGS_AT_ONCE = 2000  # bounds the memory of a search in hours of video
+_LAGS_AT_ONCE = 2000  # lags; limits the memory of a search in hours of video
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -72,7 +73,7 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
     documented: Clock,
     scales: Sequence[float],
 ) -> Clock | None:
-    """Returns the clock at whose lag the video answers the inputs best; None if none stands out.
+    """Returns the clock at whose lag the video answers the inputs best; None if no lag stands out.
 
     The search covers every lag at which the log and the video overlap.
 
@@ -82,7 +83,7 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
         track: the pointer's positions in the log.
         inputs: as `answered_inputs` returns them.
         documented: the clock that lags are relative to.
-        scales: event scales to try, the most likely first; the first that shows a clock is taken.
+        scales: event scales to try, the most likely first. The first that shows a clock decides.
     """
     if not len(changes) or len(inputs) < _MIN_INPUTS:
         return None
@@ -102,14 +103,14 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
 
 @dataclass(frozen=True)
 class _InputVotes:
-    """Rates lags by the decoded stretches.
+    """Scores lags by the changes in the decoded stretches.
 
     Attributes:
-        changes: in the stretches.
+        changes: in the decoded stretches.
         track: the pointer's positions in the log.
         inputs: as `answered_inputs` returns them.
         documented: the clock that lags are relative to.
-        bins: the stretches in pieces as long as a frame.
+        bins: the decoded stretches, divided into bins that are about one frame long.
     """
 
     changes: ChangeMap
@@ -160,7 +161,7 @@ class _InputVotes:
         return np.concatenate([self._answered(pressed, lags[part]) for part in parts])
 
     def _answered(self, pressed: Floats, lags: Floats) -> Floats:
-        later = -lags[::-1]  # if the log is ahead by a lag, the answers are that much earlier
+        later = -lags[::-1]  # a video that began later by a lag shows answers earlier by that lag
         best = np.zeros(len(lags))
         for answer_s in _ANSWERS_S:
             typed = self.bins.typed(pressed + answer_s, later)
@@ -168,9 +169,10 @@ class _InputVotes:
         return best[::-1]
 
     def clock(self, lag_s: float, scale: float) -> Clock:
-        """Returns the clock in the middle of the lags around `lag_s` that are nearly as good.
+        """Returns the clock in the middle of the lags around `lag_s` that score nearly as high.
 
-        Without moves of the pointer these span the times that an answer may take.
+        The uncertainty is half their width, and half a frame. Without moves of the pointer, their
+        width is the range of times that an answer may take.
         """
         lags = np.arange(lag_s - _FINE_S, lag_s + _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
         nats = self.moved(lags, scale) + self.answered(lags)
@@ -189,6 +191,6 @@ class _InputVotes:
 
 
 def _parts(numbers: _Numbers) -> Iterator[_Numbers]:
-    """Yields the numbers of lags in portions."""
+    """Divides indexes of lags into portions of `_LAGS_AT_ONCE`."""
     for first in range(0, len(numbers), _LAGS_AT_ONCE):
         yield numbers[first : first + _LAGS_AT_ONCE]

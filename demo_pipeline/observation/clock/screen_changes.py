@@ -1,11 +1,13 @@
 """Finds changes of the screen's resolution or scale during a recording.
 
-If scans show desktops of several sizes, `find_parts_by_scans` searches the video between them
-before the decode pass. After the last scan, `ScreenWatch` follows the pointer during the decode
-pass. Both compare a list of candidate canvases with the pointer's moves. A change of resolution
-redraws the whole screen, so its moment is a large redraw between the last move that agrees with the
-old canvas and the first move that contradicts it. A change to a resolution that is not a candidate
-stays unknown.
+If accessibility scans show desktops of several sizes, `find_parts_by_scans` searches the video
+between these scans before the decode pass. After the last scan, `ScreenWatch` follows the pointer
+during the decode pass.
+
+Both test candidate canvases: a canvas *explains* a move of the pointer if cells changed where this
+canvas puts the pointer. A change of resolution redraws the whole screen. Its time is therefore that
+of a large redraw between the last move that the old canvas explains and the first move that it does
+not explain. If the new resolution is not among the candidates, it stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +36,7 @@ from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 
 ScreenSize = tuple[float, float]
 
-# Resolutions that systems offer, in pixels or points (macOS), the most usual ones first.
+# Resolutions that operating systems offer, in pixels or points (macOS), the most usual first.
 RESOLUTIONS: tuple[tuple[int, int], ...] = (
     *((1920, 1080), (1366, 768), (1280, 720), (2560, 1440), (1600, 900), (1440, 900)),
     *((1280, 1024), (1024, 768), (1920, 1200), (1680, 1050), (1280, 800), (3840, 2160)),
@@ -44,7 +46,8 @@ RESOLUTIONS: tuple[tuple[int, int], ...] = (
     *((640, 480), (960, 540), (1024, 576), (1176, 664), (1512, 982), (1728, 1117)),
     *((1792, 1120), (2056, 1329), (1470, 956), (1710, 1112), (1147, 745), (1352, 878)),
 )
-SCALES = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)  # display scales; a log may count in scaled pixels
+# Scale settings of displays. When the setting changes, a log may count in larger or smaller pixels.
+SCALES = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)
 SAME_SIZE = 0.01  # largest relative difference of two sizes of the same screen
 # Largest relative difference of the aspect ratios of a screen and of a video that shows it without
 # bars and without distortion.
@@ -65,16 +68,16 @@ class DesktopSize:
 
 
 def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
-    """Whether two sizes are those of the same screen, apart from rounding."""
+    """Whether two sizes differ by rounding only, so that they are those of the same screen."""
     return all(abs(a - b) <= SAME_SIZE * b for a, b in zip(first, second, strict=True))
 
 
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
-    """Returns the desktops that are as large as the recorded screen was at their time.
+    """Returns the desktops whose size is that of the recorded screen at their time.
 
-    The result is empty unless some desktop has the size of `base`, because the desktop may span
-    several displays. A desktop that is longer than `base` along one side only is left out, because
-    a second display may have been added.
+    A desktop may span several displays. If none has the size of `base`, the canvas at the start of
+    the recording, the result is therefore empty. A desktop that is longer than `base` along one
+    side only is left out, because somebody may have connected a second display.
     """
     all_desktops = list(desktops)
     width, height = base.event_size
@@ -100,9 +103,9 @@ def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
 
 
 def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
-    """Returns the canvases of a video, then the ones that screens of these sizes may have in it.
+    """Returns `canvases`, and after them those that screens of the given sizes would have.
 
-    The video keeps its size, so a screen of another shape either has bars or is stretched.
+    The video keeps its size, so a screen of another shape either has bars in it or is stretched.
     """
     video_size = (canvases[0].video_width, canvases[0].video_height)
     by_key: dict[tuple[float, ...], Canvas] = {}
@@ -113,7 +116,11 @@ def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[
 
 
 def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
-    """Yields the canvases of a screen that fills the video, or has bars in it, or is stretched."""
+    """Yields the possible canvases of a screen in a video.
+
+    There is one canvas if both have the same shape. Otherwise there are two: the video has bars
+    around the screen, or stretches it.
+    """
     width, height = screen
     across = video_size[0] / width
     down = video_size[1] / height
@@ -130,22 +137,31 @@ def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]
     yield fit_canvas(video_size, down, stretch=across / down)
 
 
-SWITCH = 3.5  # moves that must support a change; fewer may be chance
-UNKNOWN_COST = 0.6  # cost of a move under "the scale is unknown"; an unexplained move costs 1
-WHOLE_SHARE = 0.25  # of all cells; most windows and all menus redraw less
-COMPARABLE = 0.5  # of the largest redraw; one as large may be the change of resolution, too
+# Moves that must support a change of the canvas; fewer may be chance.
+SWITCH = 3.5
+# Cost of a move if the scale is unknown. A move costs a canvas 1 if the canvas does not explain it.
+UNKNOWN_COST = 0.6
+# Share of all cells that a change to an unknown scale must redraw. Most windows and all menus
+# redraw less.
+WHOLE_SHARE = 0.25
+# Share of the largest redraw. A redraw that is at least this large may be the change of resolution.
+COMPARABLE = 0.5
 # Share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the moves, a
 # scale that was 4 % off explained half of them.
 AGREEING_SHARE = 0.6
-AMBIGUOUS = 1.0  # moves; a candidate that explains this many moves less is still as likely
+# Moves. Candidates are equally likely if the moves that they explain differ by at most this number.
+AMBIGUOUS = 1.0
 LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count as the same
-UNLIKELIER = 1e-3  # extra cost of each candidate; among equals the most usual resolution wins
-REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
+# Extra cost of each candidate over the one before it in the list. If two explain the same moves,
+# the more usual resolution wins.
+UNLIKELIER = 1e-3
+# Share of all cells; less is not a redraw. A new resolution moves everything that is not plain.
+REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; nobody acts sooner on a new screen
-QUIET_SHARE = 0.05  # of all cells; if more of them change, the change proves nothing
-SURE_MOVES = 5  # successive moves that agree with the canvas, or contradict it, are proof
-FEW_MOVES = 32  # moves in two to four movements towards a target
-MOST_MOVES = 4096  # moves in memory (3 MB); a long video without a pointer has 100,000
+QUIET_SHARE = 0.05  # of all cells; if more of them change, a move of the pointer proves nothing
+SURE_MOVES = 5  # successive moves that the canvas explains, or does not explain, are proof
+FEW_MOVES = 32  # moves; two to four movements towards a target have as many
+MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 
 
 def find_parts_by_scans(
@@ -154,9 +170,15 @@ def find_parts_by_scans(
     path: PointerPath,
     desktops: Sequence[DesktopSize],
 ) -> None:
-    """Adds parts to the calibration's screen where successive scans show desktops of other sizes.
+    """Adds a part to the calibration's screen where the desktop's size changes between two scans.
 
-    Decodes the video between two scans that differ, and some seconds more.
+    Decodes the video from the first of the two scans to some seconds after the second.
+
+    Args:
+        video: the video.
+        calibration: its screen takes the parts.
+        path: the pointer's positions in the log.
+        desktops: the sizes of the desktop in all scans, in time order.
     """
     clock = calibration.clock
     base = calibration.canvas
@@ -188,11 +210,13 @@ def find_parts_by_scans(
 
 
 class _Move(NamedTuple):
-    """A move of the pointer while the screen hardly changes.
+    """A move of the pointer between two successive frames, while the screen hardly changes.
 
     Attributes:
-        places: of the pointer in two successive frames and in the frames around them, event space.
-        changed: (rows, columns) of cells that changed, and their neighbours.
+        places: four positions of the pointer, event space: in the frame before the two, in both of
+            them, and in the frame after them.
+        changed: (rows, columns) of the cells that changed between the two frames, and their
+            neighbours.
     """
 
     places: Sequence[Point]
@@ -200,14 +224,15 @@ class _Move(NamedTuple):
 
 
 class ScreenWatch:
-    """Observer that detects changes of the screen's size by the pointer, after the last scan.
+    """Detects changes of the screen's size by the pointer, as an observer of the decode pass.
 
-    It works only if the video showed the pointer during the calibration; otherwise a missing
-    pointer proves nothing.
+    It watches the video after the last scan. It does nothing if the scans already showed a change
+    of size, or if the video did not show the pointer during the calibration, because a missing
+    pointer then proves nothing.
 
     Args:
-        calibration: of the recording; its screen takes parts as soon as they are beyond doubt.
-        desktops: the desktops of the scans.
+        calibration: its screen takes new parts as soon as they are certain.
+        desktops: the sizes of the desktop in all scans.
     """
 
     spans: Sequence[Span] = ()
@@ -225,7 +250,7 @@ class ScreenWatch:
         self._begin(base, ALWAYS)
 
     def _begin(self, canvas: Canvas, time_ms: float) -> None:
-        """Resets the evidence and assumes the canvas from this time on."""
+        """Forgets earlier evidence, and expects `canvas` from this event time on."""
         self._canvas = canvas
         self._agreed = 0
         self._missed = 0
@@ -234,7 +259,7 @@ class ScreenWatch:
         self._evidence = _CanvasEvidence(usual, time_ms)
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame, and the frame decoded before it."""
+        """Takes the next frame; adds parts to the screen when a change of size is certain."""
         if diff.before is None or diff.before.time < self._from_s:
             return
         time_ms = diff.pointer.clock.event_time(diff.frame.time)
@@ -257,7 +282,10 @@ class ScreenWatch:
                 self._begin(canvas, time_ms)
 
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
-        """Test the expected canvas on a move; the pointer may have been at any of the places."""
+        """Counts how many successive moves the expected canvas explains, or does not explain.
+
+        `places`: where the pointer may have been during the move, event space.
+        """
         if self._evidence.agrees(move, places):
             self._agreed += 1
             self._missed = 0
@@ -268,7 +296,7 @@ class ScreenWatch:
             self._is_suspicious = True
 
     def finish(self) -> None:
-        """Add the last part, if there is one; call it after the last frame."""
+        """Adds the part in which the video ends, if it is new. Call it after the last frame."""
         if not self._is_suspicious:
             return
         change = self._evidence.change()
@@ -285,10 +313,11 @@ def _changed_share(diff: FrameDiff) -> float:
 
 
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
-    """Returns the move from a frame to the next; None without a move, or if it proves nothing.
+    """Returns the pointer's move between the two frames; None without a move.
 
-    A move proves nothing if no cell changed, because grabbers that stall repeat a frame. It also
-    proves nothing if the expected canvas has the pointer at a border, where it may be invisible.
+    None also if the move proves nothing: if no cell changed, because a recorder that falls behind
+    repeats frames; if much of the screen changed; or if the expected canvas puts the pointer at a
+    border, where it may be invisible.
     """
     before = diff.before
     frame = diff.frame
@@ -306,9 +335,13 @@ def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
 
 
 def _hits(changed: Cells, scales: Floats, bars: Floats, points: Sequence[Point]) -> Cells:
-    """(points, canvases): whether a cell changed under each point, as each canvas places it.
+    """(points, canvases): whether the cell changed where a canvas puts a point of event space.
 
-    `scales`, `bars`: (canvases, 2), horizontal and vertical.
+    Args:
+        changed: (rows, columns) of the cells that changed.
+        scales: (canvases, 2), horizontal and vertical video pixels per unit of event space.
+        bars: (canvases, 2), width of the left bar and height of the upper bar, video pixels.
+        points: event space.
     """
     places = np.array(points)[:, None] * scales + bars
     column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
@@ -319,7 +352,12 @@ def _hits(changed: Cells, scales: Floats, bars: Floats, points: Sequence[Point])
 
 
 class _Redraw(NamedTuple):
-    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
+    """A redraw of much of the screen.
+
+    Attributes:
+        start_ms, end_ms: the redraw lies between these times, epoch milliseconds.
+        share: of the cells that changed.
+    """
 
     start_ms: float
     end_ms: float
@@ -330,8 +368,8 @@ class _Change(NamedTuple):
     """A change of the screen's size.
 
     Attributes:
-        parts: of the recording from the change on.
-        gain: moves that support the change, beyond those that are needed.
+        parts: of the recording, from the change on.
+        gain: number of moves that support the change, minus the number that is needed.
     """
 
     parts: Sequence[ScreenPart]
@@ -339,11 +377,12 @@ class _Change(NamedTuple):
 
 
 class _CanvasEvidence:
-    """Collects which candidate canvases explain the pointer's moves, from a time on.
+    """Collects which candidate canvases explain the pointer's moves, and finds a change of canvas.
 
-    The first candidate held at that time. Each move costs a candidate 1 if the candidate does not
-    explain it, and costs the state "the scale is unknown" `UNKNOWN_COST`. The number of this state
-    follows that of the last candidate.
+    The first candidate is right when the collection begins. Later, one of several *states* may
+    hold: each candidate is a state, and the last state is "the scale is unknown". A move costs a
+    candidate 1 if the candidate does not explain it. Every move costs the last state
+    `UNKNOWN_COST`.
     """
 
     def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
@@ -356,24 +395,28 @@ class _CanvasEvidence:
         self.begin(time_ms)
 
     def begin(self, time_ms: float) -> None:
-        """Drop the evidence so far: the first candidate held at this time."""
+        """Forgets earlier evidence. The first candidate is right at `time_ms` (epoch ms)."""
         self._since_ms = time_ms
         self._redraws: list[_Redraw] = []
         self._times: list[float] = []
         self._costs: list[Floats] = []
 
     def agrees(self, move: _Move, places: Sequence[Point]) -> bool:
-        """Whether the first candidate explains a move at any of the places."""
+        """Whether the first candidate explains a move, with the pointer at any of `places`."""
         return bool(_hits(move.changed, self._scales[:1], self._bars[:1], places).any())
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
-        """Note a redraw, and which candidates explain a move; `move`: by `_quiet_move`."""
+        """Records a redraw, and which candidates explain the move.
+
+        `move` is the result of `_quiet_move` for the same frames.
+        """
         before = diff.before
         clock = diff.pointer.clock
         share = _changed_share(diff)
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
-            # With frames left out in between, a press right after `before` was on its screen.
+            # If frames between the two were not decoded, the redraw may be long after `before`. A
+            # press right after `before` was then made on the old screen.
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
             self._redraws.append(_Redraw(start, time_ms + clock.uncertainty_ms, share))
@@ -387,18 +430,22 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether `change` is worth a call: while moves are few, and when their number doubled."""
+        """Whether to compute `change` now.
+
+        To save time, that is so while moves are few, and later each time their number has doubled.
+        """
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
     def change(self, scan_ms: float = inf) -> _Change | None:
-        """Returns the change that explains the moves best; None if they need no change.
+        """Returns the change of canvas that explains the moves best; None if none is needed.
 
-        `scan_ms`: time of a scan by which the screen certainly had another size, epoch ms.
+        `scan_ms`: when a scan showed that the screen has another size, epoch milliseconds.
         """
         is_certain = scan_ms < inf
         states = self._unknown + 1
         costs = np.reshape(self._costs, (-1, states))
-        # total[m, s]: cost of "the first candidate up to move m, state s from then on".
+        # total[m, s]: cost of all moves if the first candidate is right for the first m moves, and
+        # state s for all later moves.
         spent = np.cumsum(np.vstack([np.zeros(states), costs]), axis=0)
         total = spent[:, :1] + spent[-1] - spent + UNLIKELIER * np.arange(states)
         total[:, 0] = inf
@@ -418,13 +465,15 @@ class _CanvasEvidence:
         return _Change((redrawn, new_part), gain)
 
     def _redraw(self, gains: Floats, first_move: int, scan_ms: float) -> _Redraw:
-        """Returns the largest redraws between the last old move and the first new one, as a whole.
+        """Returns the redraw in which the screen may have changed its size.
 
-        Without such a redraw, the share is 0.
+        It lies between the last move that the old state explains better and the first move that
+        the new state explains better. Several large redraws there are joined to a single one. If
+        there is no redraw, the share is 0.
 
         Args:
             gains: (moves,) positive where the new state explains a move better than the old one.
-            first_move: number of the first move under the new state.
+            first_move: index of the first move under the new state.
             scan_ms: as in `change`.
         """
         old_times = [
@@ -444,11 +493,15 @@ class _CanvasEvidence:
         return _Redraw(largest[0].start_ms, largest[-1].end_ms, share)
 
     def _canvas(self, costs: Floats, state: int, *, is_certain: bool) -> Canvas | None:
-        """Returns the canvas of a state, by the costs of the moves after a change.
+        """Returns the canvas of the state after a change; None if it is in doubt.
 
-        None if it is in doubt: because it explains too few moves, or because another candidate is
-        nearly as good and puts the last corner of the screen elsewhere. `is_certain`: a scan shows
-        that the screen has another size.
+        It is in doubt if it explains too few moves, or if another candidate is nearly as good and
+        puts the lower right corner of the screen elsewhere.
+
+        Args:
+            costs: (moves after the change, states).
+            state: index of the state after the change.
+            is_certain: a scan shows that the screen has another size.
         """
         agreeing = np.count_nonzero(costs[:, state] < UNKNOWN_COST)
         if state == self._unknown or (not is_certain and agreeing < AGREEING_SHARE * len(costs)):

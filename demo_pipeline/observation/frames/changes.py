@@ -80,10 +80,15 @@ class ChangeMap:
             cells = np.unpackbits(packed, count=rows * columns).reshape(self.shape)
             yield before, after, cells.view(bool)
 
-    def only(self, is_chosen: Cells) -> "ChangeMap":
-        """Returns the chosen ones of the (frames - 1,) comparisons.
+    @property
+    def middle_s(self) -> float:
+        """The video time halfway between the first and the last frame, seconds."""
+        return (self.times[0] + self.times[-1]) / 2
 
-        The frame before the first chosen comparison stays, too.
+    def only(self, is_chosen: Cells) -> "ChangeMap":
+        """Returns a map of the chosen comparisons of successive frames.
+
+        `is_chosen` is (frames - 1,). The frame before the first chosen comparison stays in `times`.
         """
         chosen = ChangeMap()
         first = int(np.argmax(is_chosen)) if is_chosen.any() else 0

@@ -244,12 +244,12 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
 def test_a_start_line_that_the_frames_contradict_stays_and_is_uncertain(off_ms: float) -> None:
     seen = pointer_clock(video_changes(10, 12))
     logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
-    clock = reconcile_clocks(logged, seen, replace(seen, rate=1.001), 0.5)
+    clock = reconcile_clocks(logged, seen, 1.001, 0.5)
     assert clock.method == "ffmpeg_start"
     assert clock.uncertainty_ms == (20.0 if abs(off_ms) < 50 else pytest.approx(300, abs=0.01))
     assert clock.video_time(logged.event_time(0.5)) == pytest.approx(0.5)
     assert clock.rate == 1.001
-    assert reconcile_clocks(logged, None, documented_clock(0.0), 0.0) == logged
+    assert reconcile_clocks(logged, None, 1.0, 0.0) == logged
 
 
 def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:

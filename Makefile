@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs pictures notebook truth property fuzz consumers replay canaries faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs pictures notebook truth property fuzz consumers replay canaries faults kills backfill ray old-stores lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -65,6 +65,7 @@ help-dev:
 	@echo '  make kills          run, its workers, the daemon and new homes killed (half an hour)'
 	@echo '  make backfill       1,000 partitions, cancelled half-way and launched again (minutes)'
 	@echo '  make ray            a backfill on Ray, Postgres and S3, workers killed (minutes)'
+	@echo '  make old-stores     whether the store of COMMIT=… has nothing to build today (minutes)'
 	@echo '  make setup-dev      install, with the packages for tests and lint'
 
 setup: $(VENV)/.installed
@@ -221,6 +222,10 @@ backfill: setup-dev
 
 ray: $(VENV)/.installed-ray
 	@$(BIN)/python -m demo_pipeline_tests.distributed $(RAY)
+
+old-stores: setup-dev
+	@[ -n "$(COMMIT)" ] || { echo 'name a commit: make old-stores COMMIT=HEAD~1' >&2; exit 1; }
+	@$(BIN)/python -m demo_pipeline_tests.old_stores $(COMMIT) $(if $(RAISED),--raised)
 
 lint: setup-dev
 	@$(BIN)/ruff check

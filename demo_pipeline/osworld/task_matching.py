@@ -70,6 +70,9 @@ class TaskIndex:
             if row["instruction_key"]:
                 self._keys[row["instruction_key"]].append(row)
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     @classmethod
     def read(cls, folder: Path) -> "TaskIndex":
         """Reads the index of `folder`/catalog.parquet; for errors see `read_catalog`."""

@@ -5,6 +5,7 @@ read, and which demonstrations are quarantined. `graph` decides whether an outpu
 builds it.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -13,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline import __version__
-from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.privacy.redaction_stage import REDACTIONS, is_redacted
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest
+from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
 from demo_pipeline.runs.damage import noted_problem
 from demo_pipeline.runs.failures import (
@@ -65,8 +65,8 @@ _TRAJECTORY = TRAJECTORIES_STAGE.name
 def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]:
     """Every output of a demonstration, in the order in which they are built."""
     stages: Sequence[Stage[RecordingInputs]] = STAGES
-    uploaded = graph.workspace.uploads.find(demonstration) is not None
-    if not uploaded and has_imported_trajectory(graph, demonstration):
+    is_imported = has_imported_trajectory(graph, demonstration)
+    if is_imported and graph.workspace.uploads.find(demonstration) is None:
         stages = stages_after_import()
     return [demonstration_output(graph, stage, demonstration) for stage in stages]
 
@@ -186,8 +186,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
             return self.stage.source(workspace, self.key, versions)
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
-        folder = workspace.store.open_version(versions[_RECORDING], MANIFEST_FILE)
-        match = match_task(workspace, read_manifest(folder))
+        match = match_task(workspace, versions[_RECORDING])
         # Only its own match, so that another task in the catalog rebuilds no trajectory.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
@@ -327,10 +326,9 @@ class RecordingOutput(DemonstrationOutput):
         version = self.graph.published(self.name)
         if version is None:
             return None
-        with suppress(DemonstrationError, OSError), uploads.open(self.key) as folder:
-            built = store.open_version(version).stat().st_mtime
-            entries = [folder, *(folder / name for name in RECORDING_FILES)]
-            if all(entry.stat().st_ctime < built for entry in entries):
+        with suppress(OSError):
+            built = os.stat(store.local.content(version.at)).st_mtime  # noqa: PTH116 - faster
+            if uploads.last_change(self.key) < built:
                 return version.manifest.inputs[UPLOAD]
         return None
 

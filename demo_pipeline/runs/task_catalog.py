@@ -14,13 +14,14 @@ from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.osworld import task_files
-from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
+from demo_pipeline.osworld.task_matching import NO_CATALOG, NO_MATCH, TaskIndex, TaskMatch
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest
 from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.versions import Version
 
 OSWORLD_TASKS = "osworld_tasks"
 CATALOG_OUTPUT = "osworld/tasks"
@@ -53,9 +54,19 @@ def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
-def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
-    """The task of a demonstration in the committed catalog; errors as of `match_meta`."""
-    return match_meta(workspace, recording.parsed_meta())
+def match_task(workspace: Workspace, recording: Version) -> TaskMatch:
+    """The task in the committed catalog of a demonstration, given the version of its recording.
+
+    The recording is opened only if the catalog has tasks.
+
+    Raises:
+        MissingOutput: the committed catalog is damaged.
+    """
+    index = _committed_index(workspace)
+    if not index:
+        return NO_CATALOG if index is None else NO_MATCH
+    folder = workspace.store.open_version(recording, MANIFEST_FILE)
+    return index.match(read_manifest(folder).parsed_meta())
 
 
 def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
@@ -64,11 +75,17 @@ def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
     Raises:
         MissingOutput: the committed catalog is damaged.
     """
+    index = _committed_index(workspace)
+    return NO_CATALOG if index is None else index.match(meta)
+
+
+def _committed_index(workspace: Workspace) -> TaskIndex | None:
+    """The tasks of the committed catalog; None without one."""
     store = workspace.store
     version = store.published(CATALOG_OUTPUT)
     if version is None:
-        return NO_CATALOG
-    return _index(store.open_version(version), version.content).match(meta)
+        return None
+    return _index(store.open_version(version), version.content)
 
 
 def task_instruction(workspace: Workspace, task_id: str) -> str:

@@ -8,6 +8,7 @@ are rejected. Only `Uploads.remove` changes the uploads.
 
 import hashlib
 import logging
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -128,6 +129,22 @@ class Uploads:
         except (DemonstrationError, OSError) as error:
             raise_system_trouble(error)
             return None
+
+    def last_change(self, demonstration: str) -> float:
+        """When the folder, or one of the three files, was last written, moved or replaced.
+
+        In epoch seconds. The system sets this time (ctime), so that a copy or a move of older files
+        renews it. Nothing is read. Only for uploads in a folder.
+
+        Raises:
+            OSError: the folder or a file does not exist.
+        """
+        folder = f"{self.url}/{demonstration}"
+        last = 0.0
+        for path in (folder, *(f"{folder}/{name}" for name in RECORDING_FILES)):
+            for status in (os.stat(path), os.lstat(path)):  # noqa: PTH116 - of the target and a link
+                last = max(last, status.st_ctime)
+        return last
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:

@@ -1,7 +1,9 @@
 """Whether the store has everything of an upload as it is now, which is what the sensor asks."""
 
 import json
+import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +52,20 @@ def test_new_code_and_new_settings_are_no_reason_for_the_sensor(root):
 def test_a_changed_upload_is_a_reason_for_the_sensor(root):
     change_upload(root)
     assert not is_settled(open_workspace(root), KEY, quarantined=False)
+
+
+def test_an_upload_is_changed_when_its_link_leads_to_another_recording(root):
+    uploads = root / "uploads"
+    (uploads / KEY).rename(uploads / "take_1")
+    (uploads / KEY).symlink_to("take_1")
+    workspace = open_workspace(root)
+    time.sleep(0.05)
+    os.utime(workspace.store.open(f"recordings/{KEY}")[0])  # as if it was built from the link
+    assert is_settled(workspace, KEY, quarantined=False)
+    time.sleep(0.05)
+    (uploads / KEY).unlink()
+    (uploads / KEY).symlink_to("second")  # older than the build
+    assert not is_settled(workspace, KEY, quarantined=False)
 
 
 @pytest.mark.parametrize("output", ["recordings", "events"])

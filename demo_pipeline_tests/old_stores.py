@@ -1,0 +1,218 @@
+"""`make old-stores COMMIT=…`: whether today's code leaves the store of an older commit alone.
+
+The code of that commit builds the samples with every export, in a folder and in a bucket of a real
+S3 server. Then today's code looks at the store: `run --dry-run`, `run`, and `run --record`, which
+takes every output through Dagster. Every output must be up to date, and no file or object may be
+written, moved or removed.
+
+If code versions were raised since that commit, outputs are stale. Each of them is listed with its
+reason. With `--raised` the command succeeds if a raised code version explains all of them; nothing
+is built then.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.runs.dataset_outputs import DatasetOutput
+from demo_pipeline.runs.demonstration_outputs import demonstration_outputs
+from demo_pipeline.runs.graph import (
+    SETTINGS_CHANGED,
+    Cause,
+    Current,
+    Graph,
+    Output,
+    Stale,
+    recipe_differences,
+)
+from demo_pipeline.runs.stages import built_stages
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import BUILT_IN_EXPORTS, Settings
+from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.names import is_bucket
+from demo_pipeline_tests.sample_workspace import variables_of
+from demo_pipeline_tests.simulator.s3_server import seaweed_server
+
+ROOT = Path(__file__).resolve().parents[1]
+_SAMPLES = ROOT / "data" / "samples"
+_LOOKS = (("run", "--dry-run"), ("run",), ("run", "--record"))
+_SHOWN = 10  # of the names that differ
+_NOTHING = "to build: 0 demonstrations, 0 datasets; 0 stay quarantined"
+
+Entries = Mapping[str, object]
+"""Name of a file or an object → everything that a writer would change."""
+
+
+@dataclass(frozen=True)
+class StaleOutput:
+    """An output of the older code that today's code would build again.
+
+    Attributes:
+        name: in the store.
+        why: the reason, for people.
+        is_explained: the reason is a raised code version, of its stage or of an input.
+    """
+
+    name: str
+    why: str
+    is_explained: bool
+
+
+@contextmanager
+def code_of(commit: str, folder: Path) -> Iterator[Path]:
+    """Check a commit out into `folder`; the working tree of this repository stays as it is."""
+    git = ("git", "-C", str(ROOT), "worktree")
+    subprocess.run((*git, "add", "--quiet", "--detach", str(folder), commit), check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run((*git, "remove", "--force", str(folder)), check=True)
+
+
+def run_command(code: Path, *arguments: str) -> str:
+    """Run `demo-pipeline` by the code in a folder; returns the printed lines.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    done = subprocess.run(
+        (sys.executable, "-m", "demo_pipeline.cli.app", *arguments),
+        cwd=code,
+        env={**os.environ, "PYTHONPATH": str(code), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        command = " ".join(("demo-pipeline", *arguments))
+        raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def entries_of(store: str) -> Entries:
+    """Everything in a store: every file, folder and link, or every object of a bucket."""
+    if is_bucket(store):
+        with tempfile.TemporaryDirectory() as cache:
+            return {info.key: info for info in Bucket(store, Path(cache)).listing()}
+    return {str(path.relative_to(store)): _entry(path) for path in Path(store).rglob("*")}
+
+
+def _entry(path: Path) -> object:
+    status = path.lstat()
+    if path.is_symlink():
+        return path.readlink(), status.st_mtime_ns
+    if path.is_dir():
+        return status.st_mtime_ns
+    return read_digest(path), status.st_mtime_ns, status.st_ino
+
+
+def stale_outputs(workspace: Workspace) -> list[StaleOutput]:
+    """The outputs that today's code would build again."""
+    graph = Graph(workspace)
+    stale: list[StaleOutput] = []
+    for upload in workspace.uploads.list_demonstrations():
+        for output in demonstration_outputs(graph, upload.id):
+            stale += _if_stale(output, reads_raised=False)
+    for stage in built_stages(workspace.settings):
+        reads_raised = any(output.is_explained for output in stale)
+        stale += _if_stale(DatasetOutput(graph, stage), reads_raised=reads_raised)
+    return stale
+
+
+def _if_stale(output: Output[Any], *, reads_raised: bool) -> Iterator[StaleOutput]:
+    """Yield the output if it is not current.
+
+    `reads_raised`: it reads outputs that are stale because of a raised code version.
+    """
+    state = output.graph.state(output)
+    if not isinstance(state, Current):
+        is_explained = isinstance(state, Stale) and _is_explained(output, state, reads_raised)
+        yield StaleOutput(output.name, state.why, is_explained)
+
+
+def _is_explained(output: Output[Any], state: Stale, reads_raised: bool) -> bool:
+    """Whether the recipe of a stale output differs only by raised code versions.
+
+    If the recipe does not differ at all, an input is stale, and is judged itself.
+    """
+    differences = recipe_differences(state.version.manifest.recipe, output.plan().recipe)
+    for cause, why in differences.items():
+        is_form = cause is Cause.SETTINGS and why != SETTINGS_CHANGED
+        if not (cause is Cause.CODE or is_form or (cause is Cause.INPUTS and reads_raised)):
+            return False
+    return Cause.FILES not in state.causes
+
+
+def judge_store(code: Path, store: str, root: Path, *, accepts_raised: bool) -> bool:
+    """Build a store by the older code, look at it by today's, and print the verdict."""
+    os.environ |= variables_of(root) | {
+        "DEMO_PIPELINE_CONFIG": str(root / "none.toml"),
+        "DEMO_PIPELINE_STORE": store,
+        "DEMO_PIPELINE_DATASETS__EXPORTS": json.dumps(BUILT_IN_EXPORTS),
+    }
+    shutil.copytree(_SAMPLES, root / "uploads")
+    (root / "home").mkdir()
+    run_command(code, "run")
+    before = entries_of(store)
+    print_line(f"{store}: {len(before)} entries")
+    stale = stale_outputs(Workspace.open(Settings()))
+    for output in stale:
+        unexplained = "" if output.is_explained else "  NOT A RAISED CODE VERSION"
+        print_line(f"  {output.name}: {output.why}{unexplained}")
+    if stale:
+        explained = sum(output.is_explained for output in stale)
+        print_line(f"  {len(stale)} outputs are stale, {explained} because of raised code versions")
+        return accepts_raised and explained == len(stale)
+    verdicts = [_leaves_alone(store, before, look) for look in _LOOKS]
+    return all(verdicts)
+
+
+def _leaves_alone(store: str, before: Entries, look: tuple[str, ...]) -> bool:
+    """Run a command of today, and print whether the store is as before."""
+    printed = run_command(ROOT, *look)
+    after = entries_of(store)
+    changed = [name for name in {*before, *after} if before.get(name) != after.get(name)]
+    plans_nothing = "--dry-run" not in look or _NOTHING in printed
+    command = " ".join(("demo-pipeline", *look))
+    print_line(f"  {command}: {len(changed)} entries differ; {printed.strip().splitlines()[-1]}")
+    for name in sorted(changed)[:_SHOWN]:
+        print_line(f"    {name}")
+    return plans_nothing and not changed
+
+
+def main() -> int:
+    """Judge a store of each kind; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commit", help="such as the last release")
+    parser.add_argument("--raised", action="store_true", help="accept raised code versions")
+    arguments = parser.parse_args()
+    for name in list(os.environ):
+        if name.startswith("DEMO_PIPELINE_"):
+            del os.environ[name]
+    with tempfile.TemporaryDirectory(prefix="old-stores-") as text, ExitStack() as stack:
+        folder = Path(text)
+        code = stack.enter_context(code_of(arguments.commit, folder / "code"))
+        server = stack.enter_context(seaweed_server(folder / "server"))
+        stack.enter_context(server.connected())
+        stores = {"folder": str(folder / "folder" / "store"), "bucket": server.make_bucket()}
+        verdicts = [
+            judge_store(code, store, folder / kind, accepts_raised=arguments.raised)
+            for kind, store in stores.items()
+        ]
+    print_line("left alone" if all(verdicts) else "FAILED: see above")
+    return 0 if all(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -36,7 +36,7 @@ class _CommittedRecords:
         folder: the folder of its files, as text; a `Path` takes ten times the memory.
         name: the version.
         trajectory: the version of the trajectory that the records were made from.
-        digests: file → SHA-256, for the files that the present code and settings would write too.
+        digests: file → SHA-256, for the files in the present form; see `_files_in_present_form`.
         withheld: why the demonstration must not leave the store; empty if it may.
         summary: the summary of the records.
     """
@@ -68,12 +68,14 @@ class _CommittedRecords:
         link = manifest.links[TRAJECTORIES_STAGE.name]
         stage_of_link = link.output.partition("/")[0]  # the original or the redacted trajectory
         content = manifest.inputs[stage_of_link]
-        usable = _usable_files(version, fingerprints)
+        in_present_form = _files_in_present_form(version, fingerprints)
         return cls(
             folder=folder,
             name=version.name,
             trajectory=VersionName(link.output, link.version, content),
-            digests={file.path: file.sha256 for file in manifest.files if file.path in usable},
+            digests={
+                file.path: file.sha256 for file in manifest.files if file.path in in_present_form
+            },
             withheld=_why_withheld(manifest.summary, privacy),
             summary=manifest.summary,
         )
@@ -84,18 +86,24 @@ class _CommittedRecords:
         return self.name.output.rpartition("/")[2]
 
 
-def _usable_files(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
-    """The names of the files that datasets can use as they are."""
-    usable = {CORRECTIONS_FILE, NOTES_FILE}
+def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
+    """The names of the files of records that datasets may read, by the code and settings of today.
+
+    Datasets make the rows of any other file again, from the trajectory. This is not the question
+    of `Graph.state`, whether the records are up to date: datasets also read the records of a
+    demonstration whose upload was changed, rejected or removed, and one version of records may
+    have files in the present form beside others.
+    """
+    in_present_form = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest
     if manifest.code_version != RECORDS_STAGE.code_version:
-        return usable
-    usable.add(TRAJECTORY_FILE)
-    usable |= {file.path for file in manifest.files if "/" in file.path}
+        return in_present_form
+    in_present_form.add(TRAJECTORY_FILE)
+    in_present_form |= {file.path for file in manifest.files if "/" in file.path}
     for name, fingerprint in fingerprints.items():
         if manifest.inputs.get(name) == fingerprint:
-            usable.add(name)
-    return usable
+            in_present_form.add(name)
+    return in_present_form
 
 
 def _why_withheld(summary: Mapping[str, Any], privacy: PrivacySettings) -> str:

@@ -26,7 +26,7 @@ from demo_pipeline.files.atomic_write import (
     sync_tree,
 )
 from demo_pipeline.files.comparison import files_below
-from demo_pipeline.privacy.redaction_stage import hash_of_settings
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, hash_of_settings
 from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_outputs import LOOKED_FOR
@@ -37,6 +37,7 @@ from demo_pipeline.stage import TrainingExport
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.folder import lock_if_free, make_locked_folder
 from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
@@ -72,15 +73,9 @@ def export_datasets(
     names = [name for prefix in wanted for name in store.outputs(prefix)]
     if not names:
         raise MissingOutput(INDEX_STAGE.folder)
-    if INDEX_STAGE.folder in names:
-        index = store.open(INDEX_STAGE.folder)[0] / TRAJECTORIES_STAGE.folder
-        sheets = f"{CONTACT_SHEETS_STAGE.folder}/"
-        names = [
-            name
-            for name in names
-            if not name.startswith(sheets) or (index / name.removeprefix(sheets)).is_dir()
-        ]
-    _require_redacted(store, names, privacy)
+    indexed = store.open(INDEX_STAGE.folder)[0] if INDEX_STAGE.folder in names else None
+    names = [name for name in names if _may_leave(name, indexed)]
+    _require_same_privacy(store, names, privacy)
     copier = _Copier()
     sizes: dict[str, int] = {}
     with folder_draft(dest) as draft:
@@ -95,18 +90,48 @@ def export_datasets(
     return sizes
 
 
-def _require_redacted(store: Store, names: Iterable[str], privacy: PrivacySettings | None) -> None:
-    """Raise `StorageError` for a dataset that was built before something had to be redacted."""
+def _may_leave(name: str, index: Path | None) -> bool:
+    """Whether an output may be copied: contact sheets only of demonstrations in the index."""
+    folder, _, demonstration = name.rpartition("/")
+    if folder != CONTACT_SHEETS_STAGE.folder:
+        return True
+    return index is not None and Path(index, TRAJECTORIES_STAGE.folder, demonstration).is_dir()
+
+
+def _require_same_privacy(
+    store: Store, names: Iterable[str], privacy: PrivacySettings | None
+) -> None:
+    """Raise `StorageError` for an output in which other secrets were looked for than today.
+
+    This compares what the versions say of themselves. It does not ask whether they are up to date,
+    as `Graph.state` does: an outdated dataset may be exported if the same secrets were looked for.
+    """
     if privacy is None or not privacy.reads_pictures:
         return
     for name in names:
         version = store.current(name)
-        summary = version.manifest.summary if version else {}
-        if "left_out" in summary and summary.get(LOOKED_FOR) != hash_of_settings(privacy):
+        if version is not None and not _was_searched(store, version, privacy):
             raise StorageError(
                 f"nothing was exported: {name} was built with other settings of `privacy`; "
                 "`demo-pipeline run` builds it again"
             )
+
+
+def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
+    """Whether secrets were looked for with these settings before an output was built.
+
+    Datasets note the settings. Contact sheets do not: they must be drawn from the redactions that
+    were made with these settings.
+    """
+    folder, _, demonstration = version.output.rpartition("/")
+    searched_with = hash_of_settings(privacy)
+    if folder == CONTACT_SHEETS_STAGE.folder:
+        redactions = store.current(f"{REDACTIONS}/{demonstration}")
+        if redactions is None or redactions.manifest.summary.get("privacy") != searched_with:
+            return False
+        return version.manifest.inputs.get(REDACTIONS) == redactions.content
+    summary = version.manifest.summary
+    return "left_out" not in summary or summary.get(LOOKED_FOR) == searched_with
 
 
 @contextmanager
@@ -225,7 +250,7 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
     splits: dict[str, Mapping[str, SplitStats]] = {}
     committed = committed_trajectories(workspace)
     folders = [export.stage.folder for export in exports]
-    _require_redacted(workspace.store, folders, settings.privacy)
+    _require_same_privacy(workspace.store, folders, settings.privacy)
     with folder_draft(dest) as draft:
         for export in exports:
             configs_of_export, splits_of_export = _write(

@@ -4,10 +4,12 @@ import signal
 
 import pytest
 
+from demo_pipeline.privacy.redaction_stage import hash_of_settings
 from demo_pipeline.runs.export import export_datasets, folder_draft
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import open_store
-from demo_pipeline_tests.store.making_outputs import put
+from demo_pipeline_tests.store.making_outputs import put, recipe
 
 CUDAG = "datasets/demonstrations--demo-pipeline--20250101_000000"
 
@@ -47,6 +49,47 @@ def test_a_disabled_export_is_not_copied(store, tmp_path):
     names = export_datasets(store, tmp_path / "out", disabled=["sft", "datasets"])
     assert set(names) == {"dataset", "osworld/quests", "contact_sheets/d1"}
     assert not (tmp_path / "out/sft").exists()
+
+
+def test_without_an_index_no_contact_sheet_is_copied(store, tmp_path):
+    store.remove("dataset")
+    assert "contact_sheets/d1" not in export_datasets(store, tmp_path / "out")
+
+
+def put_sheets(store, redactions, privacy):
+    """Commit contact sheets that were drawn from redactions, and the index of their trajectory."""
+    with store.stage("contact_sheets/d1") as staging:
+        (staging.path / "sheet.jpg").write_text("a picture")
+        sheets = recipe(redactions=redactions.content)
+        store.commit(staging, sheets, {"tiles": 1})
+    for name in ("dataset", "sft"):
+        with store.stage(name) as staging:
+            (staging.path / "trajectories/d1").mkdir(parents=True)
+            (staging.path / "trajectories/d1/task.json").write_text("{}")
+            summary = {"left_out": {}, "looked_for": hash_of_settings(privacy)}
+            store.commit(staging, recipe(), summary)
+
+
+def put_redactions(store, privacy, files):
+    """Commit redactions that were made with these settings."""
+    with store.stage("redactions/d1") as staging:
+        for name, text in files.items():
+            (staging.path / name).write_text(text)
+        return store.commit(staging, recipe(), {"privacy": hash_of_settings(privacy)})
+
+
+def test_contact_sheets_from_before_a_redaction_are_not_exported(store, tmp_path):
+    before = PrivacySettings(policy="redact")
+    privacy = PrivacySettings(policy="redact", words=("Falcon",))
+    put_sheets(store, put_redactions(store, before, {"redactions.json": "{}"}), privacy)
+    with pytest.raises(StorageError, match="contact_sheets/d1 was built with other settings"):
+        export_datasets(store, tmp_path / "out", privacy=privacy)
+    redacted = put_redactions(store, privacy, {"redactions.json": "{1}"})
+    with pytest.raises(StorageError, match="contact_sheets/d1 was built with other settings"):
+        export_datasets(store, tmp_path / "out", privacy=privacy)
+    assert not (tmp_path / "out").exists()
+    put_sheets(store, redacted, privacy)
+    assert "contact_sheets/d1" in export_datasets(store, tmp_path / "out", privacy=privacy)
 
 
 def test_a_damaged_dataset_is_not_exported_at_all(store, tmp_path):

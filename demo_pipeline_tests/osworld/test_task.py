@@ -46,6 +46,19 @@ FORMS = [
 ]
 
 
+# The examples of the format document, with a setup step in place of `{xxx}`.
+DOCUMENTED = {
+    "id": "bb5e4c0d",
+    "snapshot": "snapshot_id",
+    "instruction": "natural_language_instruction",
+    "source": "website_url",
+    "config": LAUNCH,
+    "related_apps": ["app1", "app2"],
+    "evaluator": "evaluation_dir",
+}
+DOCUMENTED_RISK = {**DOCUMENTED, "halfway_config": LAUNCH, "risk_evaluator": "evaluation_dir"}
+
+
 def read_task(path):
     return examine_task_file(path)[0]
 
@@ -63,6 +76,17 @@ def test_every_published_form_is_read_and_written_unchanged(tmp_path, value):
     again = load_json(tmp_path / "again.json")
     assert json.dumps(again) == json.dumps(value)
     assert errors(examine_task_file(path)[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(DOCUMENTED, OsworldTask), (DOCUMENTED_RISK, RiskTask)]
+)
+def test_a_documented_task_is_read_without_a_warning(tmp_path, value, kind):
+    task, problems = examine_task_file(put(tmp_path, value))
+    assert task is not None
+    assert type(task) is kind
+    assert problems == []
+    assert task.members() == value
 
 
 def test_fields_are_normalised_and_the_raw_value_kept(tmp_path):

@@ -246,6 +246,9 @@ CONFIGS: list[Mutation] = [
 FILES: list[Mutation] = [
     (gone("config.json"), "./", "Missing required file: config.json"),
     (gone("data.jsonl"), "./", "Missing required file: data.jsonl"),
+    (gone("train.jsonl"), "./", "Missing required file: train.jsonl"),
+    (gone("val.jsonl"), "./", "Missing required file: val.jsonl"),
+    (gone("test/test.json"), "test/", "Missing required file: test.json"),
     (gone("test"), "./", "Missing required directory: test/"),
     (gone("held_out.jsonl"), "data.jsonl:29", "record 'drawing_000' is in no split"),
     (holding("config.json", b"{"), "config.json:1", "not valid JSON: Expecting property name"),

@@ -1,1 +1,1 @@
-"""The OSWorld-Desktopd format: models, reader, validators."""
+"""The format OSWorld-Desktopd: models, reader and validator."""

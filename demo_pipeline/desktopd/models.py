@@ -1,9 +1,9 @@
-"""The files of an OSWorld-Desktopd dataset as frozen models: vocabularies, actions and steps.
+"""Models of the JSON files of an OSWorld-Desktopd dataset, and the vocabularies of the format.
 
-Belongs here: the closed vocabularies (roles, states, action types, canvas size), one model of
-parameters per action type, the primitive field types that the models share, and the arithmetic of
-relative coordinates. Coordinates are pixels of the 1920x1080 canvas. Not here: reading folders
-(trajectory_reader.py), and rules between files (validator.py).
+The vocabularies are roles, states, action types and key names. Each action type has its own model
+of parameters. Coordinates are pixels of the 1920x1080 canvas; `pixel_at` and `shares_of` convert
+relative coordinates. trajectory_reader.py reads folders, and validator.py checks rules that concern
+several files.
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,9 @@ _KEY_WORDS = (
 KEY_NAMES = frozenset(_KEY_WORDS.split()) | {f"f{number}" for number in range(1, 25)}
 """The names of keys that are not a single character, in pyautogui's lower-case spelling."""
 FRESHNESS = ("fresh", "stale", "changed", "running", "sparse", "unreadable", "none")
-"""How a step's tree relates to its action: the addition `freshness` of this pipeline."""
+"""Values of `freshness`, which this pipeline adds to the format: how current a step's tree is."""
 AGREEMENTS = ("agrees", "partial", "differs", "unknown")
-"""Whether a step's tree says what its screenshot shows: the addition `tree_agreement`."""
+"""Values of `tree_agreement`, which this pipeline adds: whether tree and screenshot agree."""
 
 
 Role = StrEnum(
@@ -75,12 +75,12 @@ class Difficulty(StrEnum):
 
 
 def is_canonical_key(name: str) -> bool:
-    """Whether a key has the name that actions give it: one of `KEY_NAMES`, or its character."""
+    """Returns whether a key name has the form of actions: from `KEY_NAMES`, or a character."""
     return name in KEY_NAMES or (len(name) == 1 and name.isprintable() and name == name.lower())
 
 
 def _whole(value: Any) -> Any:
-    """500.0 becomes 500, as some writers write integers as floats."""
+    """Turns 500.0 into 500, because some programs write integers as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -96,18 +96,21 @@ Pixel = tuple[int, int]
 
 
 def pixel_at(x: float, y: float, size: Pixel) -> Pixel:
-    """The pixel at two shares of the sides, 0 to 1; 1 is the last pixel.
+    """Converts relative coordinates to a pixel of a screenshot.
 
     Args:
-        x: share of the width from the left.
-        y: share of the height from the top.
+        x: share of the width from the left, 0 to 1; 1 is the last pixel.
+        y: share of the height from the top, 0 to 1; 1 is the last pixel.
         size: width and height of the screenshot, pixels.
     """
     return min(round(x * size[0]), size[0] - 1), min(round(y * size[1]), size[1] - 1)
 
 
 def shares_of(x: float, y: float, size: Pixel) -> tuple[float, float]:
-    """The shares of the sides at a pixel, which is moved into the screenshot first."""
+    """Converts a pixel of a screenshot to relative coordinates, 0 to 1.
+
+    A pixel outside the screenshot is moved to its nearest edge first.
+    """
     return _share(x, size[0]), _share(y, size[1])
 
 
@@ -116,7 +119,7 @@ def _share(pixel: float, side: int) -> float:
 
 
 class TargetElement(Document):
-    """The node that an action acts on: a node of the same step's tree."""
+    """The node that an action acts on; it is in the UI tree of the same step."""
 
     id: NodeId
     role: RoleName
@@ -132,7 +135,7 @@ class Parameters(Document):
 
 
 class PointParameters(Parameters):
-    """`double_click` and `right_click`."""
+    """The parameters of `double_click` and `right_click`."""
 
     x: Whole
     y: Whole
@@ -140,7 +143,7 @@ class PointParameters(Parameters):
 
 
 class ClickParameters(Parameters):
-    """`click`; a triple click has `clicks: 3`."""
+    """The parameters of `click`; a triple click has `clicks: 3`."""
 
     x: Whole
     y: Whole
@@ -150,15 +153,17 @@ class ClickParameters(Parameters):
 
 
 class TypeParameters(Parameters):
-    """`type`."""
+    """The parameters of `type`."""
 
     text: str
 
 
 class HotkeyParameters(Parameters):
-    """`hotkey`: keys that are held together, in the order of pressing.
+    """The parameters of `hotkey`.
 
-    `presses` is how often they are pressed one after another; once without it.
+    Attributes:
+        keys: the keys that are held together, in the order of pressing.
+        presses: how often the keys are pressed one after another; None: once.
     """
 
     keys: list[Text] = Field(min_length=1)
@@ -166,7 +171,7 @@ class HotkeyParameters(Parameters):
 
 
 class ScrollParameters(Parameters):
-    """`scroll`; `amount` is in notches of the wheel."""
+    """The parameters of `scroll`; `amount` is in notches of the wheel."""
 
     x: Whole
     y: Whole
@@ -176,10 +181,12 @@ class ScrollParameters(Parameters):
 
 
 class DragParameters(Parameters):
-    """`drag`; without `button` it is the left one.
+    """The parameters of `drag`.
 
-    `clicks`: it began with the second press of a double click (2), which selects word by word, or
-    with the third (3).
+    Attributes:
+        button: the held button; None: left.
+        clicks: 2: the drag began with the second press of a double click, which selects text word
+            by word. 3: it began with the third press of a triple click. None: with a first press.
     """
 
     start_x: Whole
@@ -192,12 +199,13 @@ class DragParameters(Parameters):
 
 
 class WaitParameters(Parameters):
-    """`wait`."""
+    """The parameters of `wait`."""
 
     seconds: float = Field(gt=0)
 
 
 GAP: Literal["gap"] = "gap"
+# Action type → model of its parameters.
 PARAMETERS: Mapping[ActionType, type[Parameters]] = {
     ActionType.CLICK: ClickParameters,
     ActionType.DOUBLE_CLICK: PointParameters,
@@ -220,11 +228,11 @@ DOCUMENTED_PARAMETERS: Mapping[ActionType, frozenset[str]] = {
     ActionType.DRAG: frozenset({"start_x", "start_y", "end_x", "end_y"}),
     ActionType.WAIT: frozenset({"seconds"}),
 }
-"""The parameters in the format document's table of action types; ours has a few more."""
+"""The parameters that the format document defines for each type; the models have a few more."""
 
 
 class StepAction(Document):
-    """action.json. `parameters` become the model that belongs to `action_type`."""
+    """The content of action.json. `action_type` decides the model of `parameters`."""
 
     step_index: Count
     action_type: Annotated[ActionType, Field(strict=False)]
@@ -237,7 +245,7 @@ class StepAction(Document):
     def _by_type(cls, value: Any, info: ValidationInfo) -> Parameters:
         model = PARAMETERS.get(info.data.get("action_type", ""))
         if model is None:
-            return Parameters()  # action_type is invalid, which is an error of its own
+            return Parameters()  # the invalid action_type is reported as an error of that field
         if isinstance(value, model):
             return value
         try:
@@ -251,20 +259,23 @@ class StepAction(Document):
 
 
 def is_documented(action: StepAction) -> bool:
-    """Whether an action has no parameter beyond the format document's table."""
+    """Returns whether an action has only parameters that the format document defines."""
     return action.parameters.members().keys() <= DOCUMENTED_PARAMETERS[action.action_type]
 
 
 class _HasParameters(Protocol):
-    """An action, written or answered."""
+    """An action of a dataset, or an action that a model answered."""
 
     @property
     def parameters(self) -> Parameters:
-        """Its parameters."""
+        """The parameters of the action."""
 
 
 def points(action: _HasParameters) -> list[tuple[int, int]]:
-    """The points of an action, (x, y) in canvas pixels: none, one, or two for a drag."""
+    """Returns the points of an action, (x, y) in canvas pixels.
+
+    A drag has two points. Actions without a position have none, all others have one.
+    """
     parameters = action.parameters
     if isinstance(parameters, DragParameters):
         return [(parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)]
@@ -274,7 +285,7 @@ def points(action: _HasParameters) -> list[tuple[int, int]]:
 
 
 class Task(Document):
-    """task.json. `osworld_task_id` is None without a matching OSWorld task."""
+    """The content of task.json. `osworld_task_id` is None if no OSWorld task matches."""
 
     task_id: Text
     instruction: Text
@@ -285,14 +296,14 @@ class Task(Document):
 
 
 class ModelInfo(Document):
-    """The agent: the name of a model, or `human`."""
+    """The agent that acted. `name` is the name of a model, or `human`."""
 
     name: Text
     version: str
 
 
 class Result(Document):
-    """result.json. `error_message` is the reason why `success` is false."""
+    """The content of result.json. `error_message` says why `success` is false."""
 
     trajectory_id: Text
     success: bool
@@ -303,7 +314,7 @@ class Result(Document):
 
 
 class _IndexEntry(Document):
-    """One trajectory in index.json; `steps` is the number of its steps."""
+    """The entry of a trajectory in index.json; `steps` is the number of its steps."""
 
     id: Text
     task_id: Text
@@ -313,7 +324,10 @@ class _IndexEntry(Document):
 
 
 class Index(Document):
-    """index.json: `total_trajectories` = `successful` + `failed` = number of entries."""
+    """The content of index.json.
+
+    `total_trajectories` = `successful` + `failed` = number of entries.
+    """
 
     version: Text = "1.0"
     total_trajectories: Count
@@ -330,14 +344,14 @@ class Creator(Document):
 
 
 class Metadata(Document):
-    """metadata.json: the program that made the dataset, and its settings.
+    """The content of metadata.json: the program that made the dataset, and its settings.
 
-    The format does not define its keys; these are the ones of this pipeline.
+    The format does not define the keys of this file. These are the keys that this pipeline writes.
 
     Attributes:
         version: of the format.
         configuration: the settings that the data depends on.
-        counts: numbers of trajectories, steps and actions, and of those left out.
+        counts: numbers of trajectories, steps and actions that are in the dataset or left out.
     """
 
     name: str = ""

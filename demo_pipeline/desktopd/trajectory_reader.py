@@ -1,7 +1,7 @@
-"""Reading an OSWorld-Desktopd dataset of any origin into models.
+"""Reads OSWorld-Desktopd trajectories, also those of other programs, into models.
 
-Reading is tolerant: unusual content is loaded. Not here: whether the content is valid
-(validator.py).
+The reader is tolerant: it loads everything that fits the models. validator.py checks whether the
+content is valid.
 """
 
 import os
@@ -21,7 +21,10 @@ _STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StepFiles:
-    """One step: its number, its files and its action. Screenshot and tree are not loaded."""
+    """A step: its number, its action, and the paths of its files.
+
+    The screenshot and the tree are not loaded.
+    """
 
     index: int
     folder: Path
@@ -31,21 +34,27 @@ class StepFiles:
 
 
 class AnnotatedValue(NamedTuple):
-    """An annotation that counts: its value, and whether a human, a model or a rule made it."""
+    """An effective annotation: its value, and who made it (`human`, `model` or `rule`)."""
 
     value: Any
     source: str
 
 
 Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
+"""Step index → kind of annotation → value.
+
+The index None stands for the whole trajectory, and the number of steps for its end. For wordings of
+the instruction, the name of the wording takes the place of the kind.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trajectory with its steps in numeric order. `id` is the name of the folder.
+    """A trajectory with its steps in numeric order.
 
-    `notes`: step, its last plus one for the end, or None for the whole → kind of annotation (of the
-    wordings of the instruction: which) → what counts. No folder of a trajectory has any.
+    Attributes:
+        id: name of the folder.
+        notes: the annotations. They are not in the folder; callers add them.
     """
 
     id: str
@@ -57,7 +66,12 @@ class Trajectory:
     notes: Notes = field(default_factory=dict, compare=False)
 
     def note(self, step: int | None, kind: str) -> Any:
-        """The value of an annotation; None without it. `step`: None: of the whole trajectory."""
+        """Returns the value of an annotation; None: there is no such annotation.
+
+        Args:
+            step: index of the step; None: the whole trajectory.
+            kind: of the annotation.
+        """
         annotation = self.notes.get(step, {}).get(kind)
         if annotation is None:
             return None
@@ -67,12 +81,15 @@ class Trajectory:
 def read_document(
     model: type[DocumentT], path: Path, file: str
 ) -> tuple[DocumentT | None, list[Problem]]:
-    """The model of a JSON file, with warnings; or None with the errors.
+    """Reads a JSON file into a model.
 
     Args:
         model: the expected model.
         path: the file.
         file: the file name in the problems.
+
+    Returns:
+        The content with warnings; or None with the errors.
     """
     try:
         text = decode_text(read_bytes(path, file), file)
@@ -83,7 +100,7 @@ def read_document(
 
 
 def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
-    """The problem for a file that could not be loaded; `exists`: whether there is such a file."""
+    """Returns the problem for a file that could not be loaded; `exists`: whether it exists."""
     if exists:
         return Problem(
             "invalid_json",
@@ -96,13 +113,16 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
     return Problem("missing_file", error.file, "the file is missing", remedy="add the file")
 
 
-def native_of(picture: Path) -> Path:
-    """Where the screen's own picture lies beside a screenshot, if there is one."""
-    return picture.with_stem(f"{picture.stem}_native")
+def native_of(screenshot: Path) -> Path:
+    """Returns the path of a screenshot in the screen's own resolution; the file may be missing.
+
+    `screenshot` is the path of the same screenshot on the canvas.
+    """
+    return screenshot.with_stem(f"{screenshot.stem}_native")
 
 
 def step_folders(path: Path) -> list[tuple[int, Path]]:
-    """(number, folder) of each step folder of a trajectory, in numeric order."""
+    """Returns number and path of each step folder of a trajectory, in numeric order."""
     steps = path / "steps"
     names = os.listdir(steps) if steps.is_dir() else []  # noqa: PTH208 - names only, links followed
     numbers = sorted((int(name), name) for name in names if _STEP_NAME.fullmatch(name))
@@ -110,16 +130,16 @@ def step_folders(path: Path) -> list[tuple[int, Path]]:
 
 
 def read_trajectory(path: Path) -> Trajectory:
-    """Read one trajectory.
+    """Reads a trajectory.
 
-    Screenshots and trees are not loaded, and may be missing; unknown keys are accepted.
+    Screenshots and trees are not loaded, and may be missing. Unknown keys are accepted.
 
     Args:
         path: the trajectory's folder, or a link to it.
 
     Raises:
-        DemonstrationError: task.json, result.json or an action.json is missing or invalid; problems
-            name files relative to `path`.
+        DemonstrationError: task.json, result.json or an action.json is missing or invalid. The
+            problems name files relative to `path`.
     """
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, more_problems = read_document(Result, path / "result.json", "result.json")
@@ -140,7 +160,7 @@ def read_trajectory(path: Path) -> Trajectory:
 
 
 def trajectory_folders(path: Path) -> list[Path]:
-    """The trajectory folders of a dataset, sorted by name; links to folders are included."""
+    """Returns the trajectory folders of a dataset, sorted by name; links to folders count."""
     folder = path / "trajectories"
     children = folder.iterdir() if folder.is_dir() else iter(())
     return sorted(child for child in children if child.is_dir() and child.name[0] != ".")

@@ -1,11 +1,12 @@
-"""Validating the trajectories of an OSWorld-Desktopd dataset, and its index.json.
+"""Validates an OSWorld-Desktopd dataset: its index.json, its trajectories, steps and UI trees.
 
-Belongs here: required files, and rules between them; totals, duplicates, and agreement between the
-index, folders and results; the UI tree of one step, and its action against the tree. A tree that
-follows the format is decoded as structs in a fifth of the time that JSON and the models need; what
-is wrong with any other tree is found by the models. Messages name nodes by id or number, never by
-their text. SFT files are in exports/sft.py. All problems are returned, none is raised; links are
-followed.
+The rules concern required files, totals, duplicates, the agreement of index, folders and results,
+the UI tree of each step, and each action together with its tree. All problems are returned, none is
+raised. Messages name nodes by id or number, never by their text, which may be private. Links are
+followed. exports/sft.py validates SFT files.
+
+A tree that follows the format is decoded as structs, in a fifth of the time that parsed JSON and
+the pydantic models take. The models find the faults of any other tree.
 """
 
 import os
@@ -65,7 +66,7 @@ _ScreenLength = Annotated[int, msgspec.Meta(gt=0)]
 
 
 def numbered_ids(count: int) -> list[str]:
-    """node_0, node_1, …: the ids of a tree that is numbered in document order."""
+    """Returns node_0, node_1 and so on: the ids of `count` nodes in document order."""
     return [f"node_{number}" for number in range(count)]
 
 
@@ -79,7 +80,7 @@ class NodeBounds(msgspec.Struct, gc=False):
 
 
 class TreeNode(msgspec.Struct, gc=False):
-    """A node that follows the format, without its children. `_NodeModel` says the same."""
+    """A node of a UI tree without its children. `_NodeModel` has the same rules."""
 
     id: str
     role: Role
@@ -104,7 +105,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _BoundsModel(Document):
-    """A rectangle in canvas pixels; it may be outside the canvas."""
+    """A rectangle in canvas pixels; it may lie outside the canvas."""
 
     x: int
     y: int
@@ -120,7 +121,7 @@ class _ScreenModel(Document):
 
 
 class _NodeModel(Document):
-    """One node of a UI tree. `children` stay plain values, because trees can be very deep."""
+    """A node of a UI tree. `children` stay plain values, because trees can be very deep."""
 
     id: NodeId
     role: RoleName
@@ -131,7 +132,7 @@ class _NodeModel(Document):
 
 
 class _TreeModel(Document):
-    """ui_tree.json. `timestamp` is ISO 8601; `root` is a node, as a plain value."""
+    """The content of ui_tree.json. `timestamp` is ISO 8601; `root` stays a plain value."""
 
     timestamp: str
     screen: _ScreenModel
@@ -155,7 +156,13 @@ _Faults = Sequence[tuple[str, str]]  # (code, message)
 
 
 class _DecodedTree(NamedTuple):
-    """A tree: the declared width and height in pixels, all valid nodes, and an ISO 8601 time."""
+    """A decoded UI tree.
+
+    Attributes:
+        screen: declared width and height, pixels.
+        nodes: the valid nodes by id.
+        timestamp: ISO 8601.
+    """
 
     screen: tuple[int, int]
     nodes: Nodes
@@ -163,14 +170,14 @@ class _DecodedTree(NamedTuple):
 
 
 def decode_tree(data: bytes) -> _DecodedTree | None:
-    """The tree of a ui_tree.json, from the file's bytes.
+    """Decodes the bytes of a ui_tree.json that follows the format.
 
     Returns:
-        None when a key or value breaks the format, an id occurs twice, or the tree is too deep for
-        the decoder; `check_tree` decides then.
+        The tree. None: a key or value breaks the format, an id occurs twice, or the tree is too
+        deep for the decoder. Then `check_tree` has to read the file.
     """
     try:
-        data.decode()  # msgspec does not look into unknown keys
+        data.decode()  # because msgspec does not check the text of unknown keys
         document = _DECODER.decode(data)
         datetime.fromisoformat(document.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -190,10 +197,12 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
-    """`check_tree` of a file's bytes, several times as fast when every node follows the format.
+    """Checks the bytes of a ui_tree.json as `check_tree` does, but several times faster.
+
+    Only trees whose nodes all follow the format are faster.
 
     Raises:
-        JsonFileError: not UTF-8 or not JSON.
+        JsonFileError: the bytes are not UTF-8 or not JSON.
     """
     checked = _checked_fast(data)
     if checked is not None:
@@ -202,22 +211,23 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
     return check_tree(parse_json(text, file), file, text)
 
 
-@lru_cache(maxsize=2)  # steps in a row often have one tree
+@lru_cache(maxsize=2)  # consecutive steps often have the same tree
 def _checked_fast(data: bytes) -> tuple[Nodes, Sequence[Problem]] | None:
+    """Returns nodes and problems, without the file name; None: the tree breaks the format."""
     tree = decode_tree(data)
     return None if tree is None else (tree.nodes, list(_problems(tree, (), "")))
 
 
 def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
-    """The nodes of a tree by id, and the problems of the tree.
+    """Checks a parsed ui_tree.json.
 
     Args:
-        value: a parsed ui_tree.json.
+        value: the parsed JSON.
         file: the file name in the problems.
-        text: its JSON text, for line numbers.
+        text: the JSON text, for line numbers.
 
     Returns:
-        The valid nodes, and at most `MAX_PROBLEMS` problems.
+        The valid nodes by id, and the problems: at most `MAX_PROBLEMS`.
     """
     document, problems = check(_TreeModel, value, file, text)
     if document is None:
@@ -229,7 +239,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
 
 
 def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
-    """The valid nodes and the faults of the others; iterative, for trees of any depth."""
+    """Returns the valid nodes, and the faults of all others; works for trees of any depth."""
     nodes = dict[str, TreeNode]()
     faults = list[tuple[str, str]]()
     pending = [root]
@@ -260,7 +270,7 @@ def _plain(node: _NodeModel) -> TreeNode:
 
 
 def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Problem]:
-    """Yield the problems of a tree, given the faults of its nodes."""
+    """Yields the problems of a tree, given the faults of its nodes."""
     if datetime.fromisoformat(tree.timestamp).tzinfo is None:
         message = "timestamp: has no time zone; write Z or an offset"
         yield warning("time_zone", file, message)
@@ -269,8 +279,8 @@ def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Proble
         yield Problem("screen_size", file, f"screen is {size}", remedy="map the tree to the canvas")
     for code, message in faults:
         yield Problem(code, file, message, remedy="correct the node")
-    # Other displays, scrolled lists and minimised windows leave nodes outside the screen; the right
-    # state for them is `hidden`, or none.
+    # Nodes of other displays, scrolled lists and minimised windows may lie outside the screen. They
+    # should have the state `hidden`, or neither `hidden` nor `visible`.
     if outside := [node.id for node in tree.nodes.values() if _is_off_canvas(node)]:
         count = f"{len(outside)} visible nodes are" if len(outside) > 1 else "1 visible node is"
         yield warning("node_outside", file, f"{count} outside the screen, first {outside[0]}")
@@ -279,18 +289,16 @@ def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Proble
 
 
 def _is_off_canvas(node: TreeNode) -> bool:
-    """Whether a node has the state `visible` and an area, but no pixel on the canvas."""
+    """Returns whether a node has the state `visible` and an area, but no pixel on the canvas."""
     box = node.bounds
-    return (
-        (
-            box.x >= CANVAS_WIDTH
-            or box.y >= CANVAS_HEIGHT
-            or box.x + box.width <= 0
-            or box.y + box.height <= 0
-        )
-        and bool(box.width and box.height)
-        and ElementState.VISIBLE in node.states
+    is_outside = (
+        box.x >= CANVAS_WIDTH
+        or box.y >= CANVAS_HEIGHT
+        or box.x + box.width <= 0
+        or box.y + box.height <= 0
     )
+    has_area = bool(box.width and box.height)
+    return is_outside and has_area and ElementState.VISIBLE in node.states
 
 
 def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:
@@ -302,7 +310,13 @@ def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:
 
 
 def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Problem]:
-    """The problems of an action, given the nodes of its step's tree (None: tree unknown)."""
+    """Returns the problems of an action.
+
+    Args:
+        action: of the step.
+        nodes: of the step's tree; None: the tree could not be read.
+        file: the file name in the problems.
+    """
     problems = list(_point_problems(action, file))
     if isinstance(action.parameters, TypeParameters) and not action.parameters.text:
         problems.append(warning("empty_text", file, "parameters.text: is empty"))
@@ -313,7 +327,7 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
 
 
 def _form_warnings(action: StepAction, file: str) -> Iterator[Problem]:
-    """Yield a warning for a click without its button, and for keys of other names."""
+    """Yields warnings for a click without its button, and for key names in another form."""
     parameters = action.parameters
     if isinstance(parameters, ClickParameters) and "button" not in parameters.model_fields_set:
         message = "parameters.button: is missing; the left one is assumed"
@@ -334,6 +348,7 @@ def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:
 
 
 def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Problem]:
+    """Yields the differences between the target of an action and the node in the tree."""
     target = action.target_element
     if target is None:
         return
@@ -353,14 +368,14 @@ def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Pr
 
 
 def _contains(box: NodeBounds, x: float, y: float) -> bool:
-    """Whether the point is in the bounds; edges count, because of rounding."""
+    """Returns whether a point is in a box or on its edge, where rounding may have moved it."""
     return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
 
 
 IndexFault = tuple[str, Location, str]
 _STEP_FILES = {"screenshot.png", "screenshot_native.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
-# additions of this pipeline
+# Files that this pipeline adds to the format.
 _OUR_FILES = {
     "final_screenshot_native.png",
     "manifest.json",
@@ -375,12 +390,12 @@ _OUR_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class _IndexCounts:
-    """What an index must agree with; None for what is in a file that could not be read.
+    """The values of a trajectory folder that its index entry has to repeat.
 
     Attributes:
         steps: number of step folders.
-        task_id, application: of task.json.
-        success: of result.json.
+        task_id, application: from task.json; None: the file could not be read.
+        success: from result.json; None: the file could not be read.
     """
 
     steps: int
@@ -390,13 +405,13 @@ class _IndexCounts:
 
 
 def validate_dataset(path: Path) -> list[Problem]:
-    """The problems of a dataset: its index, its metadata, and every trajectory.
+    """Returns the problems of a dataset: of its index, its metadata, and all trajectories.
 
     Args:
         path: the folder that contains index.json and trajectories/.
 
     Returns:
-        Problems with files relative to `path`.
+        The problems; their files are relative to `path`.
     """
     if not path.is_dir():
         message = "the folder does not exist"
@@ -421,17 +436,17 @@ def _metadata(path: Path) -> list[Problem]:
 
 
 def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Problem]:
-    """The problems of index.json, each with the line of its entry.
+    """Returns the problems of index.json, each with the line of its entry.
 
     Args:
         path: the file.
-        summaries: folder name → content of each trajectory folder.
+        summaries: folder name → values of the trajectory folder.
     """
     index, problems = read_document(Index, path, "index.json")
     if index is None:
         return problems
     faults = [*_counts(index), *_against_folders(index, summaries)]
-    # Only for faults: the lines of many thousand entries need much memory.
+    # The text is read only if there are faults, because finding lines takes much memory.
     text = decode_text(read_bytes(path, "index.json"), "index.json") if faults else "{}"
     place_of = places_in(text)
     for code, where, message in faults:
@@ -481,14 +496,14 @@ def _against_folders(index: Index, summaries: Mapping[str, _IndexCounts]) -> Ite
 
 
 def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Problem]:
-    """The problems of one trajectory.
+    """Returns the problems of a trajectory.
 
     Args:
         path: its folder, or a link to it.
         trajectory_id: the expected id in result.json; None: the folder's name.
 
     Returns:
-        Problems with `demonstration` set and files relative to `path`; empty if there are none.
+        The problems. Their files are relative to `path`, and their `demonstration` is the id.
     """
     return _trajectory(path, path.name if trajectory_id is None else trajectory_id)[1]
 
@@ -514,7 +529,7 @@ def _trajectory(path: Path, name: str) -> tuple[_IndexCounts, list[Problem]]:
 
 
 def _unknown_files(folder: Path, expected: set[str], name: str) -> Iterator[Problem]:
-    """Yield a warning for each directory entry that is not part of the format."""
+    """Yields a warning for each file or folder that is not part of the format."""
     entries = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names only
     for entry in sorted(set(entries) - expected):
         printable = entry.encode("utf-8", "backslashreplace").decode()
@@ -523,7 +538,7 @@ def _unknown_files(folder: Path, expected: set[str], name: str) -> Iterator[Prob
 
 
 def _numbering(path: Path, folders: list[tuple[int, Path]]) -> Iterator[Problem]:
-    """Yield the problems of step folder names: three digits, from 000, without a gap."""
+    """Yields the problems of step folder names, which are 000, 001 and so on without a gap."""
     names = {folder.name for _, folder in folders}
     yield from _unknown_files(path / "steps", names, "steps")
     if not folders:
@@ -556,7 +571,7 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
             message = "error_message: says no reason although success is false"
             yield warning("error_message", "result.json", message)
     if task is not None and task.expected_steps != steps:
-        # Not an error: in the example of the format, 3 steps are expected and 4 recorded.
+        # This is no error: the example of the format document expects 3 steps and has 4.
         message = f"expected_steps: {task.expected_steps}, but there are {steps} step folders"
         yield warning("expected_steps", "task.json", message)
 
@@ -579,10 +594,11 @@ def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
 
 
 def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[Problem]:
-    """Yield problems with the line of their field, whose dotted name is the start of the message.
+    """Yields problems with the line and column of the field that they concern.
 
     Args:
-        problems: of JSON files that could be read.
+        problems: of JSON files that could be read. Each message begins with the dotted name of the
+            field and a colon.
         folder: the folder of these files.
         prefix: added to the file names in `problems`.
     """
@@ -595,7 +611,7 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
 
 
 def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:
-    """The nodes, or None if the file cannot be read, and the problems of the tree."""
+    """Returns the nodes of a tree and its problems; None for the nodes: the file is unreadable."""
     try:
         return check_tree_bytes(read_bytes(path, file), file)
     except JsonFileError as error:
@@ -603,7 +619,7 @@ def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:
 
 
 def check_png(path: Path, file: str) -> list[Problem]:
-    """The problems of a screenshot, which must be a complete PNG of 1920x1080 pixels."""
+    """Returns the problems of a screenshot, which has to be a complete PNG of 1920x1080 pixels."""
     try:
         info = probe_image_file(path)
     except OSError as error:

@@ -31,7 +31,7 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the files, then the tables, then the accounting, and stops at the first problems."""
+    """Checks the files, the tables, and the event accounting; stops at the first problems."""
     events = inputs.folders["events"]
     return (
         differing_files(out, {}, {ACTIONS_FILE, ACCOUNTING_FILE})

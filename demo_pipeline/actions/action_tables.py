@@ -1,4 +1,4 @@
-"""The `Action` type and the tables of the `actions` stage: actions.parquet and ledger.parquet."""
+"""Declares `Action` and the tables of the `actions` stage: actions.parquet and ledger.parquet."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,13 +23,16 @@ from demo_pipeline.recording.key_names import LAYOUTS, public_key
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
-# Flag of a pause during which the pointer never rested for the length of a pause.
+# Flag of a pause in which the pointer moved so often that it never rested for `pause_ms`.
 POINTER_MOVED = "pointer_moved"
-# Flag of typing after a short break. It is joined unless the screen changed meanwhile.
+# Flag of typing that follows other typing after a short break. Both become the same step unless the
+# video shows that the screen changed during the break.
 CONTINUED = "continued"
-# Flag of typing after a long break. It is joined unless the screen was dark or locked meanwhile.
+# Flag of typing that follows other typing after a long break. Both become the same step unless the
+# video shows that the screen was dark or locked during the break.
 AFTER_LONG_REST = "after_long_rest"
-# Flag of typing whose text may be wrong, and of an Enter that may only have ended a composition.
+# Flag of typing whose text may be wrong, and of an Enter that may only have ended the composition
+# of an input method.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
@@ -103,7 +106,7 @@ ACTIONS_SCHEMA = described_schema(
     },
 )
 
-# The buckets of the event accounting; each log line is in exactly one bucket.
+# Buckets of the event accounting: each log line is in exactly one bucket.
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
 _ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -125,7 +128,7 @@ ACCOUNTING_SCHEMA = described_schema(
 
 @dataclass
 class Action:
-    """A row of actions.parquet; `ACTIONS_SCHEMA` describes fields and units."""
+    """A row of actions.parquet; `_ACTION_COLUMNS` describes fields and units."""
 
     action_type: str
     press_ms: int
@@ -160,7 +163,7 @@ class Action:
     keyboard_layout: str | None = None
 
     def describe(self) -> str:
-        """Returns a short text without typed characters, such as `type(15 chars)`."""
+        """Describes the action for logs without typed characters, such as `type(15 chars)`."""
         if self.action_type == "type":
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":

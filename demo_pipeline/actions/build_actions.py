@@ -1,10 +1,10 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
-It runs the repairs and the grouping, and writes two tables: actions.parquet, and ledger.parquet
-with a row for each log line, which puts the line into exactly one bucket (the event accounting).
+It repairs the events, groups them to actions, and writes two tables. actions.parquet has a row for
+each action. ledger.parquet, the event accounting, has a row for each log line with its bucket.
 
-It also recognises actions by which a person may have stopped the recorder. The video and the scans
-confirm that later, in observation/.
+This module also finds the action by which a person may have stopped the recorder. observation/
+confirms it later with the video and the scans.
 """
 
 import logging
@@ -59,9 +59,11 @@ from demo_pipeline.settings import ActionSettings
 
 STOP_SHORTCUT = "stop_shortcut"  # a reason in the event accounting
 TYPED_AND_ERASED = "typed_and_erased"  # a reason in the event accounting
-STOP_MODIFIERS = 2  # recorders' shortcuts have two, so that they differ from those of programs
+# Modifiers of a shortcut that stops a recorder. With fewer, it could be a shortcut of any program.
+STOP_MODIFIERS = 2
+# Keys that are shortcuts of recorders even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
-STILL_PX = 5.0  # screen pixels; a pointer that moved farther after a click may hide its effect
+STILL_PX = 5.0  # screen pixels; a pointer within this distance of a click did not move away
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "altgr", "win", "command", "fn"})
 _FUNCTION_KEY = re.compile(r"f[0-9]{1,2}")
@@ -83,15 +85,24 @@ def last_action(actions: Sequence[Action]) -> Action | None:
 def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action | None:
     """Returns the last action if it may have stopped the recorder; else None.
 
-    It may have done so if no input follows it, and if it is a shortcut (see `has_stop_form`) or a
-    single left click after which the pointer rests. `inputs` are all of the log, in time order.
+    No press, release or turn of the wheel may follow it. It has to be a shortcut of a recorder (see
+    `has_stop_form`), or a single left click after which the pointer rests.
+
+    Args:
+        actions: of the recording, in time order.
+        inputs: all inputs of the log, in time order.
     """
     last = last_action(actions)
     if last is None:
         return None
-    following = [item for item in inputs if item.time > last.end_ms]
-    if any(item.kind != EventType.MOUSEMOVE for item in following):
-        return None
+    pointer_rests = True
+    for item in inputs:
+        if item.time <= last.end_ms:
+            continue
+        if item.kind != EventType.MOUSEMOVE:
+            return None
+        if distance(last, item) > STILL_PX:
+            pointer_rests = False
     if last.action_type == "hotkey":
         return last if has_stop_form(last.keys) else None
     is_left_click = (
@@ -100,14 +111,17 @@ def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action 
         and last.button == "left"
         and not last.modifiers
     )
-    pointer_rests = all(distance(last, item) <= STILL_PX for item in following)
     return last if is_left_click and pointer_rests else None
 
 
 def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
-    """Returns when the shortcut in `actions.stop_shortcut` ended the log, epoch milliseconds.
+    """Returns when the shortcut in `actions.stop_shortcut` was pressed, epoch milliseconds.
 
-    None: the log does not end with it, so that the event accounting has no event of it.
+    None: the log does not end with this shortcut.
+
+    Args:
+        actions_folder: output of the `actions` stage, whose event accounting marks the shortcut.
+        inputs: of the log, in any order.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     rows = zip(accounting["event_index"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
@@ -116,10 +130,14 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """Returns when text was on the screen that was erased again, so that no action contains it.
+    """Returns when texts were typed and erased again, so that no action contains them.
 
-    Each span is the time of the first and of the last event, epoch milliseconds. `events` is the
-    table of the `events` stage.
+    Args:
+        actions_folder: output of the `actions` stage.
+        events: the table of the `events` stage.
+
+    Returns:
+        For each such text, the time of its first and of its last event, epoch milliseconds.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes = events["event_index"].to_pylist()
@@ -127,8 +145,12 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
     time_of = dict(zip(indexes, times, strict=True))
     spans: list[tuple[int, int]] = []
     is_open = False
-    columns = (accounting[name].to_pylist() for name in ("event_index", "bucket", "reason"))
-    for index, bucket, reason in zip(*columns, strict=True):
+    for index, bucket, reason in zip(
+        accounting["event_index"].to_pylist(),
+        accounting["bucket"].to_pylist(),
+        accounting["reason"].to_pylist(),
+        strict=True,
+    ):
         if reason == TYPED_AND_ERASED:
             first = time_of[index]
             last = first
@@ -144,10 +166,10 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
 
 
 def has_stop_form(keys: Sequence[str]) -> bool:
-    """Returns whether a hotkey looks like the one of a recorder.
+    """Returns whether a hotkey looks like the shortcut with which recorders are stopped.
 
-    Recorders use F1…F24, Pause, Print Screen, media keys, or two modifiers and a key. Ctrl and a
-    letter is never theirs: Ctrl+S saves something.
+    Such shortcuts are F1 to F24, Pause, Print Screen, media keys, or two modifiers and a key. Ctrl
+    and a letter is a shortcut of other programs: Ctrl+S saves a file.
     """
     pressed = set(keys) - _MODIFIERS
     if any(key in STOP_KEYS or _FUNCTION_KEY.fullmatch(key) for key in pressed):
@@ -155,10 +177,10 @@ def has_stop_form(keys: Sequence[str]) -> bool:
     return bool(pressed) and len(_MODIFIERS & set(keys)) >= STOP_MODIFIERS
 
 
-MAX_PREVIEW = 50  # actions in the summary
+MAX_PREVIEW = 50  # actions that the summary describes
 _LOG = logging.getLogger(__package__)
-_MAX_ACTIONS = 10_000  # each costs 22 ms and 70 kB (measured)
-# Reasons of events that were left out to repair the recording; they go into the bucket `repaired`.
+_MAX_ACTIONS = 10_000  # of a demonstration; an action takes 22 ms and 70 kB (measured)
+# Reasons of events that were left out to repair the recording. Their bucket is `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Event types that never belong to an action → bucket, no action index, empty reason.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
@@ -181,10 +203,10 @@ def build_actions(
     Args:
         events_folder: output of the `events` stage.
         out: the folder to write to.
-        platform: of meta.json; the meaning of key names and the wheel's unit depend on it. Empty:
-            the names of the keys decide if they leave no doubt.
+        platform: of meta.json. The meaning of key names and the unit of the wheel depend on it.
+            Empty: unknown; then the logged key names show the platform if they leave no doubt.
         settings: the section `actions`.
-        language: how the person types; None: it is unknown.
+        language: language and keyboard of the person; None: unknown.
         log: input_log.jsonl, whose scans show the typed text; None: the scans are not read.
 
     Raises:
@@ -210,14 +232,12 @@ def build_actions(
     witness = TextWitness(ScanFields(log or Path(), platform, scans))
     reader = TextReader(language, segmented, witness, keypad=has_keypad(inputs))
     segmentation = reader.read()
-    if events["raw_x"].null_count == events.num_rows:
-        border_events = after_border_runs(inputs)
-        for action in segmentation.actions:
-            if border_events.intersection(action.events):
-                action.flags.append(BORDER_RUN)
-    without_pauses = [action for action in segmentation.actions if action.action_type != "pause"]
+    without_pauses = _without_pauses(segmentation.actions)
     if len(without_pauses) > _MAX_ACTIONS:
         raise too_many("actions", without_pauses[_MAX_ACTIONS].first_event, _MAX_ACTIONS)
+    lacks_uncut_positions = events["raw_x"].null_count == events.num_rows
+    if lacks_uncut_positions:
+        _flag_border_runs(segmentation.actions, inputs)
     _log_decisions(segmentation, repairs)
     write_actions(out / ACTIONS_FILE, segmentation.actions)
     accounting = _accounting(events, rejected, repairs, segmentation)
@@ -229,6 +249,18 @@ def build_actions(
         "text_evidence": evidence_counts(segmentation.actions),
         "keyboard_layouts": [asdict(layout) for layout in reader.layouts],
     }
+
+
+def _without_pauses(actions: Sequence[Action]) -> list[Action]:
+    return [action for action in actions if action.action_type != "pause"]
+
+
+def _flag_border_runs(actions: Sequence[Action], inputs: Sequence[Input]) -> None:
+    """Flags actions that may have been on another display, beyond the border of the logged area."""
+    border_events = after_border_runs(inputs)
+    for action in actions:
+        if border_events.intersection(action.events):
+            action.flags.append(BORDER_RUN)
 
 
 def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
@@ -250,7 +282,7 @@ def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
 def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
-    """Returns the event accounting: a row for each line of the log, in the order of the lines."""
+    """Returns the event accounting: the bucket of each log line, in the order of the lines."""
     action_of: dict[int, int] = {}
     for action in segmentation.actions:
         action_of.update(dict.fromkeys(action.events, action.action_index))
@@ -278,7 +310,8 @@ def _accounting(
 
 
 def _summary(segmentation: Segmentation, repairs: Repairs, accounting: pa.Table) -> dict[str, Any]:
-    actions = [action for action in segmentation.actions if action.action_type != "pause"]
+    """Returns the counts for the summary of the stage."""
+    actions = _without_pauses(segmentation.actions)
     duration_ms = actions[-1].end_ms - actions[0].press_ms if actions else 0
     reasons: Counter[str] = Counter(accounting["reason"].to_pylist())
     return {
@@ -326,12 +359,12 @@ def check_action_tables(folder: Path) -> list[Problem]:
 def check_lines_of_actions(
     actions: Sequence[Action], events: pa.Table, scans: AbstractSet[int]
 ) -> Iterator[Problem]:
-    """Yield actions that do not name the lines that they were built from, or lack a position.
+    """Yields a problem for each action with wrong line numbers, or without the position of a line.
 
     Args:
-        actions: all actions.
-        events: the table of events.
-        scans: the lines of the scans.
+        actions: of the recording.
+        events: the table of the `events` stage.
+        scans: line numbers of the scans.
     """
     lines = events["event_index"].to_pylist()
     x_of_line = dict(zip(lines, events["x"].to_pylist(), strict=True))
@@ -353,11 +386,16 @@ def check_lines_of_actions(
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Checks that every log line is in exactly one bucket, and that both tables agree."""
+    """Checks that every log line is in exactly one bucket, and that both tables agree.
+
+    Args:
+        folder: output of the `actions` stage.
+        events_folder: output of the `events` stage.
+    """
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
-    indexes, buckets, owners = (
-        accounting[name].to_pylist() for name in ("event_index", "bucket", "action_index")
-    )
+    indexes = accounting["event_index"].to_pylist()
+    buckets = accounting["bucket"].to_pylist()
+    owners = accounting["action_index"].to_pylist()
     events = read_events(events_folder)
     actions = read_actions(folder)
     scans = {scan["event_index"] for scan in read_scans(events_folder)}
@@ -372,11 +410,10 @@ def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     events_of_actions: list[tuple[int, int]] = []
     for action in actions:
         events_of_actions += [(event, action.action_index) for event in action.events]
-    accounted = [
-        (index, owner)
-        for index, bucket, owner in zip(indexes, buckets, owners, strict=True)
-        if bucket == "action"
-    ]
+    accounted: list[tuple[int, int]] = []
+    for index, bucket, owner in zip(indexes, buckets, owners, strict=True):
+        if bucket == "action":
+            accounted.append((index, owner))
     if sorted(events_of_actions) != sorted(accounted):
         message = "actions.parquet and the event accounting disagree on the events of the actions"
         problems.append(Problem("ledger_actions", ACCOUNTING_FILE, message, remedy=DEFECT_REMEDY))

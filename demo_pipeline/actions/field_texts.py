@@ -1,4 +1,4 @@
-"""Reads the texts of input fields from accessibility scans, and compares them between two scans.
+"""Reads the texts of input fields from accessibility scans, and finds how a text changed.
 
 Password fields are never read.
 """
@@ -18,7 +18,7 @@ from demo_pipeline.recording.logged_scans import (
     normalised,
 )
 
-# Roles of AT-SPI, UI Automation and AX, normalised.
+# Roles of elements that people can type into, in AT-SPI, UI Automation and AX; see `normalised`.
 _FIELD_ROLES = frozenset(
     {
         "entry",
@@ -49,10 +49,12 @@ _FIELD_ROLES = frozenset(
         "section",
     }
 )
-_LABEL_ON_WINDOWS = "text"  # a field on other platforms
+_LABEL_ON_WINDOWS = "text"  # role of a label in UI Automation, but of a field on other platforms
 _MASKED = re.compile(r"[•●∙*⚫]+")
+# Special spaces become a space. Carriage returns, placeholders of objects, and zero-width spaces
+# are removed.
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
-LONGEST_TEXT = 100_000  # characters; the text of a longer document is not compared
+LONGEST_TEXT = 100_000  # characters; fields with longer texts are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,13 @@ class Field:
     """An input field of a scan with its text.
 
     Attributes:
-        role: normalised.
-        place: path from the root: the number of each ancestor, then of the field, in its parent.
-        box: left, top, width, height in event space; NaN where unknown.
+        role: in the form of `normalised`.
+        place: path from the root of the tree: the index of each ancestor, and at last of the field,
+            among the children of its parent.
+        box: left, top, width, height in event space; NaN: unknown.
         name: of the element.
-        text: its value; of a focused element without a value, its name.
-        focused: whether it has the keyboard focus.
+        text: value of the element. If a focused element has no value, its name.
+        focused: whether the scan calls it the focused element.
     """
 
     role: str
@@ -78,11 +81,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The edit that turns the text of a field into its later text.
+    """The difference between two texts of a field as the replacement of a single part.
 
     Attributes:
         gained: the new characters.
-        removed: the characters that they replaced.
+        removed: the characters that were replaced by `gained`.
         whole: whether the whole text was replaced.
     """
 
@@ -114,7 +117,7 @@ class ScanFields:
     """Reads the fields of the scans of a log, each scan at most once.
 
     Attributes:
-        scans: in the order in which they ended.
+        scans: of the log, sorted by the time at which they ended.
     """
 
     def __init__(self, log: Path, platform: str, scans: Sequence[LoggedScan]) -> None:
@@ -124,12 +127,12 @@ class ScanFields:
         self.scans = sorted(scans, key=lambda scan: (scan.end_ms, scan.event_index))
 
     def before(self, time_ms: int) -> LoggedScan | None:
-        """Returns the newest scan that had ended by a time; None: no scan had."""
+        """Returns the latest scan that had ended by a time (epoch ms); None: none had ended."""
         earlier = [scan for scan in self.scans if scan.end_ms <= time_ms]
         return earlier[-1] if earlier else None
 
     def after(self, time_ms: int, count: int) -> list[LoggedScan]:
-        """Returns the first `count` scans that began at a time or later."""
+        """Returns the first `count` scans that began at a time (epoch ms) or later."""
         later = [scan for scan in self.scans if scan.begin_ms >= time_ms]
         return later[:count]
 
@@ -146,13 +149,22 @@ class ScanFields:
     def pairs(
         self, before: LoggedScan | None, after: LoggedScan
     ) -> Iterator[tuple[Field | None, Field]]:
-        """Yields each field of the later scan after the same field of the earlier scan.
+        """Yields each field of a scan together with the same field of an earlier scan.
 
-        None in place of the earlier field: the field is new.
+        A field is the same if its role, box and name are, or else if its role and place are.
+
+        Args:
+            before: the earlier scan; None: no scan.
+            after: the later scan.
+
+        Yields:
+            The earlier field, and the later field. None for the earlier field: the field is new.
         """
-        earlier = self.fields(before) if before else ()
-        by_box = {(field.role, field.box, field.name): field for field in earlier}
-        by_place = {(field.role, field.place): field for field in earlier}
+        by_box: dict[tuple[object, ...], Field] = {}
+        by_place: dict[tuple[object, ...], Field] = {}
+        for field in self.fields(before) if before else ():
+            by_box[field.role, field.box, field.name] = field
+            by_place[field.role, field.place] = field
         for field in self.fields(after):
             same = by_box.get((field.role, field.box, field.name))
             yield same or by_place.get((field.role, field.place)), field
@@ -184,7 +196,7 @@ def _fields_of(scan: RawScan, platform: str) -> Iterator[Field]:
 
 
 def _is_field(node: RawNode, role: str, platform: str, *, focused: bool) -> bool:
-    """Returns whether people can type into an element, judging by its role and states."""
+    """Returns whether people can type into an element, judging by role, states and focus."""
     states = bytes(node.states)
     if b'"visible":false' in states.replace(b" ", b""):
         return False
@@ -194,7 +206,7 @@ def _is_field(node: RawNode, role: str, platform: str, *, focused: bool) -> bool
 
 
 def _text_of(node: RawNode, *, focused: bool) -> str:
-    """Returns the text of a field with plain spaces and without placeholders of objects."""
+    """Returns the text of a field without special characters, see `_BLANKS`."""
     value = ""
     if node.value:
         decoded = json.loads(bytes(node.value))

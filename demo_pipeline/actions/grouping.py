@@ -1,11 +1,12 @@
-"""Grouping: turns repaired inputs into actions and pauses, in time order.
+"""Groups repaired inputs to actions and pauses, in time order.
 
-Consecutive gestures become a single action, such as two clicks a double click. Stray taps of
-modifiers and the recorder's stop shortcut are left out. The settings `ActionSettings` have the
-limits of time and distance; the action types are those of OSWorld-Desktopd.
+Inputs first become gestures, such as a click or a typed character. Consecutive gestures then become
+an action: two clicks become a double click, and characters become typing. Taps of modifiers without
+effect and the recorder's stop shortcut are left out. `ActionSettings` has the limits of time and
+distance. The action types are those of OSWorld-Desktopd.
 
-typed_text.py makes the text of typing, scrolls.py joins wheel events, and the video decides later
-whether a pause was a wait.
+keyboard.py makes the gestures of keys, typed_text.py the text of typing, and scrolls.py the
+scrolls. observation/ decides later, by the video, whether a pause was a wait.
 """
 
 from bisect import bisect_right
@@ -34,9 +35,9 @@ from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.settings import ActionSettings
 
-MAX_CLICKS = 3  # a fourth click begins a new action
+MAX_CLICKS = 3  # clicks of an action; a fourth click begins a new action
 
-# Logged button name in lower case → button.
+# Logged button name in lower case → name in actions.
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
 
 
@@ -45,10 +46,10 @@ class _Press:
     """A button that is held down.
 
     Attributes:
-        item: its mousedown.
+        item: the mousedown.
         gesture: the gesture that the press becomes.
-        reach: the farthest distance of the pointer from the press so far, screen pixels.
-        moves: of the pointer since the press.
+        reach: largest distance of the pointer from the press so far, screen pixels.
+        moves: moves of the pointer since the press.
     """
 
     item: Input
@@ -62,8 +63,9 @@ class _PointerReader:
 
     Args:
         settings: the section `actions`.
-        modifiers: knows which modifiers are held.
-        glides: whether the wheel is a touchpad, whose deltas of 0 are phases of a scroll.
+        modifiers: tells which modifiers are held.
+        glides: whether the wheel is a touchpad. Then wheel events with a delta of 0 are part of a
+            scroll.
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
@@ -101,7 +103,7 @@ class _PointerReader:
             self.gestures.append(gesture)
 
     def finish(self) -> None:
-        """Ends the log: buttons that are still held were never released."""
+        """Ends the presses that have no release at the end of the log."""
         for name in list(self._presses):
             self._end_unreleased(name)
 
@@ -138,11 +140,9 @@ class _PointerReader:
             gesture.kind = GestureKind.DRAG
             gesture.end_x = item.x
             gesture.end_y = item.y
-            gesture.path = [
-                (float(move.x), float(move.y), move.time)
-                for move in press.moves
-                if move.x is not None and move.y is not None
-            ]
+            for move in press.moves:
+                if move.x is not None and move.y is not None:
+                    gesture.path.append((float(move.x), float(move.y), move.time))
             if not gesture.path:
                 gesture.flags.add("end_points_only")
         elif item.time - press.item.time > self._settings.click_max_ms:
@@ -157,10 +157,15 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 
 
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
-    """Returns whether a click or drag continues the clicks before it, as a double click does.
+    """Returns whether a click or drag belongs to the clicks before it, as in a double click.
 
-    It has to come soon after the last click and near the first click, with the left button and the
-    same modifiers.
+    It does if it comes soon after the last click and near the first click, with the left button and
+    the same modifiers.
+
+    Args:
+        clicks: the clicks before it, in time order; at least one.
+        gesture: the gesture that follows them.
+        settings: the section `actions`.
     """
     last = clicks[-1]
     return (
@@ -174,7 +179,7 @@ def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: Action
 
 
 def _is_same_window_switch(last: Gesture, gesture: Gesture) -> bool:
-    """Returns whether Tab was pressed again while Alt or Command was held to choose a window."""
+    """Returns whether Tab was pressed again while Alt or Command stayed held to choose a window."""
     is_switch = gesture.keys[-1] == "tab" and not {"alt", "command"}.isdisjoint(gesture.keys)
     return is_switch and gesture.held_since == last.held_since
 
@@ -183,7 +188,10 @@ _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 class _Grouper:
-    """Groups gestures in time order to actions. The last group stays open until another begins."""
+    """Groups gestures to actions.
+
+    The last group is open: further gestures may join it. It becomes actions when it is closed.
+    """
 
     def __init__(self, settings: ActionSettings, reasons: dict[int, str], wheel: Wheel) -> None:
         self._settings = settings
@@ -201,7 +209,7 @@ class _Grouper:
             return
         erases = self._open and not self._typing.is_empty and self._continues(gesture)
         if gesture.kind is GestureKind.BACKSPACE and not erases:
-            gesture.kind = GestureKind.HOTKEY  # it erases older text
+            gesture.kind = GestureKind.HOTKEY  # it erases text that was not typed in this group
         if self._open and not self._continues(gesture):
             self._close()
         if gesture.kind in _TYPING:
@@ -221,7 +229,7 @@ class _Grouper:
         return self._actions
 
     def _interrupt(self, gesture: Gesture) -> None:
-        """Ends typing and runs of a key before a key or button whose effect is unknown."""
+        """Closes the group at a key or button whose effect is unknown, if the group is of keys."""
         self._reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
         if self._open and self._open[0].kind in _TYPING:
             self._open[-1].flags.add("unknown_input")
@@ -230,7 +238,7 @@ class _Grouper:
         self._after_unknown = True
 
     def _continues(self, gesture: Gesture) -> bool:
-        """Returns whether a gesture belongs to the open group."""
+        """Returns whether a gesture belongs to the open group, which is not empty."""
         last = self._open[-1]
         if last.kind in _TYPING:
             return gesture.kind in _TYPING
@@ -239,13 +247,13 @@ class _Grouper:
         if last.kind is not gesture.kind:
             return False
         if gesture.kind is GestureKind.HOTKEY and sorted(gesture.keys) == sorted(last.keys):
-            # The key is held, or pressed again before the person can look at the result.
+            # The key repeats itself, or was pressed again before the person could see the effect.
             is_soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
             return gesture.repeat or is_soon or _is_same_window_switch(last, gesture)
         return False
 
     def _close(self) -> None:
-        """Makes an action of the open group."""
+        """Turns the open group into an action, or typing into its parts."""
         gestures = self._open
         self._open = []
         typing = self._typing
@@ -275,7 +283,7 @@ class _Grouper:
 
 
 def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
-    """Returns an action with the times, events, place and flags of its gestures."""
+    """Returns an action with the times, events and flags of all gestures, at the first place."""
     first = gestures[0]
     lines: set[int] = set()
     flags: set[str] = set()
@@ -323,7 +331,10 @@ def _typing(part: TypedPart) -> Action:
 
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
-    """Returns a drag; with two clicks, it begins with a double click and selects word by word."""
+    """Returns a drag. The last gesture is the drag; clicks before it belong to a double click.
+
+    A drag that begins with a double click selects text word by word.
+    """
     gesture = gestures[-1]
     action = _action("drag", gestures)
     action.clicks = len(gestures) if len(gestures) > 1 else None
@@ -354,8 +365,8 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     return action
 
 
-ARRIVED_PX = 40.0  # screen pixels; a pointer this close to the press has arrived or overshot
-ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier waited there for the press
+ARRIVED_PX = 40.0  # screen pixels; a pointer within this distance of the press has arrived
+ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier than this was waiting there
 
 
 def pauses_between(
@@ -366,23 +377,31 @@ def pauses_between(
 ) -> Iterator[Action]:
     """Yields the pauses of at least `pause_ms` between two actions.
 
-    Only the approach to the next target ends a pause. Other moves of the pointer neither begin nor
-    end a pause. A key that is part of no action does both.
+    A pause lasts from an input to the next input, or until the pointer begins to approach the place
+    of that input. Other moves of the pointer neither begin nor end a pause. Keys that are part of
+    no action do both.
 
     Args:
         actions: in time order.
         inputs: of the whole log, in time order.
         settings: `pause_ms`, and `pointer_rest_ms`, which ends a movement of the pointer.
-        breaks: lines before which the clock was set, or at which the recorder withheld input.
+        breaks: lines before which the clock was set, or at which the recorder withheld input. No
+            pause contains such a line.
     """
     if not actions:
         return
     presses = [action.press_ms for action in actions]
-    ends = list(accumulate((action.end_ms for action in actions), max))
-    first_end = min(action.end_ms for action in actions)
-    moves = [item for item in inputs if item.kind == EventType.MOUSEMOVE]
+    action_ends = [action.end_ms for action in actions]
+    ends = list(accumulate(action_ends, max))
+    first_end = min(action_ends)
+    moves: list[Input] = []
+    others: list[Input] = []
+    for item in inputs:
+        if item.kind == EventType.MOUSEMOVE:
+            moves.append(item)
+        else:
+            others.append(item)
     times = [move.time for move in moves]
-    others = (item for item in inputs if item.kind != EventType.MOUSEMOVE)
     for before, after in pairwise(others):
         started = bisect_right(presses, before.time)
         is_in_action = started > 0 and ends[started - 1] >= after.time
@@ -408,8 +427,9 @@ def pauses_between(
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     """Returns when the pointer began to approach a press, epoch milliseconds.
 
-    Seen from the press backwards, the approach lasts as long as the pointer comes from farther away
-    without resting. Without an approach, the time of the press is returned.
+    Going back in time from the press, the approach lasts as long as the pointer was farther and
+    farther away without resting. If the pointer did not approach, the time of the press is
+    returned.
     """
     position = len(moves) - 1
     while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
@@ -430,7 +450,7 @@ def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     return moves[start].time
 
 
-STRAY_SHIFT_MS = 1000  # a tap of Shift this close to a typed character has no effect
+STRAY_SHIFT_MS = 1000  # a tap of Shift within this time of a typed character is ignored
 
 
 @dataclass
@@ -438,14 +458,14 @@ class Segmentation:
     """The actions of a log.
 
     Attributes:
-        actions: with pauses, in time order.
+        actions: actions and pauses, in time order.
         reasons: line number → why the input event is part of no action.
         unknown_keys: logged key names that are in no table.
         wheel_remainder: notches that no scroll contains, signed as logged.
         switch_lines: lines at which the keyboard layout or the input method may have been switched.
         layout_lines: lines of key presses whose characters follow from the keyboard layout.
-        altgr_lines: lines of key presses under AltGr, by the pair of keys that Windows logs for it.
-            The US layout has no AltGr.
+        altgr_lines: lines of key presses with AltGr, on Windows only. They show that the layout is
+            not the US layout, which has no AltGr.
     """
 
     actions: list[Action]
@@ -473,10 +493,10 @@ def segment(
         inputs: in time order.
         platform: of the recording.
         settings: the section `actions`.
-        keyboards: read the keys.
+        keyboards: the keyboard at each line.
         clock_steps: lines before which the recorder's clock was set.
-        withheld: line and epoch milliseconds of each place where the recorder withheld input, whose
-            effect is unknown.
+        withheld: line and epoch milliseconds of each place where the recorder withheld input. The
+            effect of that input is unknown.
         input_method: whether the person types with an input method.
     """
     wheel_inputs = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
@@ -504,40 +524,67 @@ def segment(
     for gesture in joined:
         grouper.add(gesture)
     actions = grouper.finish()
-    last = actions[-1] if actions and actions[-1].action_type == "hotkey" else None
-    if last and settings.stop_shortcut and set(last.keys) == set(settings.stop_shortcut):
-        reasons.update(dict.fromkeys(last.events, "stop_shortcut"))
-        actions.pop()
-    actions.sort(key=_order)
-    _add_pre_moves(actions, inputs, settings)
-    breaks = [*clock_steps, *(line for line, _ in withheld)]
-    actions = sorted([*actions, *pauses_between(actions, inputs, settings, breaks)], key=_order)
-    for number, action in enumerate(actions):
-        action.action_index = number
+    _drop_stop_shortcut(actions, reasons, settings)
+    breaks = [*clock_steps, *(gap.index for gap in gaps)]
     pressed = [*keyboard.gestures, *modifiers.gestures]
+    altgr_lines: set[int] = set()
+    layout_lines: set[int] = set()
+    for gesture in pressed:
+        if platform == "windows" and "altgr" in gesture.modifiers:
+            altgr_lines.add(gesture.index)
+        if gesture.by_layout:
+            layout_lines.add(gesture.index)
     return Segmentation(
-        actions,
+        _with_pauses(actions, inputs, settings, breaks),
         reasons,
         keyboard.unknown_keys,
         remainder,
         switch_lines(pressed, inputs, platform, input_method=input_method),
-        layout_lines=frozenset(gesture.index for gesture in pressed if gesture.by_layout),
-        altgr_lines=_altgr_lines(pressed) if platform == "windows" else frozenset(),
+        layout_lines=frozenset(layout_lines),
+        altgr_lines=frozenset(altgr_lines),
     )
 
 
-def _altgr_lines(gestures: Sequence[Gesture]) -> frozenset[int]:
-    """Returns the lines of key presses under AltGr, which Windows logs as LeftCtrl and RightAlt."""
-    return frozenset(gesture.index for gesture in gestures if "altgr" in gesture.modifiers)
+def _drop_stop_shortcut(
+    actions: list[Action], reasons: dict[int, str], settings: ActionSettings
+) -> None:
+    """Removes the last action if it is the shortcut that stops the recorder, with a reason."""
+    if not actions or not settings.stop_shortcut:
+        return
+    last = actions[-1]
+    if last.action_type == "hotkey" and set(last.keys) == set(settings.stop_shortcut):
+        reasons.update(dict.fromkeys(last.events, "stop_shortcut"))
+        actions.pop()
+
+
+def _with_pauses(
+    actions: Sequence[Action],
+    inputs: Sequence[Input],
+    settings: ActionSettings,
+    breaks: Collection[int],
+) -> list[Action]:
+    """Sorts actions, adds their `pre_move_ms` and the pauses between them, and numbers them all."""
+    in_order = sorted(actions, key=_order)
+    _add_pre_moves(in_order, inputs, settings)
+    pauses = pauses_between(in_order, inputs, settings, breaks)
+    with_pauses = sorted([*in_order, *pauses], key=_order)
+    for number, action in enumerate(with_pauses):
+        action.action_index = number
+    return with_pauses
 
 
 def _order(action: Action) -> tuple[int, int]:
-    """The key by which actions are sorted."""
+    """Returns the key by which actions are sorted."""
     return action.press_ms, action.first_event
 
 
 def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
-    """Joins taps of modifiers to the drag around them, and drops taps of Shift near typing."""
+    """Joins taps of modifiers to the drag around them, and drops taps of Shift near typing.
+
+    Args:
+        gestures: in time order.
+        reasons: line number → why the event is part of no action; events of dropped taps are added.
+    """
     typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
     remaining: list[Gesture] = []
     drag: Gesture | None = None
@@ -561,9 +608,10 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
 def _add_pre_moves(
     actions: list[Action], inputs: Sequence[Input], settings: ActionSettings
 ) -> None:
-    """Sets `pre_move_ms`: when the moves began that lead to the press of each pointer action.
+    """Sets `pre_move_ms` of pointer actions: when the pointer began to move to the press.
 
-    They begin after a rest of `pointer_rest_ms` or after the previous pointer action.
+    The movement begins after a rest of `pointer_rest_ms`, or after the previous pointer action.
+    `actions` are in time order.
     """
     times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
     run_starts: list[int] = []

@@ -1,8 +1,8 @@
-"""Inputs and gestures, from which actions are built.
+"""Declares inputs and gestures, from which actions are built.
 
 An *input* is a logged event of the pointer, the wheel or the keyboard. A *gesture* is the smallest
-part of an action, such as a press of a button with its release. The readers in grouping.py and
-keyboard.py make gestures of inputs; grouping.py joins gestures to actions.
+part of an action, such as the press of a button with its release. grouping.py and keyboard.py turn
+inputs into gestures, and grouping.py turns gestures into actions.
 """
 
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         index: line number in input_log.jsonl.
         time: epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
-        x, y: screen pixels as logged; None: no position was logged. If the recorder logs positions
-            both uncut and cut to the main display, these are uncut.
+        x, y: screen pixels; None: no position was logged. Some recorders log two positions, of
+            which the usual one is cut to the main display. Then this is the uncut position.
         name: button or key name as logged.
         delta: of the wheel, in the recorder's unit and sign.
-        char: the character that the recorder logged for a key; empty: it logged none.
+        char: typed character that the recorder logged; empty: it logged none.
         dead: whether the recorder logged a dead key, which types nothing by itself.
-        unreadable: whether the recorder logged a character in a form that cannot be read.
-        half: the first or second half of a character that is two UTF-16 units long.
+        unreadable: whether the recorder logged a character in an unknown form.
+        half: half of a character that has two UTF-16 units and was logged as two keys; else empty.
     """
 
     index: int
@@ -77,7 +77,7 @@ def as_input(event: Event) -> Input:
 
 
 def inputs_of(events: pa.Table) -> list[Input]:
-    """Returns the inputs of an events table, sorted by time and line."""
+    """Returns the inputs of an events table, sorted by time, then by line."""
     chosen = events.filter(pc.is_in(events["event"], _INPUT_EVENTS))
     return in_order([as_input(event) for event in event_rows(chosen)])
 
@@ -89,7 +89,7 @@ def withheld_inputs(events: pa.Table) -> list[tuple[int, int]]:
 
 
 def in_order(inputs: Sequence[Input]) -> list[Input]:
-    """Sorts inputs by time, because a line may be written later than its `time`."""
+    """Sorts inputs by time, because recorders may write a line after lines with later times."""
     return sorted(inputs, key=attrgetter("time", "index"))
 
 
@@ -106,14 +106,14 @@ def late_lines(inputs: Sequence[Input]) -> int:
 
 
 def distance(a: "Input | Gesture | Action", b: "Input | Gesture") -> float:
-    """Returns the screen pixels between two positions; 0 if either is unknown."""
+    """Returns the distance of two positions in screen pixels; 0 if a position is unknown."""
     if a.x is None or a.y is None or b.x is None or b.y is None:
         return 0.0
     return hypot(a.x - b.x, a.y - b.y)
 
 
 class GestureKind(StrEnum):
-    """The kinds of gestures."""
+    """The kind of a gesture."""
 
     CLICK = "click"
     DRAG = "drag"
@@ -121,7 +121,7 @@ class GestureKind(StrEnum):
     CHAR = "char"
     BACKSPACE = "backspace"
     HOTKEY = "hotkey"
-    UNKNOWN = "unknown"  # a key or button in no table: it is no action, and its effect is unknown
+    UNKNOWN = "unknown"  # a key or button in no table, or withheld input; it becomes no action
 
 
 @dataclass
@@ -131,22 +131,23 @@ class Gesture:
     Attributes:
         start, end: press and release, epoch milliseconds.
         index: line number of the press; gestures are sorted by (start, index).
-        events: line numbers of all raw events that belong to it.
-        modifiers: held at the press, in the order in which they were pressed.
-        x, y, end_x, end_y: screen pixels; None: the recording has no position.
-        path: (x, y, epoch ms) of the moves while a button was held.
+        events: line numbers of all its events.
+        modifiers: names of the modifiers held at the press, in the order of their presses.
+        x, y: position of the press, screen pixels; None: unknown.
+        end_x, end_y: position of the release of a drag, screen pixels; None: unknown.
+        path: x, y and epoch milliseconds of each move during a drag.
         button: `left`, `right` or `middle`.
-        delta: of a wheel event, as logged; of a scroll, the sum of its wheel events.
-        deltas: of the wheel events of a scroll in time order, as logged.
-        keys: pyautogui names of a hotkey, in press order.
-        char: the character that a key typed; empty if the keyboard layout has none.
-        dead: whether it is a dead key, which types nothing by itself.
+        delta: of a wheel event, as logged; of a scroll, the sum over its wheel events.
+        deltas: deltas of the wheel events of a scroll in time order, as logged.
+        keys: pyautogui names of the keys of a hotkey, in press order.
+        char: typed character; empty: the keyboard layout has none.
+        dead: whether the key is a dead key, which types nothing by itself.
         key_press: when the last key of a hotkey was pressed, epoch milliseconds.
-        held_since: when the first of its modifiers was pressed, epoch milliseconds.
-        repeat: whether it is auto-repeat of a held key.
-        by_layout: whether the character follows from the keyboard layout, because the recorder
-            logged no character.
-        flags: what was unusual, e.g. `long`, `never_released`.
+        held_since: when the first held modifier was pressed, epoch milliseconds.
+        repeat: whether it comes from the auto-repeat of a held key.
+        by_layout: whether `char` follows from the keyboard layout, because the recorder logged no
+            character.
+        flags: unusual circumstances, such as `long` or `never_released`.
     """
 
     kind: GestureKind

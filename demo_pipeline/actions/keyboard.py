@@ -1,9 +1,9 @@
-"""Reads the keyboard: turns key presses into characters and hotkeys.
+"""Turns key events into gestures: characters, Backspaces and hotkeys.
 
 `ModifierTracker` follows modifiers, including AltGr and modifiers whose release is missing.
 `KeyboardReader` follows all other keys, Caps Lock, Num Lock and auto-repeat. `without_held_keys`
-drops the characters of keys that were held during a drag: in drawing programs, dragging with Space
-held moves the canvas. typed_text.py makes text of characters.
+drops the characters of keys that were held during a drag: in drawing programs, a drag with Space
+held moves the canvas. typed_text.py joins the characters to texts.
 """
 
 import re
@@ -20,10 +20,10 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
-REPEAT_START_MS = 1100  # the longest delay of auto-repeat: systems offer up to 1 s
-STUCK_MS = 1000  # a modifier without a release modifies only the next press within this time
-TAP_MAX_MS = 1000  # a modifier that was held longer without effect is no tap
-ALTGR_WINDOW_MS = 5  # Windows logs AltGr as LeftCtrl and RightAlt within this time
+REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer up to 1 s
+STUCK_MS = 1000  # a modifier without a release modifies only the next press, within this time
+TAP_MAX_MS = 1000  # a modifier that was held longer than this without another key is no tap
+ALTGR_WINDOW_MS = 5  # longest time between LeftCtrl and RightAlt, which Windows logs for AltGr
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
 _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
 
@@ -33,10 +33,10 @@ class _HeldModifier:
     """A modifier from its press to its release.
 
     Attributes:
-        name: of the modifier.
+        name: of the modifier in actions.
         raw: name as logged.
         start: time of the press, epoch milliseconds.
-        events: line numbers of its own events, as long as it modified nothing.
+        events: line numbers of its own events before it modified a gesture.
         gestures: the gestures that it modified, in order.
     """
 
@@ -51,7 +51,7 @@ class ModifierTracker:
     """Reads the events of modifiers in time order.
 
     Attributes:
-        gestures: taps of modifiers without another key, as hotkeys.
+        gestures: hotkeys that consist only of modifiers, because these were tapped alone.
         reasons: line number → why the event is part of no action.
     """
 
@@ -68,10 +68,11 @@ class ModifierTracker:
         return any(held.raw in _RIGHT_ALT for held in self._held.values())
 
     def apply_to(self, gesture: Gesture, time: int) -> tuple[str, ...]:
-        """Returns the names of the modifiers held at `time`, in press order.
+        """Adds the modifiers held at `time` to a gesture, and returns their names in press order.
 
-        The events of a modifier join the first gesture that it modifies. A keyboard gesture then
-        begins with the press of its first modifier, but a pointer gesture still with its button.
+        The events of a modifier become part of the first gesture that it modifies. A keyboard
+        gesture then begins with the press of its first modifier. A pointer gesture still begins
+        with the press of the button.
         """
         self.release_stuck(time)
         gesture.held_since = min((held.start for held in self._held.values()), default=0)
@@ -125,13 +126,13 @@ class ModifierTracker:
         return True
 
     def finish(self) -> None:
-        """Ends the log: modifiers that are still held were never released."""
+        """Ends the modifiers that have no release at the end of the log."""
         for held in list(self._held.values()):
             self._end_unreleased(held)
         self._chord = []
 
     def release_stuck(self, time: int) -> None:
-        """Releases modifiers whose keyup is missing and that have no effect after `time`."""
+        """Releases modifiers whose keyup is missing, if they cannot have an effect any more."""
         for held in list(self._held.values()):
             if self._last_effect.get(held.events[0], time) < time:
                 self._end_unreleased(held)
@@ -147,7 +148,10 @@ class ModifierTracker:
             self._chord = [other for other in self._chord if other is not held]
 
     def _close_chord(self, time: int) -> None:
-        """Ends a chord, because all modifiers are released: it was a tap if none had an effect."""
+        """Turns modifiers that were held together into a tap if none of them had an effect.
+
+        Called when all modifiers are released.
+        """
         chord = self._chord
         self._chord = []
         unused = [held for held in chord if not held.gestures]
@@ -167,16 +171,16 @@ class ModifierTracker:
 
 
 def _without_altgr(names: Iterable[str]) -> list[str]:
-    """Replaces AltGr by Alt, which is the name for hotkeys."""
+    """Replaces AltGr by Alt, because hotkeys have no AltGr."""
     return ["alt" if name == "altgr" else name for name in names]
 
 
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
-    """Returns the latest time at which each modifier press without a release can have an effect.
+    """Finds modifier presses without a release, and the last time at which they have an effect.
 
-    A release is missing if the log ends first, or if the modifier is pressed again and that is no
-    auto-repeat. It is no auto-repeat if another key was pressed in between, or if the time between
-    the presses is longer than any delay of auto-repeat.
+    The release is missing if the log ends before it, or if a second press follows that is no
+    auto-repeat. The second press is no auto-repeat if another key was pressed in between, or if
+    more than `REPEAT_START_MS` passed.
 
     Returns:
         Line of the keydown → time of the last effect, epoch milliseconds.
@@ -215,12 +219,13 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     return effects
 
 
-REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
-UNKNOWN_TYPING = "unknown_text"  # flag of a gesture: an unknown key may have typed something
-LOCK_TAP_MS = 500  # the longest time for which people hold Caps Lock
-# With any of these held, a key is a hotkey and types nothing.
+REPEAT_GAP_MS = 600  # longest time between two keydowns of auto-repeat after it has begun
+UNKNOWN_TYPING = "unknown_text"  # flag of an unknown key that may have typed something
+LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock
+# Modifiers with which a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
-# Keys whose auto-repeat acts again, and whose presses in quick succession are one action.
+# Keys whose auto-repeat acts again each time, and whose presses in quick succession become a single
+# action.
 NAVIGATION_KEYS = frozenset(
     {
         "left",
@@ -237,8 +242,8 @@ NAVIGATION_KEYS = frozenset(
     }
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
-_POINTS = frozenset(".,")  # the keypad has either of them, depending on the country
-# Keys of the keypad without Num Lock: character with Num Lock → pyautogui name.
+_POINTS = frozenset(".,")  # decimal points of keypads, depending on the country
+# Character of a keypad key with Num Lock → pyautogui name of the key without Num Lock.
 _NUMLOCK_OFF = {
     ".": "delete",
     ",": "delete",
@@ -260,12 +265,12 @@ class _KeyPress:
     """A key from its press to its release.
 
     Attributes:
-        pressed: epoch milliseconds.
-        number: of the press in the log.
-        gesture: the gesture that its keyup belongs to; None: it is part of no action.
-        gestures: the characters of the press and of its auto-repeats, in time order.
-        last: time of its last keydown, epoch milliseconds.
-        released: epoch milliseconds; None: without a release.
+        pressed: time of the first keydown, epoch milliseconds.
+        number: number of the press among all key presses of the log, from 1.
+        gesture: the gesture that the keyup will belong to; None: the press is part of no action.
+        gestures: characters of the press and of its auto-repeats, in time order.
+        last: time of the last keydown, epoch milliseconds.
+        released: time of the keyup, epoch milliseconds; None: no keyup so far.
         repeating: whether auto-repeat has begun.
     """
 
@@ -282,8 +287,8 @@ class KeyboardReader:
     """Reads the keydown and keyup events in time order.
 
     Attributes:
-        gestures: characters, backspaces, hotkeys and unknown keys, in the order of their presses.
-        holds: the presses of keys that typed characters, in order.
+        gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.
+        holds: presses of keys that typed characters, in order.
         reasons: line number → why the event is part of no action.
         unknown_keys: logged names that are in no table.
     """
@@ -292,13 +297,13 @@ class KeyboardReader:
         self._platform = platform
         self._keyboards = keyboards
         self._keyboard = keyboards.stretches[0].keyboard
-        self._accent = ""  # of the previous key, if it was a dead key
+        self._accent = ""  # accent of the previous key; empty: it was no dead key
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
         self._caps = keyboards.locks.caps
         self._numlock = keyboards.locks.num
-        self._alt_digits: list[tuple[Gesture, str]] = []  # typed on the keypad while Alt is held
+        self._alt_digits: list[tuple[Gesture, str]] = []  # digits of the keypad with Alt held
         self.gestures: list[Gesture] = []
         self.holds: list[_KeyPress] = []
         self.reasons: dict[int, str] = {}
@@ -327,7 +332,7 @@ class KeyboardReader:
             self.holds.append(press)
 
     def up(self, item: Input) -> None:
-        """Reads a keyup: it belongs to the gesture of its press."""
+        """Reads a keyup, and adds it to the gesture of its press."""
         if self._modifiers.up(item):
             if lookup(item.name).name == "alt":
                 self._end_alt_code(item)
@@ -338,8 +343,9 @@ class KeyboardReader:
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
             # macOS logs a keydown when Caps Lock is switched on, and a keyup when it is switched
-            # off. If a key was pressed in between, or if both are too far apart for a single tap,
-            # they are two taps, and Caps Lock is off again. Otherwise they may be a single tap.
+            # off. If another key was pressed in between, or if more time passed than a tap takes,
+            # the person tapped Caps Lock twice, and it is off again. Otherwise both events may come
+            # from a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
                 are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= are_two_taps
@@ -350,7 +356,7 @@ class KeyboardReader:
             press.released = item.time
 
     def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
-        """Reads an auto-repeat: a new gesture if the key acts again, else a part of its press."""
+        """Reads an auto-repeat: a new gesture if the key acts again, else a part of the press."""
         press.last = item.time
         press.repeating = True
         gesture = press.gesture
@@ -369,7 +375,7 @@ class KeyboardReader:
             self.reasons[item.index] = "keyboard_state"
 
     def _press(self, key: Key, item: Input) -> Gesture | None:
-        """Returns the gesture of a key press; None: it is part of no action."""
+        """Returns the gesture of a key press; None: the press is part of no action."""
         if is_switch_key(item.name, self._platform):
             self.reasons[item.index] = "keyboard_state"
             return None
@@ -398,7 +404,7 @@ class KeyboardReader:
         return gesture
 
     def _note_alt_code(self, gesture: Gesture, key: Key, held: set[str]) -> None:
-        """Notes a digit of the keypad under Alt; any other key ends the number."""
+        """Collects the digits of an Alt code on Windows; any other key ends the number."""
         is_digit = self._platform == "windows" and key.keypad and key.char.isdigit()
         if is_digit and held == {"alt"}:
             self._alt_digits.append((gesture, key.char))
@@ -406,18 +412,21 @@ class KeyboardReader:
             self._alt_digits = []
 
     def _end_alt_code(self, item: Input) -> None:
-        """Turns the digits that were typed on the keypad under Alt into a character."""
-        digits = self._alt_digits
-        self._alt_digits = []
-        if not digits:
+        """Turns the digits of an Alt code into a single character when Alt is released.
+
+        The gesture of the first digit becomes the character, and takes the events of the others.
+        """
+        if not self._alt_digits:
             return
-        typed, _ = digits[0]
-        others = {id(gesture): gesture for gesture, _ in digits[1:]}
-        char, is_sure = alt_code_character("".join(digit for _, digit in digits), self._keyboard)
+        gestures, digits = zip(*self._alt_digits, strict=True)
+        self._alt_digits = []
+        typed: Gesture = gestures[0]
+        others = {id(gesture) for gesture in gestures[1:]}
+        char, is_sure = alt_code_character("".join(digits), self._keyboard)
         typed.kind = GestureKind.CHAR
         typed.char = char
         typed.keys = ()
-        for other in others.values():
+        for other in gestures[1:]:
             typed.events.extend(other.events)
         typed.end = max(typed.end, item.time)
         if not char:
@@ -430,7 +439,7 @@ class KeyboardReader:
                 press.gesture = typed
 
     def _interpret(self, gesture: Gesture, key: Key, item: Input, held: set[str]) -> None:
-        """Makes the gesture of a known key a character, a Backspace or a hotkey."""
+        """Decides whether the gesture of a known key is a character, a Backspace or a hotkey."""
         text = self._text(key, item, held)
         accent = self._accent
         self._accent = ""
@@ -447,7 +456,8 @@ class KeyboardReader:
             return
         if key.name == "backspace" and not held - {"shift"}:
             gesture.kind = GestureKind.BACKSPACE
-        name = key.name if key.known else item.char.lower()  # the logged name may be any text
+        # The logged name of an unknown key may be any text, so the typed character names the key.
+        name = key.name if key.known else item.char.lower()
         if key.keypad and not self._numlock:
             name = _NUMLOCK_OFF.get(key.char, key.name)
         names = _without_altgr(gesture.modifiers)
@@ -457,7 +467,14 @@ class KeyboardReader:
         gesture.keys = tuple(dict.fromkeys([*names, name]))
 
     def _set_character(self, gesture: Gesture, text: str, accent: str, *, altgr: bool) -> None:
-        """Sets the character of the layout, joined with the accent of the dead key before it."""
+        """Sets a character that follows from the layout, with the accent of a dead key before it.
+
+        Args:
+            gesture: of the key press.
+            text: character of the key.
+            accent: of the dead key before it; empty: there was none.
+            altgr: whether AltGr is held.
+        """
         gesture.by_layout = True
         if self._keyboard.is_doubtful(text, self._platform):
             gesture.flags.add(DOUBTFUL_TEXT)
@@ -469,17 +486,20 @@ class KeyboardReader:
             gesture.dead = True
 
     def _is_logged_altgr(self, key: Key, item: Input, held: set[str]) -> bool:
-        """Returns whether Ctrl and Alt are AltGr on Windows, because a character was logged.
+        """Returns whether Ctrl and Alt were AltGr on Windows, as the logged character shows.
 
-        Recorders log AltGr as LeftCtrl and RightAlt. Both are more than `ALTGR_WINDOW_MS` apart if
-        a remote desktop or a busy computer is slow.
+        Recorders log AltGr as LeftCtrl and RightAlt. On a slow remote desktop or a busy computer,
+        both may be more than `ALTGR_WINDOW_MS` apart.
         """
         if self._platform != "windows" or not item.char or not {"ctrl", "alt"} <= held:
             return False
         return self._modifiers.right_alt or item.char.lower() != key.char
 
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
-        """Returns the character of a press; empty: unknown, or a dead key; None: no character."""
+        """Returns the character of a key press.
+
+        Empty: the character is unknown, or the key is a dead key. None: the key types nothing.
+        """
         altgr = "altgr" in held or self._is_logged_altgr(key, item, held)
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}
         is_logged = bool(item.char) or item.dead
@@ -497,7 +517,7 @@ class KeyboardReader:
         return key.shifted if shift else key.char
 
 
-# Keys in no table that certainly type no character.
+# Logged names of keys that are in no table, but certainly type no character.
 _TYPE_NOTHING = re.compile(
     r"(Browser|Launch|Media|Brightness)[A-Za-z0-9]+|Eject|Power|Sleep|WakeUp|FnLock|Zoom|PlayCd"
 )
@@ -505,19 +525,23 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
-    """Flags the typing around an unknown key as doubtful, because the key may have typed something.
+    """Flags typing before and after an unknown key as doubtful, because the key may have typed.
 
-    Any other gesture in between ends the typing. `gestures` are in time order.
+    `gestures` are in time order. Any gesture that is neither typing nor an unknown key ends the
+    typing.
     """
-    run: list[Gesture] = []
+    typing: list[Gesture] = []
+    is_doubtful = False
     for gesture in [*gestures, None]:
         if gesture is not None and gesture.kind in _TYPED | {GestureKind.UNKNOWN}:
-            run.append(gesture)
+            typing.append(gesture)
+            is_doubtful = is_doubtful or UNKNOWN_TYPING in gesture.flags
             continue
-        if any(UNKNOWN_TYPING in other.flags for other in run):
-            for other in run:
+        if is_doubtful:
+            for other in typing:
                 other.flags |= {DOUBTFUL_TEXT, "unknown_input"}
-        run = []
+        typing = []
+        is_doubtful = False
 
 
 _HELD_WITH_BUTTON = "held_with_button"  # reason in the event accounting
@@ -529,43 +553,48 @@ def without_held_keys(
 ) -> list[Gesture]:
     """Leaves out the characters of keys that were held for a drag, and flags the drag `key_held`.
 
-    A key was held for a drag if it was pressed before and released after the drag, or if it
-    auto-repeated during the drag. If a button was held without dragging, only the auto-repeat is
-    left out, because the person may have typed the key.
+    A key was held for a drag if it was down during the whole drag, or if it auto-repeated during
+    the drag. If a button was held without dragging, only the characters of auto-repeat are left
+    out, because the person may have typed the first.
 
     Args:
         gestures: in time order.
-        holds: presses of keys that type.
+        holds: presses of keys that typed characters.
         reasons: line number → why the event is part of no action; events are added to it.
     """
-    by_button: dict[str, list[Gesture]] = {}
+    presses: dict[str, list[Gesture]] = {}
+    drags: dict[str, list[Gesture]] = {}
     for gesture in gestures:
         if gesture.kind in {GestureKind.CLICK, GestureKind.DRAG}:
-            by_button.setdefault(gesture.button, []).append(gesture)
-    presses_by_button = list(by_button.values())
-    drags_by_button = [
-        [press for press in presses if press.kind is GestureKind.DRAG]
-        for presses in presses_by_button
-    ]
+            presses.setdefault(gesture.button, []).append(gesture)
+        if gesture.kind is GestureKind.DRAG:
+            drags.setdefault(gesture.button, []).append(gesture)
     left_out: set[int] = set()
     for hold in holds:
-        drags = _drags_within(hold, drags_by_button)
+        drags_with_key = _drags_within(hold, drags.values())
         repeated: list[Gesture] = []
         for gesture in hold.gestures:
-            held_buttons = _presses_around(gesture, presses_by_button) if gesture.repeat else []
-            drags += [press for press in held_buttons if press.kind is GestureKind.DRAG]
-            if held_buttons:
+            if not gesture.repeat:
+                continue
+            held_presses = _presses_around(gesture, presses.values())
+            if held_presses:
                 repeated.append(gesture)
-        for drag in drags:
+            for press in held_presses:
+                if press.kind is GestureKind.DRAG:
+                    drags_with_key.append(press)
+        for drag in drags_with_key:
             drag.flags.add("key_held")
-        for gesture in hold.gestures if drags else repeated:
+        for gesture in hold.gestures if drags_with_key else repeated:
             left_out.add(gesture.index)
             reasons.update(dict.fromkeys(gesture.events, _HELD_WITH_BUTTON))
     return [gesture for gesture in gestures if gesture.index not in left_out]
 
 
-def _presses_around(gesture: Gesture, by_button: Sequence[Sequence[Gesture]]) -> list[Gesture]:
-    """Returns the press of each button that was held when a gesture began."""
+def _presses_around(gesture: Gesture, by_button: Iterable[Sequence[Gesture]]) -> list[Gesture]:
+    """Returns the presses of the buttons that were held when a gesture began.
+
+    `by_button` has the presses of each button in time order.
+    """
     around: list[Gesture] = []
     for presses in by_button:
         begun = bisect_right(presses, gesture.start, key=_start)
@@ -574,8 +603,11 @@ def _presses_around(gesture: Gesture, by_button: Sequence[Sequence[Gesture]]) ->
     return around
 
 
-def _drags_within(hold: _KeyPress, by_button: Sequence[Sequence[Gesture]]) -> list[Gesture]:
-    """Returns, for each button, the first drag that began and ended while the key was down."""
+def _drags_within(hold: _KeyPress, by_button: Iterable[Sequence[Gesture]]) -> list[Gesture]:
+    """Returns, for each button, the first drag that began and ended while a key was down.
+
+    `by_button` has the drags of each button in time order.
+    """
     if hold.released is None:
         return []
     within: list[Gesture] = []

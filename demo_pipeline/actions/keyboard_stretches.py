@@ -1,7 +1,7 @@
-"""Divides a recording into stretches with the same keyboard layout.
+"""Divides a recording into stretches, each with a single keyboard layout.
 
 A stretch ends where the person may have switched the layout or the input method. text_evidence.py
-decides which layout is right.
+decides which layout each stretch has.
 """
 
 from bisect import bisect_right
@@ -12,10 +12,11 @@ from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Keyboard, lookup
 
-# Alt+Shift and Ctrl+Shift (Windows), Win+Space (Windows, GNOME), Ctrl+Space (macOS, input methods).
+# Taps and hotkeys that switch the layout or the input method: Alt+Shift and Ctrl+Shift on Windows,
+# Win+Space on Windows and GNOME, Ctrl+Space on macOS and in input methods.
 _SWITCH_TAPS = (frozenset({"alt", "shift"}), frozenset({"ctrl", "shift"}))
 _SWITCH_HOTKEYS = (frozenset({"win", "space"}), frozenset({"ctrl", "space"}))
-# Keys that switch the input method on macOS and on Japanese and Korean keyboards, as logged.
+# Logged names of keys that switch the input method, on macOS and on Japanese and Korean keyboards.
 _SWITCH_KEYS = frozenset(
     {
         "Hangul",
@@ -35,14 +36,14 @@ _SWITCH_KEYS = frozenset(
         "Junja",
     }
 )
-# VK_HANGUL and VK_KANJI of Windows, for which the libraries of recorders have no name.
+# Logged names of VK_HANGUL and VK_KANJI of Windows, for which recorders have no other name.
 _SWITCH_CODES = frozenset({"Unknown(21)", "Unknown(25)"})
-_SHIFT_TAP = frozenset({"shift"})  # switches between Latin letters and the input method
+_SHIFT_TAP = frozenset({"shift"})  # the tap that switches an input method to Latin letters and back
 
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """The states of Caps Lock and Num Lock before the recording began."""
+    """Whether Caps Lock and Num Lock were on before the recording began."""
 
     caps: bool = False
     num: bool = True
@@ -53,9 +54,10 @@ class KeyboardStretch:
     """A part of a recording with a single keyboard layout.
 
     Attributes:
-        first_line: line of the log at which it begins.
-        keyboard: reads its keys.
-        switched: whether the person may have switched the layout or the input method before it.
+        first_line: first line of the stretch in the log.
+        keyboard: the keyboard of the stretch.
+        switched: whether the stretch begins because the person may have switched the layout or the
+            input method.
     """
 
     first_line: int
@@ -68,8 +70,8 @@ class Keyboards:
     """The keyboard at every line of a log.
 
     Attributes:
-        stretches: in the order of the log; the first one begins at line 0.
-        locks: before the recording began.
+        stretches: in the order of the log; the first begins at line 0.
+        locks: states of the locks before the recording began.
     """
 
     stretches: tuple[KeyboardStretch, ...]
@@ -77,11 +79,11 @@ class Keyboards:
 
     @classmethod
     def of(cls, keyboard: Keyboard) -> "Keyboards":
-        """Uses a keyboard for a whole recording."""
+        """Returns keyboards with a single stretch: the same keyboard in the whole recording."""
         return cls((KeyboardStretch(0, keyboard),))
 
     def number_at(self, line: int) -> int:
-        """Returns the number of the stretch that contains a line of the log."""
+        """Returns the index of the stretch that contains a line of the log."""
         if len(self.stretches) == 1:
             return 0
         first_lines = [stretch.first_line for stretch in self.stretches]
@@ -92,12 +94,12 @@ class Keyboards:
         return self.stretches[self.number_at(line)]
 
     def everywhere(self, keyboard: Keyboard, locks: Locks) -> "Keyboards":
-        """Returns the same stretches with the same keyboard everywhere."""
+        """Returns the same stretches, all with the keyboard `keyboard`."""
         stretches = (replace(stretch, keyboard=keyboard) for stretch in self.stretches)
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Returns the same keyboard with a new stretch after each of the lines."""
+        """Returns the keyboard of the first stretch, with a new stretch after each of the lines."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)
@@ -117,7 +119,7 @@ def switch_lines(
         gestures: of the keyboard, including taps of modifiers.
         inputs: of the log.
         platform: of the recording; the meaning of key codes depends on it.
-        input_method: whether the person types with an input method. A tap of Shift switches it.
+        input_method: whether the person types with an input method, which a tap of Shift switches.
     """
     taps = list(_SWITCH_TAPS)
     if input_method:
@@ -129,11 +131,14 @@ def switch_lines(
         chords = taps if "modifier_tap" in gesture.flags else _SWITCH_HOTKEYS
         if frozenset(gesture.keys) in chords:
             lines.append(max(gesture.events))
-    key_presses = (item for item in inputs if item.kind == EventType.KEYDOWN)
-    lines += [item.index for item in key_presses if is_switch_key(item.name, platform)]
+    lines += [
+        item.index
+        for item in inputs
+        if item.kind == EventType.KEYDOWN and is_switch_key(item.name, platform)
+    ]
     return lines
 
 
 def has_keypad(inputs: Iterable[Input]) -> bool:
-    """Returns whether a key of the keypad was pressed: Num Lock decides its meaning."""
+    """Returns whether a key of the keypad was pressed, whose meaning depends on Num Lock."""
     return any(item.kind == EventType.KEYDOWN and lookup(item.name).keypad for item in inputs)

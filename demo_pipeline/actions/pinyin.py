@@ -1,12 +1,12 @@
 """Recognises text that may be Pinyin, which an input method turns into Chinese characters.
 
-This matters only if neither a locale nor a scan shows which language a person types. Then the log
-of an input method looks like the log of Latin letters.
+The log of a person who types with an input method looks like the log of Latin letters. This module
+is needed only if neither the locale nor a scan shows the language of the person.
 """
 
 import re
 
-FEWEST_SYLLABLES = 4  # chosen by hand, because "note" has two and "banana" three
+FEWEST_SYLLABLES = 4  # of Pinyin; chosen by hand, because "note" has two and "banana" three
 _SYLLABLE = re.compile(
     r"""
     (?:[bpmf]? (?:a|o|ai|ei|ao|ou|an|en|ang|eng)
@@ -27,15 +27,20 @@ _WORDS = re.compile(r"[a-z]+(?:[ \d]+[a-z]+)*[ \d]*")
 
 
 def may_be_pinyin(text: str) -> bool:
-    """Returns whether a text consists of Pinyin, and of too many syllables to be chance."""
+    """Returns whether a text consists of Pinyin, with too many syllables for a coincidence."""
     if _WORDS.fullmatch(text) is None:
         return False
-    counts = [_fewest_syllables(word) for word in re.findall("[a-z]+", text)]
-    return None not in counts and sum(filter(None, counts)) >= FEWEST_SYLLABLES
+    syllables = 0
+    for word in re.findall("[a-z]+", text):
+        count = _fewest_syllables(word)
+        if count is None:
+            return False
+        syllables += count
+    return syllables >= FEWEST_SYLLABLES
 
 
 def _fewest_syllables(word: str) -> int | None:
-    """Returns the fewest syllables that make up a word; None: it does not consist of syllables."""
+    """Returns the least number of syllables that make up a word; None: it has other parts."""
     fewest: list[int | None] = [0] + [None] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - 6), end):

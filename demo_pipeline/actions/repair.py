@@ -1,14 +1,14 @@
-"""Repairs known faults of recorders.
+"""Repairs known faults of recorders in the inputs of a log.
 
-Each pass takes inputs in time order, returns the remaining inputs, and notes what it did in
-`Repairs`. The passes drop events that several input hooks logged twice and phantom presses of
-modifiers, separate two Shift keys with the same name, and fill in missing positions. Missing
-releases are handled in keyboard.py and grouping.py, where the effect of the press is known.
+Each pass takes inputs in time order, returns the remaining inputs, and records its changes in
+`Repairs`. The passes drop events that several input hooks logged, drop presses of modifiers that
+never happened, separate two Shift keys with the same name, and fill in missing positions.
+keyboard.py and grouping.py handle missing releases, because they know the effect of the press.
 
-Some recorders cut every position to the main display. While the pointer is on another display, its
-logged positions run along the border. They also do so when a person pushes the pointer against the
-border of a single screen. `after_border_runs` finds the presses after such a run; the video decides
-later whether they were on another display.
+Some recorders cut every position to the main display. While the pointer is on another display, the
+logged positions run along the border. The same happens when a person pushes the pointer against the
+border of a single screen. `after_border_runs` finds the presses after such a run. observation/
+decides later, by the video, whether they were on another display.
 """
 
 from collections import Counter
@@ -23,9 +23,10 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-MIN_FACTOR_SHARE = 0.8  # of the groups of a kind need a multiple of n events for the factor n
-MIN_GROUPS = 3  # of a kind; with fewer, the other kinds decide its factor
-LATE_WINDOWS = 3  # with a factor above 1, a duplicate may come as many windows later
+# Share of the groups of equal events that need a multiple of n events, so that n is the factor.
+MIN_FACTOR_SHARE = 0.8
+MIN_GROUPS = 3  # groups of a kind of event; with fewer, the other kinds decide its factor
+LATE_WINDOWS = 3  # windows within which copies are dropped if the factor is above 1
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
@@ -35,9 +36,9 @@ class Repairs:
 
     Attributes:
         dropped: line number → reason, for every input that was dropped.
-        duplicate_factors: event kind → how often each event was logged, if more than once.
+        duplicate_factors: event type → how often each event was logged, if more than once.
         filled_positions: number of presses and releases that got the position of a move.
-        late_lines: number of inputs that the log contains after an input with a later time.
+        late_lines: number of inputs whose line comes after a line with a later time.
         second_shifts: number of presses of a second Shift key with the name of the first.
         second_presses: number of releases of modifiers that were logged as presses.
     """
@@ -52,23 +53,28 @@ class Repairs:
 
 @dataclass
 class _Group:
-    """Identical events close to the first of them."""
+    """Equal events that follow each other closely: the time of the first, and their number."""
 
     time: int
     size: int = 1
 
 
 def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Keeps the first of the copies of an event that several hooks logged.
+    """Drops all copies but the first of an event that several input hooks logged.
 
-    Each kind of event has a factor: how often the hooks logged each event. It follows from how
-    often an identical event comes within `window_ms`. If a kind has too few events, the other kinds
-    decide its factor.
+    Each kind of event has a factor, which says how often the hooks logged each event. It follows
+    from how often equal events come within `window_ms`. If a kind has too few events, the other
+    kinds decide its factor.
 
-    Some events are copies with any factor, because no person is that fast: a press of a button
-    directly after a press, and a release directly after a release. A press of a key directly after
-    a press is a copy only if the hooks also doubled releases, either in the whole recording or at
-    the end of this press. Otherwise it is auto-repeat that a stalled recorder stamped late.
+    Some events are copies whatever the factor is, because no person is that fast: a second press of
+    a button without a release in between, and a second release without a press. A second press of a
+    key is a copy only if releases of keys were doubled too, in the whole recording or at the end of
+    this press. Otherwise it is an auto-repeat, to which a stalled recorder gave a wrong time.
+
+    Args:
+        inputs: in time order.
+        repairs: records the dropped lines and the factors.
+        window_ms: longest time between an event and its copy, milliseconds.
     """
     factors = _factors(_group_sizes(inputs, window_ms))
     doubled = _doubled_holds(inputs, window_ms)
@@ -100,14 +106,15 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
 
 
 def _identity(item: Input) -> Hashable:
+    """Returns the fields that are equal in copies of an event."""
     return (item.kind, item.name, item.x, item.y, item.delta)
 
 
 def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
-    """Returns the factor of each kind of event, judging by the sizes of its groups.
+    """Returns the factor of each kind of event, given how many groups of each size it has.
 
-    Presses of keys alone prove nothing, because a stalled recorder gives all auto-repeats the same
-    time. Their factor counts only if releases of keys were doubled, too. If there are too few
+    Doubled presses of keys prove nothing, because a stalled recorder gives all auto-repeats the
+    same time. Their factor counts only if releases of keys were doubled, too. If there are too few
     releases, it counts if other kinds were doubled.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
@@ -128,7 +135,7 @@ def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
 
 
 def _doubled_holds(inputs: Sequence[Input], window_ms: int) -> set[int]:
-    """Returns the lines of presses of keys whose release was logged more than once."""
+    """Returns the lines of key presses whose release was logged more than once."""
     doubled: set[int] = set()
     presses: dict[str, list[int]] = {}
     released: dict[str, Input] = {}
@@ -146,9 +153,12 @@ def _doubled_holds(inputs: Sequence[Input], window_ms: int) -> set[int]:
 
 
 def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[int]]:
-    """Counts, for each kind of event, the groups of identical events by their size.
+    """Counts the groups of equal events that follow each other closely.
 
     Releases of modifiers are left out, because recorders log the copy of such a release as a press.
+
+    Returns:
+        Event type → number of events in a group → number of such groups.
     """
     open_groups: dict[Hashable, _Group] = {}
     all_groups: list[tuple[str, _Group]] = []
@@ -171,7 +181,10 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """Returns the factor on which most groups agree; None: too few groups, or no agreement."""
+    """Returns the factor of a kind of event; None: it has too few groups, or they disagree.
+
+    `sizes` has the number of groups of each size.
+    """
     total = sizes.total()
     if total < MIN_GROUPS:
         return None
@@ -184,20 +197,20 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 
 BORDER_RUN = "border_run"  # flag of an action after motion along the border of the logged area
-# A run along the border has to last this long or reach this far. Measured on 4,000 simulated
-# approaches each: 0.03 % of those to a point on the border moved that much along it, and 99.98 % of
-# those to points at least 20 pixels beyond it. So did 18 % of the approaches that the border of a
-# single screen stopped 5 pixels early.
+# Motion along the border has to last this many milliseconds or reach this many units of the log.
+# Simulated approaches of the pointer, 4,000 of each kind, moved that much along the border in
+# 0.03 % of the cases if the target was on the border, and in 99.98 % if it was at least 20 pixels
+# beyond it. If the border of a single screen stopped the pointer 5 pixels early, 18 % did.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
-_REST_MS = 100  # between two positions; the pointer rested if it was longer
+_REST_MS = 100  # the pointer rested if more time passed between two positions
 
 
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
     """Returns the lines of presses, releases and wheel events on a border, after motion along it.
 
-    The borders are x = 0, y = 0 and the largest x and y of the log. A log with a negative x or y
-    has no border at 0, because its positions are not cut there.
+    The borders are x = 0, y = 0, and the largest x and y of the log. A log with a negative x or y
+    has no border at 0, because the recorder does not cut positions there.
 
     Args:
         inputs: in time order, with the positions of presses filled in.
@@ -208,28 +221,41 @@ def after_border_runs(inputs: Sequence[Input]) -> set[int]:
         values = [_point(item)[axis] for item in placed]
         largest = max(values, default=0.0)
         if largest >= 0:
-            lines.update(_after_runs(placed, axis, largest))
+            lines.update(_lines_after_runs(placed, axis, largest))
         if min(values, default=0.0) == 0:
-            lines.update(_after_runs(placed, axis, 0.0))
+            lines.update(_lines_after_runs(placed, axis, 0.0))
     return lines
 
 
-def _after_runs(placed: Sequence[Input], axis: int, border: float) -> Iterator[int]:
-    """Yields these lines for the border at which coordinate number `axis` is `border`."""
+def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iterator[int]:
+    """Yields the lines of presses, releases and wheel events after motion along a border.
+
+    Args:
+        placed: inputs with a position, in time order.
+        axis: 0: the border is vertical, at x = `border`. 1: it is horizontal, at y = `border`.
+        border: coordinate of the border.
+    """
     for is_on_border, group in groupby(placed, key=lambda item: _point(item)[axis] == border):
         if not is_on_border:
             continue
         run = list(group)
         first = _positions_until_moved(run, 1 - axis)
         if run[0] is placed[0] and first < len(run):
-            first = 0  # nothing shows where the pointer was before the log began
+            first = 0  # the pointer may have moved along the border before the log began
         for item in run[first:]:
             if item.kind != EventType.MOUSEMOVE:
                 yield item.index
 
 
 def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
-    """Returns after how many positions of a run the pointer had moved enough; all: it never did."""
+    """Returns the number of positions until the pointer had moved enough along a border.
+
+    If it never moved enough, the result is the length of `run`.
+
+    Args:
+        run: consecutive inputs on the border.
+        axis: the coordinate that changes along the border: 0 for x, 1 for y.
+    """
     moved_ms = 0
     moved_units = 0.0
     for count, (before, after) in enumerate(pairwise(run), 1):
@@ -245,10 +271,11 @@ def _point(item: Input) -> tuple[float, float]:
     return item.x or 0.0, item.y or 0.0
 
 
-# A press without logged moves was a drag if it lasted this long, or if the next move is this far.
+# A press without moves was a drag if it lasted this many milliseconds, or if the next move is this
+# many screen pixels away.
 DRAG_HOLD_MS = 200
 DRAG_JUMP_PX = 50.0
-# macOS logs no moves while a button is held. An unknown platform may be macOS.
+# Platforms whose recorders log no moves while a button is held; an unknown platform may be macOS.
 _PLATFORMS_WITHOUT_DRAG_MOVES = frozenset({"macos", ""})
 _WITH_POSITION = BUTTON_EVENTS | {EventType.MOUSEWHEEL}
 _PRESSES = frozenset({EventType.KEYDOWN, EventType.MOUSEDOWN, EventType.MOUSEWHEEL})
@@ -259,7 +286,11 @@ _OTHER_SHIFT = "RightShift"
 def repair(
     inputs: list[Input], platform: str, settings: ActionSettings
 ) -> tuple[list[Input], Repairs]:
-    """Runs all passes in the order in which they depend on each other."""
+    """Runs all passes, in the order that their dependencies require.
+
+    Returns:
+        The repaired inputs in time order, and the changes.
+    """
     repairs = Repairs(late_lines=late_lines(inputs))
     inputs = join_emoji_halves(inputs, repairs)
     inputs = drop_phantom_modifiers(inputs, repairs, settings.duplicate_window_ms)
@@ -271,34 +302,37 @@ def repair(
 
 
 def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Joins the two halves of an emoji in the first press, and drops the second press.
+    """Joins the two halves of an emoji in the first key press, and drops the second.
 
-    Windows sends a character above U+FFFF as two keys, one for each UTF-16 unit. No other key is
-    pressed between them. Hooks that log every event twice log both halves twice.
+    Windows sends a character above U+FFFF as two key presses, one for each UTF-16 unit, with no
+    other key in between. If hooks log every event twice, two first halves come before two second
+    halves.
     """
     joined: dict[int, Input] = {}
-    waiting: list[int] = []
-    for position, item in enumerate(inputs):
+    first_halves: list[Input] = []
+    for item in inputs:
         if item.kind != EventType.KEYDOWN:
             continue
         if item.half and begins_pair(item.half):
-            waiting.append(position)
-        elif item.half and waiting:
-            first = inputs[waiting.pop(0)]
+            first_halves.append(item)
+        elif item.half and first_halves:
+            first = first_halves.pop(0)
             typed = join_halves(first.half, item.half)
             joined[first.index] = replace(first, char=typed.text, half="")
             repairs.dropped[item.index] = "second_half"
         else:
-            waiting = []
+            first_halves = []
     return [joined.get(item.index, item) for item in inputs if item.index not in repairs.dropped]
 
 
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Drops presses of modifiers that come soon after a release and have no release of their own.
+    """Drops presses of modifiers that never happened.
 
-    Some recorders log the copy of a release as a press. The modifier would then seem to be held
-    until the end. A real press can follow as soon, because Windows logs both Shift keys with the
-    same name, or because a program pressed the keys. But a real press has its own release.
+    Some recorders log the copy of a release as a press, so that the modifier would seem to be held
+    until the end of the log. Such a press comes within `window_ms` after the release and has no
+    release of its own. A real press may come as soon after a release, because Windows logs both
+    Shift keys with the same name, or because a program pressed the keys. But a real press has a
+    release.
     """
     released = _released_presses(inputs, window_ms)
     ups: dict[str, int] = {}
@@ -315,11 +349,11 @@ def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int
 
 
 def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
-    """Returns the lines of presses that are followed by their own release.
+    """Returns the lines of key presses that have a release of their own.
 
-    Copies of the press may come in between. A release within `window_ms` belongs to the press only
-    if something else was pressed or turned before it. Otherwise it is a late copy of an earlier
-    release.
+    Copies of the press may come before the release. A release within `window_ms` belongs to the
+    press only if another key or button was pressed, or the wheel was turned, in between. Otherwise
+    it is a late copy of an earlier release.
     """
     released: set[int] = set()
     following: dict[str, tuple[Input, int]] = {}
@@ -340,24 +374,24 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
     return released
 
 
-# Recorders on these platforms read modifiers from flags, and log some releases as presses.
+# Platforms whose recorders log some releases of modifiers as presses, because they read modifiers
+# from flags.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
 _REPEAT_MS = 150  # between two presses; auto-repeat takes less, people take longer
-_LONGEST_HOLD_MS = 10_000  # after a longer time, the release was lost
+_LONGEST_HOLD_MS = 10_000  # of a modifier; after a longer time, its release is missing in the log
 
 
 def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str) -> list[Input]:
     """Turns the second press of a held modifier into its release, on macOS and Linux.
 
-    A press that has a release of its own stays a press, and so does auto-repeat.
+    A press stays a press if a release follows it, or if auto-repeat follows it.
     """
     if platform not in _SECOND_PRESS_RELEASES:
         return inputs
-    modifiers = [
-        position
-        for position, item in enumerate(inputs)
-        if item.kind in KEY_EVENTS and lookup(item.name).modifier
-    ]
+    modifiers: list[int] = []
+    for position, item in enumerate(inputs):
+        if item.kind in KEY_EVENTS and lookup(item.name).modifier:
+            modifiers.append(position)
     following: dict[int, Input] = {}
     latest: dict[str, Input] = {}
     for position in reversed(modifiers):
@@ -385,16 +419,15 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
 
 
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Gives the second of two Shift keys its own name: Windows recorders log both as `Shift`.
+    """Gives the second of two held Shift keys its own name: Windows recorders log both as `Shift`.
 
-    Two presses followed by two releases are two keys. With the same name, the first release would
-    end both presses, and the characters before the second release would lose their Shift.
+    Two presses followed by two releases come from two keys. With the same name, the first release
+    would end both presses, and the characters before the second release would lose their Shift.
     """
-    shifts = [
-        position
-        for position, item in enumerate(inputs)
-        if item.name == _SHIFT and item.kind in KEY_EVENTS
-    ]
+    shifts: list[int] = []
+    for position, item in enumerate(inputs):
+        if item.name == _SHIFT and item.kind in KEY_EVENTS:
+            shifts.append(position)
     renamed: list[int] = []
     pressed: list[int] = []
     for number, position in enumerate(shifts):
@@ -419,11 +452,11 @@ def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
 def fill_positions(
     inputs: list[Input], repairs: Repairs, platform: str, settings: ActionSettings
 ) -> list[Input]:
-    """Gives presses, releases and wheel events without a position the position of the pointer.
+    """Adds the position of the pointer to presses, releases and wheel events that have none.
 
-    That is the position of the last move, or of the next move before the first one. macOS logs no
-    moves while a button is held. There, a release takes the position of the next move if that is
-    beyond the click radius, and if the press was long or the jump far. Such a drag has no path.
+    It is the last logged position, or at the beginning of the log the next one. macOS logs no moves
+    while a button is held. There, a release gets the next position if that shows a drag: it is
+    beyond the click radius, and the press was long or the distance large. Such a drag has no path.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []
@@ -447,7 +480,7 @@ def fill_positions(
 
 
 def _next_positions(inputs: list[Input]) -> list[Input | None]:
-    """Returns for each input the next pointer event that has a position."""
+    """Returns for each input the next pointer event with a position; None: none follows."""
     following: list[Input | None] = []
     latest: Input | None = None
     for item in reversed(inputs):
@@ -464,7 +497,17 @@ def _drag_end(
     pointer: Input | None,
     settings: ActionSettings,
 ) -> Input | None:
-    """Returns the input whose position a release has, on a platform that logs no moves of drags."""
+    """Returns the input at whose position a button was released; None: no position is logged.
+
+    Used for platforms whose recorders log no moves while a button is held.
+
+    Args:
+        release: the mouseup.
+        following: the next pointer event with a position; None: none follows.
+        press: the mousedown of the same button; None: it is missing.
+        pointer: the last pointer event with a position; None: none came before.
+        settings: the section `actions`.
+    """
     if pointer is None or press is None or pointer.index != press.index:
         return pointer or following
     if following is None:

@@ -1,16 +1,16 @@
-"""Scrolls: joins wheel events to scrolls, and finds their unit and their direction.
+"""Joins wheel events to scrolls, and finds their unit and their direction.
 
-Recorders write deltas in three units and two signs. The direction of a scroll follows in three
-steps:
+Recorders write deltas in three units, and with either sign for scrolling down. The direction of a
+scroll is found in three steps:
 
 1. `read_wheel` finds a rule for unit and sign, from the platform, the settings and all deltas of a
    recording.
-2. `count_votes` counts the scrolls for which the video shows each sign.
-3. `scroll_direction` takes the direction that the video shows, else the direction of the rule.
+2. `count_votes` counts for how many scrolls the video shows each sign.
+3. `scroll_direction` returns the direction that the video shows. Without one, the rule decides.
 
 A single scroll cannot overrule the rule, because in the video a list of similar lines may seem to
-move the other way. The direction of such a scroll is unknown (`is_sign_doubtful`). If the deltas
-may be in either of two units, only the video can tell (`filmed_unit`).
+move the other way. Then the direction of the scroll is unknown (`is_sign_doubtful`). If the deltas
+may be in either of two units, only the video shows which (`filmed_unit`).
 observation/frames/scroll_motion.py measures how content moves in the video.
 """
 
@@ -25,19 +25,19 @@ from typing import Literal
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.settings import ActionSettings
 
-UNITS_PER_NOTCH = 120  # WHEEL_DELTA: what Windows counts for one detent
-# The deltas of wheels with detents finer than a notch.
+UNITS_PER_NOTCH = 120  # WHEEL_DELTA of Windows: units of a notch
+# Deltas of a single step on wheels that have steps finer than a notch; each divides 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
-FEW_NOTCHES = 10  # an event that counts notches has fewer, even if the wheel spins freely
-MANY_NOTCHES = 30  # in a scroll; rare by hand, but usual for 120ths of a touchpad
-MIN_UNIT_SCROLLS = 3  # scrolls of a recording; with fewer, its unit is uncertain
+FEW_NOTCHES = 10  # a delta in notches is smaller, even if the wheel spins freely
+MANY_NOTCHES = 30  # of a scroll; rare with a wheel, but usual for 120ths of a touchpad
+MIN_UNIT_SCROLLS = 3  # scrolls of a recording; with fewer, the unit of the wheel is uncertain
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
-_DECIMALS = 6  # of notches, because sums of fractions are not exact
-MIN_VOTE_SHARE = 0.75  # of the votes, and of a scroll's moving frames, must agree
-MIN_VOTES_AGAINST_RULE = 2  # scrolls that show another sign than the rule; one may be a mistake
-MIN_SIDEWAYS_FRAMES = 2  # horizontal scrolls are rare: a single moving frame is no evidence
-OVERRIDE = "override"  # a value of `wheel_method`: a setting decides the sign
-EVIDENCE = "evidence"  # a value of `wheel_method`: the video decides
+_DECIMALS = 6  # to which notches are rounded, because sums of fractions are not exact
+MIN_VOTE_SHARE = 0.75  # of the votes, or of the moving frames of a scroll, that has to agree
+MIN_VOTES_AGAINST_RULE = 2  # scrolls against the rule that overrule it; one may be a mistake
+MIN_SIDEWAYS_FRAMES = 2  # frames that show a horizontal scroll; one frame may be a mistake
+OVERRIDE = "override"  # value of `wheel_method`: a setting decided the sign
+EVIDENCE = "evidence"  # value of `wheel_method`: the video decided
 
 Vertical = Literal["up", "down"]
 Horizontal = Literal["left", "right"]
@@ -48,13 +48,13 @@ _OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right
 
 @dataclass(frozen=True)
 class _WheelRule:
-    """How to read the wheel deltas of a scroll.
+    """Unit and sign of the wheel deltas of a scroll.
 
     Attributes:
-        unit: of the raw delta: 120ths of a notch, notches, or pixels.
+        unit: of the logged deltas: 120ths of a notch, notches, or pixels.
         positive: the direction in which a positive delta scrolls.
-        method: `override` (a setting) or `unit_signature`.
-        per_notch: raw units in one notch.
+        method: source of `positive`: `override` (a setting) or `unit_signature` (the unit).
+        per_notch: logged units of a notch.
     """
 
     unit: Literal["120", "notch", "pixel"]
@@ -71,23 +71,27 @@ class _WheelRule:
         return min(floor(round(abs(delta_sum) / self.per_notch, _DECIMALS) + 0.5), MAX_NOTCHES)
 
     def remainder(self, delta_sum: float) -> float:
-        """Returns what `notches` drops: a signed fraction, or more above `MAX_NOTCHES`."""
+        """Returns the notches that `notches` drops, with the sign of the delta.
+
+        It is a fraction, or more if the scroll has more than `MAX_NOTCHES`.
+        """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """How to read the wheel deltas of a recording.
+    """Unit and sign of the wheel deltas of a recording.
 
     Attributes:
-        rule: of its scrolls.
-        either: of scrolls with an unclear unit (`is_unclear`), if the video shows notches.
-        glides: whether a touchpad wrote the deltas. Zeros are phases of a gesture, and scrolls have
-            momentum.
-        unclear: whether the log leaves the unit of all deltas open.
-        detents: whether all deltas above 1 are whole parts of a notch. Then a delta of 1 may be a
-            notch.
+        rule: for scrolls with a certain unit.
+        either: for scrolls with an unclear unit (see `is_unclear`). It assumes notches; the video
+            decides later.
+        glides: whether the deltas come from a touchpad. Then deltas of 0 are phases of a gesture,
+            and scrolls have momentum.
+        unclear: whether the unit of all deltas is unclear.
+        detents: whether all deltas above 1 are multiples of the same number of
+            `PARTS_OF_A_NOTCH`. Then a delta of 1 may be a notch.
     """
 
     rule: _WheelRule
@@ -97,11 +101,11 @@ class Wheel:
     detents: bool = False
 
     def is_unclear(self, deltas: Iterable[float]) -> bool:
-        """Returns whether the deltas of a scroll may be notches as well as 120ths of a notch."""
+        """Returns whether the deltas of a scroll may be either notches or 120ths of a notch."""
         return self.unclear or (self.detents and all(abs(delta) == 1 for delta in deltas))
 
     def rule_of(self, *, unclear: bool) -> _WheelRule:
-        """Returns the rule of a scroll."""
+        """Returns the rule for a scroll; `unclear` is the result of `is_unclear`."""
         return self.either if unclear else self.rule
 
 
@@ -110,12 +114,12 @@ class WheelVote:
     """The evidence in the video about the wheel of a recording.
 
     Attributes:
-        positive: the direction in which a positive delta scrolls; None: the video does not show it.
+        positive: the direction in which a positive delta scrolls; None: too few votes agree.
         votes: number of scrolls whose content moved vertically.
-        agreeing: number of those that show `positive`, or the more frequent sign if that is None.
+        agreeing: number of these scrolls that show the more frequent sign.
         sideways: action index → direction, for scrolls whose content moved horizontally.
-        unclear: action index → direction and unit, for scrolls whose unit the log leaves open.
-            A scroll is left out if it is the only one that contradicts the rule of its unit.
+        unclear: action index → direction and unit, for scrolls whose unit is unclear in the log. A
+            scroll is left out if it alone contradicts the sign that is usual for its unit.
     """
 
     positive: Vertical | None = None
@@ -127,14 +131,14 @@ class WheelVote:
 
 @dataclass(frozen=True)
 class ScrollEvidence:
-    """A scroll as the log and the video show it.
+    """A scroll in the log, and the motion of the content in the video.
 
     Attributes:
         action_index: of the scroll.
-        delta_sum: sum of its raw deltas; not 0.
+        delta_sum: sum of the logged deltas; not 0.
         content_moves: direction in which the content moved → number of frames.
-        pixels: sum of the pixels by which the content moved in those frames.
-        unclear: whether the log leaves the unit of its deltas open.
+        pixels: sum of the video pixels by which the content moved in these frames.
+        unclear: whether the unit of the deltas is unclear in the log.
     """
 
     action_index: int
@@ -147,25 +151,29 @@ class ScrollEvidence:
 def direction_of(delta: float, positive: Vertical) -> Vertical:
     """Returns the direction in which `delta` scrolls if a positive delta scrolls `positive`.
 
-    The function is its own inverse: given the direction in which `delta` scrolls, it returns the
-    direction in which a positive delta scrolls.
+    The other way round, given the direction in which `delta` scrolls as `positive`, the result is
+    the direction in which a positive delta scrolls.
     """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
 
 
 def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) -> Wheel:
-    """Returns how to read the wheel of a recording.
+    """Finds unit and sign of the wheel deltas of a recording.
 
-    - macOS: deltas are pixels, and positive scrolls up, unless all deltas are whole notches.
-    - The documented convention: 120 per notch, and positive scrolls down. A single delta that is
-      too large for notches proves it for the whole recording. So does a scroll that is too long.
-    - Deltas that are mostly 1, or fractions: notches, and positive scrolls up. Recorders that
-      divide by 120 themselves write them.
-    - Other deltas stay unclear.
+    - On macOS, deltas are pixels, and positive deltas scroll up. This does not hold if all deltas
+      are multiples of 120.
+    - The documented unit is 120 per notch, and positive deltas scroll down. A single delta that is
+      too large for notches shows this unit for the whole recording.
+    - Otherwise, deltas that are mostly 1, or that have fractions, are notches, and positive deltas
+      scroll up. Recorders that divide by 120 write such deltas.
+    - Otherwise, a scroll that is too long for notches shows the documented unit.
+    - Otherwise, the unit is unclear.
 
-    `settings.wheel_sign` overrides the sign, but not the unit. `turns` are all wheel events of the
-    log in time order.
+    Args:
+        turns: all wheel events of the log, in time order.
+        platform: of the recording.
+        settings: the section `actions`. `wheel_sign` overrides the sign, but not the unit.
     """
     moving_turns = [turn for turn in turns if turn.delta]
     sizes = [abs(turn.delta) for turn in moving_turns]
@@ -179,9 +187,13 @@ def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) 
     counts_notches = mostly_single or any(size % 1 for size in sizes)
     if not has_large and (counts_notches or _longest(moving_turns, settings) <= MANY_NOTCHES):
         return Wheel(notches, notches, unclear=not counts_notches)
-    above_one = [size for size in sizes if size > 1]
-    has_detents = any(all(size % part == 0 for size in above_one) for part in PARTS_OF_A_NOTCH)
+    has_detents = _are_multiples_of_a_part([size for size in sizes if size > 1])
     return Wheel(parts, notches, glides=not has_detents, detents=has_detents)
+
+
+def _are_multiples_of_a_part(sizes: Sequence[float]) -> bool:
+    """Returns whether all sizes of deltas are multiples of the same part of a notch."""
+    return any(all(size % part == 0 for size in sizes) for part in PARTS_OF_A_NOTCH)
 
 
 def _rule(
@@ -197,7 +209,7 @@ def _rule(
 
 
 def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
-    """Returns the largest sum of deltas with the same sign that follow each other closely."""
+    """Returns the largest sum of deltas that follow each other closely with the same sign."""
     if not turns:
         return 0.0
     total = abs(turns[0].delta)
@@ -214,8 +226,14 @@ def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
 def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
-    At least `MIN_VOTE_SHARE` of the frames with motion have to agree. For a horizontal scroll all
-    of them have to, and at least `MIN_SIDEWAYS_FRAMES`. None: they do not agree.
+    At least `MIN_VOTE_SHARE` of the frames with motion have to agree. A horizontal scroll needs at
+    least `MIN_SIDEWAYS_FRAMES` frames, all of which agree.
+
+    Args:
+        content_moves: direction in which the content moved → number of frames.
+
+    Returns:
+        The direction; None: no frame shows motion, or too few frames agree.
     """
     if not content_moves:
         return None
@@ -227,21 +245,26 @@ def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
-# Pixels by which content moves per unit of the delta. A notch moves it by three lines, which are 48
-# to 120 pixels, but a few frames may show only a part of them. A 120th moves it by at most a pixel.
+# Video pixels by which the content moves for each unit of the delta: at least, if the unit is a
+# notch, and at most, if it is a 120th of a notch. A notch moves the content by three lines, which
+# are 48 to 120 pixels, but the frames may show only a part of the motion. A 120th moves it by at
+# most a pixel.
 _LEAST_OF_A_NOTCH = 6.0
 _MOST_OF_A_PART = 3.0
 
 
 def filmed_unit(pixels: float) -> FilmedUnit | None:
-    """Returns the unit of deltas that move content by so many pixels each; None: unclear."""
+    """Returns the unit of deltas, given the motion of the content; None: it stays unclear.
+
+    `pixels` is the number of video pixels by which the content moved for each unit of the delta.
+    """
     if pixels >= _LEAST_OF_A_NOTCH:
         return "notch"
     return "120" if pixels <= _MOST_OF_A_PART else None
 
 
 def filmed_notches(delta_sum: float, unit: FilmedUnit | None) -> int:
-    """Returns the whole notches of a scroll with deltas in a unit; 0: the unit is unknown."""
+    """Returns the whole notches of a scroll whose deltas have a unit; 0: the unit is unknown."""
     if unit is None:
         return 0
     per_notch = UNITS_PER_NOTCH if unit == "120" else 1
@@ -249,11 +272,11 @@ def filmed_notches(delta_sum: float, unit: FilmedUnit | None) -> int:
 
 
 def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
-    """Counts which sign the scrolls show.
+    """Lets the scrolls of a recording vote for the direction of positive deltas.
 
-    Vertical scrolls vote. At least `MIN_VOTE_SHARE` of the votes have to agree on `positive`.
-    Horizontal scrolls do not vote; `sideways` lists them. Scrolls of an unclear unit do not vote
-    either, because their sign may differ, too.
+    A scroll votes if its content moved vertically in the video. At least `MIN_VOTE_SHARE` of the
+    votes have to agree. Scrolls whose unit is unclear do not vote, because their sign may differ,
+    too.
     """
     signs: Counter[Vertical] = Counter()
     sideways: dict[int, Horizontal] = {}
@@ -277,13 +300,15 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     return WheelVote(positive, votes, agreeing, sideways, unclear)
 
 
+# Unit → direction in which positive deltas of this unit usually scroll.
 _RULE_OF_UNIT: Mapping[FilmedUnit, Vertical] = {"120": "down", "notch": "up"}
 
 
 def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Direction, FilmedUnit]]:
-    """Returns direction and unit of scrolls whose unit the log leaves open.
+    """Returns direction and unit in the video of scrolls whose unit is unclear in the log.
 
-    A vertical scroll that contradicts the rule of its unit counts only if another scroll does, too.
+    A vertical scroll that contradicts the usual sign of its unit is left out, unless at least
+    `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict it.
     """
     units: dict[int, tuple[Direction, FilmedUnit]] = {}
     against: dict[int, FilmedUnit] = {}
@@ -306,9 +331,14 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
 def sign_disagrees(
     delta_sum: float | None, rule_direction: str | None, vote: WheelVote
 ) -> bool | None:
-    """Returns whether the video shows another sign of the deltas than the rule for a scroll.
+    """Returns whether the video contradicts the direction that the rule gives a scroll.
 
     None: the video does not show the sign, or only a single scroll contradicts the rule.
+
+    Args:
+        delta_sum: sum of the logged deltas of the scroll.
+        rule_direction: direction of the scroll by the rule.
+        vote: of the recording.
     """
     if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None
@@ -316,7 +346,10 @@ def sign_disagrees(
 
 
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
-    """Returns whether only a single scroll contradicts the rule, so that neither is certain."""
+    """Returns whether the direction of a scroll is unknown.
+
+    It is if the video contradicts the rule, but shows the motion of only a single scroll.
+    """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
 
@@ -338,8 +371,15 @@ def scroll_direction(
 ) -> Direction | None:
     """Returns the direction that the video shows for a scroll; None: the rule decides.
 
-    A horizontal motion of the content comes first, then the sign that the scrolls of the recording
-    agree on. A sign from the settings (`method` is `override`) is never replaced.
+    A horizontal motion of the scroll's content comes first, then the sign on which the scrolls of
+    the recording agree.
+
+    Args:
+        action_index: of the scroll.
+        delta_sum: sum of the logged deltas.
+        rule_direction: direction by the rule.
+        method: `wheel_method` of the scroll. A sign from the settings (`override`) always counts.
+        vote: of the recording.
     """
     if method == OVERRIDE:
         return None
@@ -352,17 +392,17 @@ def scroll_direction(
     return direction_of(delta_sum, vote.positive)
 
 
-MOMENTUM_GAP_MS = 150  # the longest time between two events of a touchpad's momentum
-BELOW_HALF_NOTCH = "below_half_notch"
-UNCLEAR_UNIT = "unclear_wheel_unit"
+MOMENTUM_GAP_MS = 150  # longest time between two wheel events of a touchpad's momentum
+BELOW_HALF_NOTCH = "below_half_notch"  # reason of wheel events that are too few for a scroll
+UNCLEAR_UNIT = "unclear_wheel_unit"  # flag of a scroll whose unit is unclear in the log
 
 
 @dataclass
 class _Burst:
-    """Wheel events in both directions that follow each other at the same place.
+    """Wheel events that follow each other closely at the same place, in both directions.
 
     Attributes:
-        turns: the events with a delta, in time order; at least one.
+        turns: events with a delta, in time order; at least one.
         phases: events with a delta of 0, which mark the phases of a touchpad gesture.
     """
 
@@ -370,20 +410,27 @@ class _Burst:
     phases: list[Gesture] = field(default_factory=list)
 
     def end(self) -> int:
-        """Returns the time of its last event, epoch milliseconds."""
-        return max(event.start for event in (*self.turns[-1:], *self.phases[-1:]))
+        """Returns the time of the last event, epoch milliseconds."""
+        last_events = (*self.turns[-1:], *self.phases[-1:])
+        return max(event.start for event in last_events)
 
 
 @dataclass
 class _DirectionPart:
-    """The wheel events of a scroll, which go in the same direction, and the sum of their deltas."""
+    """The wheel events of a scroll, which go in the same direction, and the sum of their deltas.
+
+    Events of less than half a notch may go in the opposite direction.
+    """
 
     turns: list[Gesture]
     total: float
     rule: _WheelRule
 
     def absorbs(self, run: "_DirectionPart") -> bool:
-        """Adds the next run, unless it reverses the direction; returns whether it was added."""
+        """Adds the events that follow, and returns True; returns False if they are another scroll.
+
+        They are another scroll if they go in the opposite direction, and both have half a notch.
+        """
         is_small = not self.rule.notches(self.total) or not self.rule.notches(run.total)
         if not is_small and (self.total > 0) != (run.total > 0):
             return False
@@ -395,14 +442,20 @@ class _DirectionPart:
 def join_scrolls(
     gestures: Sequence[Gesture], settings: ActionSettings, reasons: dict[int, str], wheel: Wheel
 ) -> tuple[list[Gesture], float]:
-    """Replaces the wheel events among gestures by scrolls with their `deltas`.
+    """Replaces the wheel events among gestures by scrolls.
 
-    Events that are part of no scroll get a reason in `reasons`. Scrolls whose unit the log leaves
-    open have the flag `UNCLEAR_UNIT`. `gestures` are in time order.
+    Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
+
+    Args:
+        gestures: in time order.
+        settings: the section `actions`.
+        reasons: line number → why the event is part of no action; wheel events that are part of no
+            scroll are added.
+        wheel: unit and sign of the deltas.
 
     Returns:
         All gestures in time order, and the notches that no action contains, signed as logged. They
-        come from rounding, and from scrolls below half a notch.
+        remain from rounding, and from wheel events below half a notch.
     """
     scrolls: list[Gesture] = []
     remainder = 0.0
@@ -435,9 +488,18 @@ def _deltas(turns: Sequence[Gesture]) -> tuple[float, ...]:
 def _bursts(
     gestures: Sequence[Gesture], settings: ActionSettings, reasons: dict[int, str], wheel: Wheel
 ) -> list[_Burst]:
-    """Returns the wheel events that belong together.
+    """Divides the wheel events of a recording into bursts.
 
-    Less than half a notch is no action. It joins the wheel events that follow before a pause.
+    A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
+    move of the pointer. A burst below half a notch is no action by itself. Therefore, it goes on
+    after a longer break, up to `pause_ms`.
+
+    Args:
+        gestures: in time order.
+        settings: the section `actions`.
+        reasons: line number → why the event is part of no action; phases that are part of no burst
+            are added.
+        wheel: unit and sign of the deltas.
     """
     bursts: list[_Burst] = []
     early_phases: list[Gesture] = []  # before the first movement
@@ -465,13 +527,15 @@ def _bursts(
         if last is not None and (is_same_place or is_momentum):
             last.turns.append(gesture)
         else:
-            own_phases = [
-                phase
-                for phase in early_phases
-                if gesture.start - phase.start <= settings.scroll_gap_ms
-            ]
-            bursts.append(_Burst([gesture], own_phases))
-            early_phases = [phase for phase in early_phases if phase not in own_phases]
+            burst = _Burst([gesture])
+            too_early: list[Gesture] = []
+            for phase in early_phases:
+                if gesture.start - phase.start <= settings.scroll_gap_ms:
+                    burst.phases.append(phase)
+                else:
+                    too_early.append(phase)
+            bursts.append(burst)
+            early_phases = too_early
         is_interrupted = False
     for phase in early_phases:
         reasons.update(dict.fromkeys(phase.events, "zero_delta"))
@@ -479,7 +543,10 @@ def _bursts(
 
 
 def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
-    """Returns whether a touchpad scrolls on by itself, even if the person does something else."""
+    """Returns whether a wheel event continues a burst by the momentum of a touchpad.
+
+    Momentum goes on even while the person does something else.
+    """
     last = burst.turns[-1]
     is_same_direction = (gesture.delta > 0) == (last.delta > 0)
     is_slower = abs(gesture.delta) <= abs(last.delta)
@@ -488,7 +555,10 @@ def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
 
 
 def _directions(turns: list[Gesture], rule: _WheelRule) -> list[list[Gesture]]:
-    """Splits a burst where it reverses. Less than half a notch does not reverse it."""
+    """Splits the wheel events of a burst where their direction reverses.
+
+    Events of less than half a notch do not reverse the direction.
+    """
     parts: list[_DirectionPart] = []
     for _, in_one_direction in groupby(turns, key=lambda turn: turn.delta > 0):
         run = list(in_one_direction)
@@ -499,7 +569,7 @@ def _directions(turns: list[Gesture], rule: _WheelRule) -> list[list[Gesture]]:
 
 
 def _scroll(turns: Sequence[Gesture], phases: Sequence[Gesture]) -> Gesture:
-    """Returns the scroll that consists of wheel events and of phases of a touchpad gesture."""
+    """Returns a scroll, given its wheel events and the phases of its touchpad gesture."""
     first = turns[0]
     deltas = _deltas(turns)
     lines: set[int] = set()

@@ -1,14 +1,15 @@
-"""Text evidence: compares typed text with the accessibility scans.
+"""Compares typed texts with the accessibility scans, and decides the keyboard layout.
 
-The log says which keys were pressed. The text depends on the keyboard layout, the locks and the
-input method. The scans show the text in its field, so they decide the layout and judge each text:
+The log only says which keys were pressed. The text depends on the keyboard layout, on Caps Lock and
+Num Lock, and on the input method. The scans show the text in its field. Therefore, they decide the
+layout, and each text gets evidence:
 
-- *confirmed*: a field has gained the text in one of the next scans.
-- *contradicted*: the field that was typed into gained another text.
+- *confirmed*: one of the next scans shows that a field gained the text.
+- *contradicted*: the only field that changed gained another text.
 - *unseen*: no scan shows either.
 
-If an input method wrote the text, no reading of the keys explains it, and the text is taken from
-the field. A text that may be wrong is flagged as doubtful.
+The keys do not explain a text that an input method wrote. Such a text is taken from the field. A
+text that may be wrong is flagged as doubtful.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,15 +32,15 @@ from demo_pipeline.recording.key_names import (
 )
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-SCANS_AFTER = 3  # scans after a text that are searched; recorders scan every 1 to 4 s
-SHORTEST_SOUGHT = 3  # characters; a shorter text has to be everything that the field gained
-MOST_GAINED = 4  # characters per key press; input methods write fewer
-COMPOSITION = "composition"  # a reason in the event accounting: the key ended a composition
-# Characters that fields add to or remove from numbers, dates and telephone numbers.
+SCANS_AFTER = 3  # scans after a text in which it is searched; recorders scan every 1 to 4 s
+SHORTEST_SOUGHT = 3  # characters; a shorter text has to be all that the field gained
+MOST_GAINED = 4  # characters of the field per event of typing; input methods write fewer
+COMPOSITION = "composition"  # reason in the event accounting: Enter only ended a composition
+# Characters that fields add to numbers, dates and telephone numbers, or remove from them.
 _FORMATTING = str.maketrans(dict.fromkeys(" .,-/:()\u00a0\t\n"))
 _UNKNOWN_FLAGS = frozenset({UNKNOWN_CHARACTER, "unknown_input"})
 _ENTER = ["enter"]
-# Actions between a scan and typing that do not change the text of a field.
+# Types of actions that do not change the text of a field.
 _HARMLESS = frozenset({"scroll", "pause"})
 
 
@@ -60,14 +61,16 @@ class TextSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypingLanguage:
-    """How the person types, as far as it is known before the scans are read.
+    """Language and keyboard of the person, as far as they are known without the scans.
 
     Attributes:
-        keyboard: by the setting or by meta.json.
-        certain: whether the setting or the recorder names the layout. Then no other is compared.
-        input_method: of the language: `zh`, `ja`, `ko` …; empty: the language needs none.
-        accents: whether the language has accents. People with a US keyboard type them on
-            US-International.
+        keyboard: according to the setting or meta.json.
+        certain: whether the setting or the recorder names the layout. Then no other layout is
+            tried.
+        input_method: language that is typed with an input method: `zh`, `zh-TW`, `ja`, `ko` or
+            `vi`. Empty: the language needs no input method.
+        accents: whether the language may have accents. People with a US keyboard type accents with
+            the layout `us-intl`.
         unknown: whether the language is unknown.
     """
 
@@ -81,13 +84,13 @@ class TypingLanguage:
 def typing_language(
     setting: str, usual: str | None, locale: str = "", *, named: bool = False
 ) -> TypingLanguage:
-    """Returns how the person of a recording types.
+    """Returns the language and the keyboard of the person of a recording.
 
     Args:
         setting: `actions.keyboard_layout`.
-        usual: the layout by meta.json, see `Meta.usual_layout`.
+        usual: layout according to meta.json, see `Meta.usual_layout`.
         locale: of meta.json.
-        named: whether the recorder itself names the layout.
+        named: whether the recorder wrote the layout into meta.json.
     """
     keyboard = keyboard_of(setting, usual)
     input_method = input_method_of(locale)
@@ -103,16 +106,16 @@ def typing_language(
 
 @dataclass(frozen=True, slots=True)
 class ChosenLayout:
-    """The layout that was chosen for a stretch, as it is shown to people.
+    """The chosen layout of a stretch, for the summary of the stage.
 
     Attributes:
-        first_line: line of the log at which the stretch begins.
-        layout: from `LAYOUTS`.
-        reason: `confirmed`: by the scans. `named`: by the setting or the recorder. `meta`: usual
-            for the locale. `unknown`: the layout of the locale is unknown, or the person may have
-            switched to a layout that no scan shows.
-        confirmed: how many typed texts of the stretch the scans confirm.
-        locks: locks that had an unusual state before the recording began.
+        first_line: first line of the stretch in the log.
+        layout: a name of `LAYOUTS`.
+        reason: `confirmed`: scans confirm a text. `named`: the setting or the recorder names the
+            layout. `meta`: the layout is usual for the locale. `unknown`: the layout of the locale
+            is unknown, or the person may have switched to a layout that no scan shows.
+        confirmed: number of texts of the stretch that the scans confirm.
+        locks: unusual states of Caps Lock and Num Lock before the recording began.
     """
 
     first_line: int
@@ -124,7 +127,7 @@ class ChosenLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Gain:
-    """The text that the only changed field gained while a single text was typed."""
+    """The text that the only changed field gained, and the line of the scan that shows it."""
 
     text: str
     scan_event: int
@@ -138,9 +141,10 @@ class TextWitness:
         self._confirmed: dict[tuple[str, int, int], int | None] = {}
 
     def confirming_scan(self, action: Action) -> int | None:
-        """Returns the line of the first scan in which a field has gained the text of an action.
+        """Returns the line of the scan that confirms the text of a typing action.
 
-        None: no scan shows the text.
+        It is the first of the next `SCANS_AFTER` scans in which a field has gained the text. None:
+        none of these scans shows the text.
         """
         key = (action.text or "", action.press_ms, action.end_ms)
         if key not in self._confirmed:
@@ -164,16 +168,17 @@ class TextWitness:
     ) -> _Gain | None:
         """Returns the text that a typing action added to the only field that changed.
 
-        No other action may have changed a field between the last scan before the action and the
-        first scan after it.
+        The last scan before the action is compared with the first scan after it. No other action
+        between these scans may have changed a field.
 
         Args:
-            number: of the action.
+            number: index of the action in `actions`.
             actions: of the recording.
-            ends_composition: whether the Enter after the action only ends its composition.
+            ends_composition: whether the next action is an Enter that only ends the composition of
+                an input method.
 
         Returns:
-            The gain; None: it is not known what the action added.
+            The gained text; None: unknown.
         """
         action = actions[number]
         before = self._fields.before(action.press_ms)
@@ -181,36 +186,41 @@ class TextWitness:
         if before is None or not later:
             return None
         after = later[0]
-        following = actions[number + 1 + ends_composition :]
-        if any(other.press_ms < after.end_ms for other in following if not _is_harmless(other)):
-            return None
+        for other in actions[number + 1 + ends_composition :]:
+            if other.press_ms < after.end_ms and not _is_harmless(other):
+                return None
         field_edit = self._only_edit(before, after)
         if field_edit is None:
             return None
         field, edit = field_edit
-        between = [other for other in actions[:number] if other.end_ms > before.begin_ms]
-        if not all(_is_harmless(other, field) for other in between):
-            return None
+        for other in actions[:number]:
+            if other.end_ms > before.begin_ms and not _is_harmless(other, field):
+                return None
         is_insertion = not edit.removed or edit.whole
         if not is_insertion or not edit.gained.strip() or is_masked(edit.gained):
             return None
         return _Gain(edit.gained.strip("\n"), after.event_index)
 
     def _only_edit(self, before: LoggedScan, after: LoggedScan) -> tuple[Field, Edit] | None:
-        """Returns the only field whose text changed, and its edit; None: none or several did."""
+        """Returns the only field whose text changed between two scans, and the change.
+
+        Several elements may show the same field; then all of them gained the same text. None: no
+        field changed, several fields changed, or a new field has the focus.
+        """
         edits: list[tuple[Field, Edit]] = []
+        gained_texts: set[str] = set()
         for earlier, field in self._fields.pairs(before, after):
             if earlier is None and field.focused and field.text:
                 return None
             if earlier is not None and earlier.text != field.text:
-                edits.append((field, edit_between(earlier.text, field.text)))
-        if len({edit.gained for _, edit in edits}) != 1:
-            return None
-        return edits[-1]
+                edit = edit_between(earlier.text, field.text)
+                edits.append((field, edit))
+                gained_texts.add(edit.gained)
+        return edits[-1] if len(gained_texts) == 1 else None
 
 
 def _gained_text(sought: str, before: str, after: str) -> bool:
-    """Returns whether a field has gained a text."""
+    """Returns whether a field has gained the text `sought`, given its texts before and after."""
     gained = edit_between(before, after).gained.strip()
     if sought in {gained, after.strip()} or _same_number(sought, after):
         return True
@@ -226,7 +236,10 @@ def _same_number(typed: str, shown: str) -> bool:
 
 
 def _is_harmless(action: Action, field: Field | None = None) -> bool:
-    """Returns whether an action changes no field, as a scroll or a click into `field` does not."""
+    """Returns whether an action certainly changes no field, such as a scroll.
+
+    A left click into `field` is harmless, too.
+    """
     if action.action_type in _HARMLESS:
         return True
     if action.action_type == "hotkey":
@@ -242,9 +255,9 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
 
 
 def contradicts(gained: str, typed: str) -> bool:
-    """Returns whether a field gained something that typing a text cannot explain.
+    """Returns whether a field gained a text that typing `typed` cannot explain.
 
-    Differences in number and date formats and in case do not contradict the text. Neither does a
+    Other number or date formats and another case do not contradict the typed text. Neither does a
     text that the field completed or cut.
     """
     field = gained.translate(_FORMATTING).casefold()
@@ -255,10 +268,10 @@ def contradicts(gained: str, typed: str) -> bool:
 
 
 class TextReader:
-    """Chooses the keyboards of a recording by its scans, and judges each typed text.
+    """Chooses the keyboard layouts of a recording by its scans, and judges each typed text.
 
     Attributes:
-        layouts: the layout of each stretch and why it was chosen.
+        layouts: the layout of each stretch, and why it was chosen; set by `read`.
     """
 
     def __init__(
@@ -269,11 +282,11 @@ class TextReader:
         *,
         keypad: bool = False,
     ) -> None:
-        """Takes how the person types and where to look for the texts.
+        """Creates a reader for a recording.
 
         Args:
-            language: how the person types.
-            segment: makes actions of the log, reading its keys by given keyboards.
+            language: language and keyboard of the person.
+            segment: builds the actions of the recording with the given keyboards.
             witness: searches for texts in the scans.
             keypad: whether a key of the keypad was pressed, so that Num Lock matters.
         """
@@ -299,14 +312,14 @@ class TextReader:
         return result
 
     def _reading(self, layout: str, locks: Locks) -> Segmentation:
-        """Returns the actions of the recording if all keys are read by the same layout."""
+        """Returns the actions of the recording if all stretches had the same layout (cached)."""
         if (layout, locks) not in self._read:
             keyboard = _keyboard(layout)
             self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """Returns how many characters the scans confirm in each stretch if it has a layout."""
+        """Returns for each stretch how many characters the scans confirm with a layout (cached)."""
         if (layout, locks) not in self._scores:
             scores = [0] * len(self._stretches.stretches)
             for action in _typing(self._reading(layout, locks).actions):
@@ -317,12 +330,17 @@ class TextReader:
         return self._scores[layout, locks]
 
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
-        """Returns the layout of each stretch that the scans confirm most, else the usual layout."""
+        """Chooses the layout of each stretch: the layout with which scans confirm most characters.
+
+        If scans confirm equally many, the usual layout is chosen. `usual` are the actions of the
+        recording with the usual layout.
+        """
         if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches
         layouts = [self._language.keyboard.layout]
         if not self._language.certain or len(self._stretches.stretches) > 1:
-            layouts += [layout for layout in LAYOUTS if layout != layouts[0]]
+            # The first of equal layouts is chosen below, so the usual layout stays first.
+            layouts = list(dict.fromkeys([*layouts, *LAYOUTS]))
         all_locks = [Locks(), Locks(caps=True)]
         if self._keypad:
             all_locks += [Locks(num=False), Locks(caps=True, num=False)]
@@ -336,17 +354,17 @@ class TextReader:
         return Keyboards(tuple(stretches), best_locks)
 
     def _best_score(self, layouts: Sequence[str], locks: Locks) -> int:
-        """Returns how many characters the scans confirm if each stretch has its best layout."""
+        """Returns how many characters the scans confirm in total with the best layouts."""
         scores_of_layouts = [self._scores_of(layout, locks) for layout in layouts]
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 
     def _is_settled(self, action: Action) -> bool:
-        """Returns whether the scans show a complete text, so that no other reading is needed."""
+        """Returns whether scans confirm a text without unknown keys: its layout is right."""
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None
 
     def _judge(self, result: Segmentation, keyboards: Keyboards) -> None:
-        """Writes evidence and doubt into typing actions, and drops keys that ended compositions."""
+        """Sets evidence and doubt of typing actions, and drops Enters that end compositions."""
         composition_enters: list[Action] = []
         gained_texts: dict[int, str] = {}
         for number, action in enumerate(result.actions):
@@ -386,10 +404,11 @@ class TextReader:
             action.action_index = number
 
     def _composition_enter(self, number: int, actions: Sequence[Action]) -> Action | None:
-        """Returns the Enter after a text if it only ended the composition of the text; else None.
+        """Returns the Enter after a text if it only ends the composition of an input method.
 
         Enter ends Japanese and Bopomofo compositions. A space or a digit ends a Pinyin composition,
-        so Enter ends it only after a letter. In Korean, Enter always has its own effect.
+        so an Enter after either has an effect of its own. In Korean, each Enter has. None: no Enter
+        follows, or it has an effect of its own.
         """
         if number + 1 >= len(actions) or actions[number + 1].keys != _ENTER:
             return None
@@ -400,7 +419,10 @@ class TextReader:
     def _doubt(
         self, result: Segmentation, keyboards: Keyboards, from_field: frozenset[int]
     ) -> None:
-        """Flags texts that may be wrong, and removes the flag if the scans prove the keyboard."""
+        """Flags texts that may be wrong, and removes the flag where scans confirm the keyboard.
+
+        `from_field` are the indexes of the actions whose text comes from a field.
+        """
         support = _Support(result.actions, keyboards, from_field)
         for number, action in enumerate(result.actions):
             if action.action_type != "type" or number in from_field:
@@ -430,7 +452,11 @@ class TextReader:
     def _may_be_other(
         self, action: Action, result: Segmentation, keyboards: Keyboards, support: "_Support"
     ) -> bool:
-        """Returns whether a plausible other reading of the keys gives another text."""
+        """Returns whether an unseen text may be wrong.
+
+        It may if an input method may have written another text, if the layout was switched without
+        a confirmation, or if another plausible layout reads the keys as another text.
+        """
         text = action.text or ""
         if not text.strip():
             return False
@@ -444,14 +470,19 @@ class TextReader:
             return not result.layout_lines.isdisjoint(action.events)
         if keyboards.locks.caps and is_latin and stretch not in support.mixed_case:
             return True
-        readings = (
-            _text_of(self._reading(layout, keyboards.locks).actions, action)
-            for layout in self._plausible(stretch, keyboards)
-        )
-        return any(reading != text for reading in readings)
+        for layout in self._plausible(stretch, keyboards):
+            reading = self._reading(layout, keyboards.locks)
+            if _text_of(reading.actions, action) != text:
+                return True
+        return False
 
     def _plausible(self, stretch: int, keyboards: Keyboards) -> Iterator[str]:
-        """Yields the layouts that the person may have instead of the chosen layout."""
+        """Yields the layouts that the person may have in a stretch instead of the chosen layout.
+
+        Candidates are the usual layout and the US layout, and US-International for languages with
+        accents. Layouts with which scans confirm fewer characters are left out. So is the US layout
+        if AltGr was used.
+        """
         usual = self._language.keyboard
         chosen = keyboards.stretches[stretch].keyboard.layout
         if self._language.certain:
@@ -469,7 +500,7 @@ class TextReader:
                 yield layout
 
     def _described(self, keyboards: Keyboards, support: "_Support") -> Iterator[ChosenLayout]:
-        """Yields the layout of each stretch, as it is shown to people."""
+        """Yields the chosen layout of each stretch with its reason."""
         locks = []
         if keyboards.locks.caps:
             locks.append("Caps Lock on")
@@ -493,13 +524,15 @@ class TextReader:
 
 
 class _Support:
-    """The conclusions from the confirmed texts of each stretch for its other texts.
+    """Facts about each stretch that follow from its confirmed texts, for its unseen texts.
 
     Attributes:
-        confirmed: stretch → how many of its texts are confirmed.
-        guesses_confirmed: stretches with a confirmed text that depends on the layout.
-        latin: stretches with confirmed Latin letters, and without a text that came from a field.
-        mixed_case: stretches with a confirmed text in both cases, which proves the Caps Lock.
+        confirmed: number of confirmed texts, for each stretch.
+        guesses_confirmed: indexes of stretches with a confirmed text that depends on the layout.
+        latin: indexes of stretches with confirmed Latin letters and without a text that an input
+            method wrote.
+        mixed_case: indexes of stretches with a confirmed text that has lower and upper case. It
+            proves the state of Caps Lock.
     """
 
     def __init__(
@@ -538,15 +571,19 @@ def _keyboard(layout: str) -> Keyboard:
 
 
 def _is_composed(gained: str, action: Action) -> bool:
-    """Returns whether an input method may have written a text: it has letters beyond ASCII."""
+    """Returns whether an input method may have written a gained text.
+
+    Such a text has letters beyond ASCII, and at most `MOST_GAINED` characters for each event of the
+    typing action.
+    """
     is_foreign = any(char.isalpha() and not char.isascii() for char in gained)
     return is_foreign and len(gained) <= MOST_GAINED * len(action.events)
 
 
 def _text_of(actions: Sequence[Action], action: Action) -> str:
-    """Returns the text that the events of an action have in another reading.
+    """Returns the text of an action's events when read with another layout.
 
-    Hotkeys are in brackets.
+    `actions` are the actions of the recording with the other layout. Hotkeys are in brackets.
     """
     events = set(action.events)
     text = ""

@@ -1,7 +1,8 @@
-"""Turns typing gestures into text, and checks that all input is known.
+"""Joins typed characters to texts, and reports unknown input.
 
-Backspaces remove characters, dead keys join the next character, and keys with unknown characters
-split a text. The problems never quote a text. grouping.py decides when typing begins and ends.
+A Backspace removes a character, a dead key joins the next character, and a key with an unknown
+character splits a text. Problems never quote a text, because it may be private. grouping.py decides
+when typing begins and ends.
 """
 
 import unicodedata
@@ -29,12 +30,12 @@ from demo_pipeline.recording.key_names import (
     read_typed_character,
 )
 
-UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed something unknown
-SEEN_MS = 300  # milliseconds; the shortest break in which a person can react to another screen
-# Milliseconds; the shortest break in which a person notices a dark screen and recalls a password.
-# It was 2.5 s in the recordings of locked screens.
+UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed an unknown character
+SEEN_MS = 300  # shortest break between two keys in which a person can react to a new screen
+# Shortest break in milliseconds in which a person can notice a dark screen and recall a password.
+# In the recordings of locked screens, the break was 2.5 s.
 LONG_REST_MS = 1000
-COMMAND_LENGTH = 4  # characters; longer typing is text, not a command such as a pager's q
+COMMAND_LENGTH = 4  # characters; longer typing is a text, and no command such as q in a pager
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,12 @@ class TypedPart:
 
     Attributes:
         gestures: in time order.
-        text: the text that remains; empty: everything was erased.
-        reason: why the events are part of no action if there is no text.
-        continued: it follows the previous part after a break, in which the screen may have changed.
-        after_long_rest: it is continued after more than a command. Only a dark or locked screen
-            separates it from the previous part.
+        text: the remaining text; empty: everything was erased, or nothing is known.
+        reason: if the text is empty, why the events are part of no action.
+        continued: whether the part follows another part after a break, in which the screen may have
+            changed.
+        after_long_rest: whether the part before the break is longer than a command. Then both parts
+            become separate actions only if the screen was dark or locked during the break.
     """
 
     gestures: list[Gesture]
@@ -59,7 +61,13 @@ class TypedPart:
 
 @dataclass
 class _Typed:
-    """A character that a Backspace erases; `text` is empty for a dead or an unknown key."""
+    """A part of a text that a Backspace erases at once.
+
+    Attributes:
+        text: a character with its combining marks; empty for a dead key or an unknown character.
+        position: index of the gesture that typed it.
+        dead: whether it is a dead key.
+    """
 
     text: str
     position: int
@@ -72,16 +80,16 @@ class TypedText:
     def __init__(self) -> None:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
-        self._rests: list[int] = []
-        self._long_rests: set[int] = set()  # those of `_rests` after more than a command
+        self._rests: list[int] = []  # indexes of the gestures before which there was a break
+        self._long_rests: set[int] = set()  # those of `_rests` that follow more than a command
 
     @property
     def is_empty(self) -> bool:
-        """Whether a Backspace would erase something that was not typed here."""
+        """Whether nothing is left to erase, so that a Backspace would erase older text."""
         return not self._typed
 
     def add(self, gesture: Gesture) -> None:
-        """Adds a character, a dead key, or a Backspace that erases the last of them."""
+        """Adds a character or a dead key, or a Backspace, which erases the last of these."""
         position = len(self._gestures)
         if self._typed and not gesture.repeat:
             may_be_command = len(self._typed) <= COMMAND_LENGTH
@@ -95,7 +103,7 @@ class TypedText:
             self._erase()
             return
         if self._typed and self._typed[-1].dead:
-            self._erase()  # the character of this key includes the accent
+            self._erase()  # because the character of this key includes the accent
         if gesture.char:
             self._typed += [_Typed(text, position) for text in _erasable(gesture.char)]
         else:
@@ -108,15 +116,16 @@ class TypedText:
         self._rests = [rest for rest in self._rests if rest <= erased.position]
 
     def parts(self) -> Iterator[TypedPart]:
-        """Yields the typing in order, split at unknown characters that were not erased.
+        """Yields the parts of the typing in order, split at unknown characters that remain.
 
-        Without unknown characters, it is split where the person may have seen another screen.
+        Without unknown characters, the typing is split at breaks in which the person may have seen
+        another screen.
         """
         unknown = [char.position for char in self._typed if not char.text and not char.dead]
         if not unknown:
             yield from self._split_at_rests()
             return
-        # If half of an emoji is missing, exports leave out the whole text.
+        # If an unknown character is doubtful, such as half of an emoji, all parts are doubtful.
         doubt: frozenset[str] = frozenset()
         if any(DOUBTFUL_TEXT in self._gestures[position].flags for position in unknown):
             doubt = frozenset({DOUBTFUL_TEXT})
@@ -128,11 +137,12 @@ class TypedText:
         yield from self._part(start, len(self._gestures), is_split=True, doubt=doubt)
 
     def _split_at_rests(self) -> Iterator[TypedPart]:
-        """Yields the typing in order, split at breaks that have remaining text on both sides."""
+        """Yields the parts of the typing in order, split at breaks between remaining characters."""
         starts = [0]
         remaining = [char.position for char in self._typed]
         for rest in self._rests:
-            if any(starts[-1] <= position < rest <= remaining[-1] for position in remaining):
+            has_text_before = any(starts[-1] <= position < rest for position in remaining)
+            if has_text_before and rest <= remaining[-1]:
                 starts.append(rest)
         for start, end in pairwise([*starts, len(self._gestures)]):
             for part in self._part(start, end, is_split=False):
@@ -142,11 +152,21 @@ class TypedText:
     def _part(
         self, start: int, end: int, *, is_split: bool, doubt: frozenset[str] = frozenset()
     ) -> Iterator[TypedPart]:
-        """Yields the part between two gestures, unless it is empty."""
+        """Yields the part with the gestures from `start` up to `end`, unless it has no gesture.
+
+        Args:
+            start: index of the first gesture.
+            end: index after the last gesture.
+            is_split: whether an unknown character is next to the part, which is then flagged.
+            doubt: more flags for the part.
+        """
         gestures = self._gestures[start:end]
         if not gestures:
             return
-        text = "".join(char.text for char in self._typed if start <= char.position < end)
+        text = ""
+        for char in self._typed:
+            if start <= char.position < end:
+                text += char.text
         if is_split:
             gestures[0].flags |= {UNKNOWN_CHARACTER, "unknown_input"} | doubt
         only_dead = all(gesture.dead for gesture in gestures)
@@ -154,7 +174,10 @@ class TypedText:
 
 
 def _erasable(text: str) -> Iterator[str]:
-    """Yields what a Backspace erases: a code point with the combining marks after it."""
+    """Divides a text into the parts that a Backspace erases at once.
+
+    Each part is a code point with the combining marks after it.
+    """
     unit = ""
     for char in text:
         if unit and not unicodedata.combining(char):
@@ -164,17 +187,19 @@ def _erasable(text: str) -> Iterator[str]:
     yield unit
 
 
-_UNKNOWN: Mapping[str, str] = {  # reason in the event accounting → what is unknown
-    "unknown_key": "key",
-    "other_button": "button",
-}
+# Reason in the event accounting → the kind of input that is unknown.
+_UNKNOWN: Mapping[str, str] = {"unknown_key": "key", "other_button": "button"}
 _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the typing whole"
 
 
 def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
-    """Reports unknown keys and buttons, unknown characters, and scrolls of an unknown unit.
+    """Reports unknown keys and buttons, unknown characters, and scrolls with an unclear unit.
 
-    Each problem counts the presses of a key, and names the first line in the log.
+    Each problem counts the presses of a key or button, and names the line of the first.
+
+    Args:
+        folder: output of the `actions` stage.
+        events_folder: output of the `events` stage.
     """
     events = read_events(events_folder)
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
@@ -182,9 +207,14 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
         zip(accounting["event_index"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
     )
     lines: dict[tuple[str, str], list[int]] = {}
-    names = ("event_index", "event", "key", "button", "actual_char")
-    columns = (events[name].to_pylist() for name in names)
-    for index, event, key, button, char in zip(*columns, strict=True):
+    for index, event, key, button, char in zip(
+        events["event_index"].to_pylist(),
+        events["event"].to_pylist(),
+        events["key"].to_pylist(),
+        events["button"].to_pylist(),
+        events["actual_char"].to_pylist(),
+        strict=True,
+    ):
         reason = reasons[index]
         if event not in {EventType.KEYDOWN, EventType.MOUSEDOWN}:
             continue

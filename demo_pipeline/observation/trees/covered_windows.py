@@ -1,8 +1,8 @@
-"""Detects that something without an accessibility tree covers a window of the tree.
+"""Detects that a window without an accessibility tree covers a window of the tree.
 
-Programs without accessibility have windows that no scan lists. The screenshot gives them away: such
-a window hides the border of the listed window behind it. Only a window that lies entirely inside
-the listed one stays undetected.
+No scan lists the windows of programs without accessibility. But the screenshot shows that such a
+window hides the border of the listed window behind it. A window that lies entirely inside the
+listed window stays undetected.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,22 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-BORDER_LEVELS = 12  # of 255 across a border, as between windows in frames/scan_comparisons.py
-REACH_PX = 6  # pixels to either side of the logged border; trees leave out the frame
-SEGMENT_PX = 48  # pixels along a side, around the place; more than a few letters
-SEEN_SHARE = 0.25  # of a segment; chosen by hand on the recordings of benchmarks/truth
+# Difference of brightness across a border, of 255; the same as in frames/window_order.py.
+BORDER_LEVELS = 12
+REACH_PX = 6  # canvas pixels around a side of a box; trees do not include the frame of a window
+SEGMENT_PX = 48  # canvas pixels of a side that are examined; wider than a few letters
+# Share of these pixels with a border, above which the border is visible. Chosen by hand on the
+# recordings of benchmarks/truth.
+SEEN_SHARE = 0.25
 
 
 def is_covered_at(
     screenshot: Grey, window: Bounds, others: Sequence[Bounds], place: tuple[float, float]
 ) -> bool:
-    """Returns whether a border of a window is missing next to, above or below a place.
+    """Returns whether a border of a window is invisible right, left, above or below a place.
 
-    A side at the edge of the screenshot proves nothing. Neither does a side that another listed
-    window may hide there. All boxes are on the canvas.
+    Sides at the edge of the screenshot prove nothing. Neither do sides that another listed window
+    may hide there. Boxes and places are in canvas pixels.
 
     Args:
         screenshot: of the step.
@@ -43,9 +46,16 @@ def is_covered_at(
 
 
 def _is_side_visible(screenshot: Grey, row: float, middle: float, others: Sequence[Bounds]) -> bool:
-    """Returns whether a horizontal side of a window is visible around a column.
+    """Returns whether a horizontal side of a window is visible near a column of the screenshot.
 
-    True also when the screenshot proves nothing.
+    Args:
+        screenshot: rows and columns of pixels.
+        row: of the side.
+        middle: the column.
+        others: boxes of other windows; columns that they may hide are left out.
+
+    Returns:
+        True also if no column is left that could prove anything.
     """
     top = round(row) - REACH_PX
     bottom = round(row) + REACH_PX + 1

@@ -1,9 +1,10 @@
-"""Decides whether the keyboard may be somewhere else than the scans say.
+"""Decides whether the keyboard focus may be elsewhere than a scan says.
 
-AT-SPI calls an element focused as long as its own window would give it the keyboard. It says so
-even while the person types into a terminal or a launcher that has no accessibility tree. A press in
-another window, keys that switch or close windows, and text that appears elsewhere are therefore
-recorded as departures. keyboard_focus.py follows the focus itself.
+AT-SPI calls an element focused as long as its window would give it the keyboard, even while the
+person types into a terminal or a launcher without an accessibility tree. Therefore, three kinds of
+events count as departures: a press in another window, keys that switch or close windows, and text
+that appears elsewhere. After a departure, scans are not trusted without further evidence.
+keyboard_focus.py follows the focus itself.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.hit_test import focused_node, windows_at
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 
-_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # with Alt or Command: another window
+_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # switch windows with Alt or Command
+# Hotkeys that close a window or a part of it.
 _CLOSING_KEYS = frozenset(
     {
         frozenset({"alt", "f4"}),
@@ -28,15 +30,16 @@ _CLOSING_KEYS = frozenset(
 
 @dataclass(frozen=True)
 class Departure:
-    """An action with which the keyboard may have left the element that the scans call focused.
+    """An action after which the focus may be elsewhere than the scans say.
 
     Attributes:
         end_ms: when the action ended, epoch milliseconds.
-        focused: the element that the scan called focused at that time; None: there was none.
-        windows: boxes of the windows that were on the screen.
-        place: of the press, event space; None: the action was keys.
-        pressed_windows: boxes of the windows under the press.
-        window: box of the window that certainly has the keyboard while it is on the screen.
+        focused: the element that the current scan called focused at the action; None: no element.
+        windows: boxes of the windows in that scan.
+        place: point of the press, event space; None: the action was no press.
+        pressed_windows: boxes of the windows under that point.
+        window: box of the window that has the keyboard after the action if it is still on the
+            screen; None: unknown.
     """
 
     end_ms: int
@@ -47,14 +50,19 @@ class Departure:
     window: PixelBox | None = None
 
     def allows(self, tree: StepTree, focused: Element) -> bool:
-        """Returns whether the keyboard may be in an element that a later scan calls focused."""
+        """Returns whether the focus may be in an element that a later scan calls focused.
+
+        Args:
+            tree: of the later scan.
+            focused: the element.
+        """
         window = window_box(tree, focused)
         if window is None or window not in self.windows or window == self.window:
             return True
         if self.place is None:
             return False
         if not window.contains(*self.place):
-            # The keyboard returned if the window that was pressed has been closed.
+            # The keyboard returned to this window if the pressed window has been closed.
             return bool(self.pressed_windows) and not self.pressed_windows & window_boxes(tree)
         is_pressed = focused.box is not None and focused.box.contains(*self.place)
         is_other = self.focused is None or focused.box != self.focused.box
@@ -62,18 +70,24 @@ class Departure:
 
 
 def window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
-    """Returns the boxes of all outermost windows."""
-    return frozenset(tree.box(window) for window in tree.windows)
+    """Returns the boxes of all outermost windows; None stands for windows without a usable box."""
+    return frozenset(map(tree.box, tree.windows))
 
 
 def window_box(tree: StepTree, element: Element) -> PixelBox | None:
-    """Returns the box of the window around an element."""
+    """Returns the box of the window around an element; None: unknown."""
     window = tree.windows_around[element.position]
     return None if window is None else tree.box(window)
 
 
 def departure_by_press(action: Action, tree: StepTree, target: Element | None) -> Departure:
-    """Returns the departure that a press of a mouse button may be."""
+    """Returns the departure for a press of a mouse button.
+
+    Args:
+        action: the press.
+        tree: of the current scan.
+        target: the pressed element; None: unknown.
+    """
     place = None
     pressed_windows: list[int] = []
     if action.x is not None and action.y is not None:
@@ -90,7 +104,7 @@ def departure_by_press(action: Action, tree: StepTree, target: Element | None) -
 
 
 def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
-    """Returns the departure that a hotkey may be; None: it neither switches nor closes windows."""
+    """Returns the departure for a hotkey; None: it neither switches nor closes windows."""
     keys = frozenset(action.keys)
     closes = keys in _CLOSING_KEYS
     switches = bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING_KEYS)
@@ -99,6 +113,6 @@ def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
     focused = focused_node(tree)
     remaining_window = None
     if focused is not None and closes:
-        # If this window is on the screen later, only a part of it or another window was closed.
+        # If this window is still on the screen later, only a part of it or another window closed.
         remaining_window = window_box(tree, focused)
     return Departure(action.end_ms, focused, window_boxes(tree), window=remaining_window)

@@ -1,8 +1,8 @@
-"""Finds in screenshots which element has the keyboard focus.
+"""Finds focus rings and highlighted list rows in screenshots.
 
-Browsers and toolkits draw a ring around the element that the keyboard reached, and fill the row of
-a list that the keyboard would choose. Both are searched for only among elements that can have the
-focus.
+Browsers and toolkits draw a ring around the element with the keyboard focus. In an open list, they
+fill the background of the row that Enter would choose (the lit choice). Callers pass the elements
+that can have the focus.
 """
 
 from collections.abc import Sequence
@@ -12,28 +12,37 @@ from typing import Any
 import cv2
 import numpy as np
 
-Grey = np.ndarray[Any, np.dtype[np.uint8]]  # (rows, columns)
+Grey = np.ndarray[Any, np.dtype[np.uint8]]
+"""(rows, columns) a screenshot in grey."""
 Bounds = Sequence[float]
-"""x, y, width, height on the canvas."""
+"""x, y, width, height of an element in canvas pixels."""
 
-INSIDE_PX = 5  # inside a side, in which a ring is drawn
-OUTSIDE_PX = 6  # outside a side, in which a ring is drawn; beyond begins the next element
+# A ring is drawn within this many pixels inside and outside a side of an element. The next element
+# may begin outside.
+INSIDE_PX = 5
+OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
-CORNER_PX = 3  # pixels at the ends of a side that a round corner leaves out
-SAME_PX = 3  # pixels between the sides of a cell and those of the field that edits the cell
-RING_LEVELS = 30  # of 255, by which a side's contrast rises; rings rose it by 60 to 400, noise by 6
-RING_LEAD = 2.0  # times the rise of any other element; below, several elements were redrawn
-STILL_SIDE = 24  # pixels; an element this large has content apart from its ring
-STILL_SHARE = 0.25  # of the ink inside existed before; a new element had none
-DRAWN_SHARE = 0.5  # of the ink inside may be redrawn where only a ring appeared
-WRITTEN_LEVELS = 24  # of 255, by which ink differs from its background
-LIT_LEVELS = 20  # of 255, by which a lit choice's background differs from that of the others
-ALIKE_LEVELS = 8  # of 255, by which the others' backgrounds differ from each other
-FEWEST_CHOICES = 3  # if only two differ, either could be the lit choice
+CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
+SAME_PX = 3  # most pixels between a side of a cell and the same side of the field that edits it
+# Least rise of the contrast across a side, in sums of grey levels. Rings raised it by 60 to 400,
+# noise by 6.
+RING_LEVELS = 30
+# A ring's rise is at least this many times that of any other element. Otherwise, several elements
+# were redrawn.
+RING_LEAD = 2.0
+STILL_SIDE = 24  # pixels; an element whose sides are this long has content apart from its ring
+# "Ink" are the pixels that differ from the background. If less than this share of the later ink
+# existed before, the element is new.
+STILL_SHARE = 0.25
+DRAWN_SHARE = 0.5  # share of the ink that may be redrawn in an element whose content is the same
+WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
+LIT_LEVELS = 20  # grey levels by which the background of a lit choice differs from the others
+ALIKE_LEVELS = 8  # grey levels by which backgrounds may differ that count as equal
+FEWEST_CHOICES = 3  # choices of a list; of two different choices, either could be lit
 
 
 def grey_screenshot(path: Path) -> Grey | None:
-    """Reads a screenshot in grey; None: the file is missing or cannot be decoded."""
+    """Reads a screenshot in grey; None: the file is missing or damaged."""
     if not path.is_file():
         return None
     screenshot: Any = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
@@ -43,7 +52,7 @@ def grey_screenshot(path: Path) -> Grey | None:
 def ringed(
     before: Grey, after: Grey, boxes: Sequence[Bounds], may_be_new: Sequence[bool]
 ) -> int | None:
-    """Returns which element got a focus ring between two screenshots; None: not exactly one.
+    """Returns the index of the element that got a focus ring between two screenshots.
 
     A ring raises the contrast across at least three sides of an element. The fourth side may belong
     to a neighbour that lost its ring.
@@ -54,36 +63,42 @@ def ringed(
         boxes: of the elements.
         may_be_new: for each element, whether it may have appeared together with its ring, as an
             input field may.
+
+    Returns:
+        The index; None: no element or several elements got a ring.
     """
     if not boxes or before.shape != after.shape:
         return None
-    rises = [
-        _contrast_rise(before, after, [round(side) for side in box], is_new)
-        for box, is_new in zip(boxes, may_be_new, strict=True)
-    ]
+    rises: list[float] = []
+    for box, is_new in zip(boxes, may_be_new, strict=True):
+        rises.append(_contrast_rise(before, after, box, is_new))
     best, *others = sorted(range(len(boxes)), key=lambda index: -rises[index])
-    rival_rises = [rises[other] for other in others if not _is_same_box(boxes[other], boxes[best])]
-    rival_rise = max(rival_rises, default=0.0)
+    rival_rise = 0.0
+    for other in others:
+        if not _is_same_box(boxes[other], boxes[best]):
+            rival_rise = max(rival_rise, rises[other])
     is_clear = rises[best] >= RING_LEVELS and rises[best] >= RING_LEAD * rival_rise
     return best if is_clear else None
 
 
 def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the sides of an element look the same, so that its ring is still there."""
-    rounded = [round(side) for side in box]
-    old = _with_rim(before, rounded)
-    new = _with_rim(after, rounded)
+    """Returns whether the sides of an element look the same in two screenshots.
+
+    Then a ring in the earlier screenshot is still there.
+    """
+    old = _with_rim(before, box)
+    new = _with_rim(after, box)
     if old is None or new is None:
         return False
     return bool(np.abs(np.subtract(_side_contrasts(new), _side_contrasts(old))).max() < RING_LEVELS)
 
 
 def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the inside of an element shows the same text.
+    """Returns whether the inside of an element shows the same content in two screenshots.
 
-    An element that was uncovered in between shows another text than before.
+    It does not if the element was covered in the earlier screenshot.
     """
-    x, y, width, height = (round(side) for side in box)
+    x, y, width, height = map(round, box)
     rows = slice(y + _RIM, y + height - _RIM)
     columns = slice(x + _RIM, x + width - _RIM)
     old = before[rows, columns]
@@ -95,29 +110,29 @@ def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
 
 
 def has_same_background(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether an element kept its most common brightness, which a ring does not change."""
+    """Returns whether the background of an element stayed the same, as it does under a new ring."""
     old = _background(before, box)
     new = _background(after, box)
     return old is not None and new is not None and abs(new - old) <= ALIKE_LEVELS
 
 
 def _background(screenshot: Grey, box: Bounds) -> int | None:
-    """Returns the most common brightness in a box; None: the box is outside the screenshot."""
+    """Returns the most frequent grey level in a box; None: the box is outside the screenshot."""
     x, y, width, height = box
     part = screenshot[round(y) : round(y + height), round(x) : round(x + width)]
     return int(np.bincount(part.ravel()).argmax()) if part.size else None
 
 
-def _contrast_rise(before: Grey, after: Grey, box: Sequence[int], may_be_new: bool) -> float:
-    """Returns by how many levels the contrast across at least three sides of a box rose.
+def _contrast_rise(before: Grey, after: Grey, box: Bounds, may_be_new: bool) -> float:
+    """Returns by how many levels the contrast rose across at least three sides of a box.
 
-    The result is 0 for an element that appeared, unless it may be new.
+    The result is 0 if the element is new, unless `may_be_new`.
     """
     old = _with_rim(before, box)
     new = _with_rim(after, box)
     if old is None or new is None or np.array_equal(old, new):
         return 0.0
-    if min(box[2:]) >= STILL_SIDE and not may_be_new:
+    if min(map(round, box[2:])) >= STILL_SIDE and not may_be_new:
         old_ink = _ink(old[_RIM:-_RIM, _RIM:-_RIM])
         new_ink = _ink(new[_RIM:-_RIM, _RIM:-_RIM])
         if old_ink < STILL_SHARE * new_ink:
@@ -126,9 +141,12 @@ def _contrast_rise(before: Grey, after: Grey, box: Sequence[int], may_be_new: bo
     return float(max(0.0, sorted(rises)[1]))
 
 
-def _with_rim(screenshot: Grey, box: Sequence[int]) -> Grey | None:
-    """Cuts out a box and its surroundings; None: it is too small, or at the edge of the screen."""
-    x, y, width, height = box
+def _with_rim(screenshot: Grey, box: Bounds) -> Grey | None:
+    """Cuts out a box with `OUTSIDE_PX` around it.
+
+    None: the box is too small for a ring, or too close to the edge of the screenshot.
+    """
+    x, y, width, height = map(round, box)
     left = x - OUTSIDE_PX
     top = y - OUTSIDE_PX
     right = x + width + OUTSIDE_PX
@@ -141,13 +159,17 @@ def _with_rim(screenshot: Grey, box: Sequence[int]) -> Grey | None:
 
 
 def _ink(part: Grey) -> int:
-    """Counts the pixels that differ from the most common brightness."""
+    """Counts the pixels that differ from the most frequent grey level by `WRITTEN_LEVELS`."""
     background = np.full_like(part, np.bincount(part.ravel()).argmax())
     return int(np.count_nonzero(cv2.absdiff(part, background) > WRITTEN_LEVELS))
 
 
 def _side_contrasts(part: Grey) -> list[float]:
-    """Returns the mean sum of brightness steps across each side of a box that was cut out."""
+    """Returns the contrast across each side of a box that `_with_rim` cut out.
+
+    For each pixel of the side, the differences of grey levels across the rim are added up. The
+    contrast is their mean along the side.
+    """
     end = OUTSIDE_PX + CORNER_PX
     levels = part.astype(np.int16)
     bands = (
@@ -160,18 +182,30 @@ def _side_contrasts(part: Grey) -> list[float]:
 
 
 def _is_same_box(first: Bounds, second: Bounds) -> bool:
-    """Returns whether two boxes differ by a few pixels, as a cell and the field that edits it."""
-    edges = [(box[0], box[1], box[0] + box[2], box[1] + box[3]) for box in (first, second)]
-    return all(abs(a - b) <= SAME_PX for a, b in zip(*edges, strict=True))
+    """Returns whether the sides of two boxes differ by at most `SAME_PX` pixels.
+
+    This is so for a table cell and the field that edits it.
+    """
+    first_edges = (first[0], first[1], first[0] + first[2], first[1] + first[3])
+    second_edges = (second[0], second[1], second[0] + second[2], second[1] + second[3])
+    return all(abs(a - b) <= SAME_PX for a, b in zip(first_edges, second_edges, strict=True))
 
 
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
-    """Returns which choice of a list has another background; None: not exactly one."""
+    """Returns the index of the only choice of a list that has another background.
+
+    None: no choice or several choices have another background, or the list is too short.
+    """
     differences = _background_differences(screenshot, boxes)
     if differences is None or len(boxes) < FEWEST_CHOICES:
         return None
-    lit = [index for index, levels in enumerate(differences) if levels >= LIT_LEVELS]
-    alike = sum(levels <= ALIKE_LEVELS for levels in differences)
+    lit: list[int] = []
+    alike = 0
+    for index, levels in enumerate(differences):
+        if levels >= LIT_LEVELS:
+            lit.append(index)
+        elif levels <= ALIKE_LEVELS:
+            alike += 1
     return lit[0] if len(lit) == 1 and alike == len(boxes) - 1 else None
 
 
@@ -182,7 +216,7 @@ def are_unlit(screenshot: Grey, boxes: Sequence[Bounds]) -> bool:
 
 
 def _background_differences(screenshot: Grey, boxes: Sequence[Bounds]) -> list[float] | None:
-    """Returns by how many levels the background of each choice differs from the median.
+    """Returns for each choice by how many grey levels its background differs from the median.
 
     None: a choice is outside the screenshot.
     """

@@ -1,8 +1,8 @@
 """Takes the request of each action from its first frame to its screenshot.
 
-A request is *pending* until the first frame of its span, *open* while frames of the span come, and
-*answered* after the span. The answer of a pause is held until the next action shows whether the
-pause may have been a wait.
+A request is *pending* before the first frame of its span, *open* while the decode pass shows frames
+of the span, and *answered* when the span is over. The answer for a pause is held until the next
+action shows whether the pause may have been a wait.
 """
 
 from collections import deque
@@ -30,27 +30,32 @@ from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 
-MOST_HELD = 16  # comparisons that wait for a scale, each with up to four screens of 0.5 MB in 1080p
+# Comparisons of an action with its scan that wait until the scale of the scan is known. Each holds
+# up to four screens of 0.5 MB in 1080p.
+MOST_HELD = 16
 
 Requests = Sequence[FrameRequest]
 Rescaled = Callable[[float | None], Requests]
-"""Returns the requests of all actions with the boxes of trees times a scale.
+"""Makes the requests of all actions for a scale, by which the boxes of all trees are multiplied.
 
-None: as if no target had a known box.
+For the scale None, no target has a box.
 """
 
 
 class ScaledRequests:
-    """The requests of all actions, for each scale that the boxes of trees may have.
+    """Makes the requests of all actions for each scale that the boxes of trees may have.
+
+    Some recorders log accessibility trees in other units than the pointer. The *scale* is the
+    factor by which the boxes of such a tree must be multiplied; it is 1 for most trees.
 
     Args:
-        screen: its parts; the decode pass may add some.
-        requests: in the order of the actions, for trees that fit the screen as they are.
+        screen: the parts of the recording; the decode pass may add some.
+        requests: in the order of the actions, for the scale 1.
         rescaled: makes the requests for other scales.
 
     Attributes:
-        current: the requests in the order of the actions; those that begin after a change of the
-            screen's size are made again.
+        current: the requests for the scale 1, in the order of the actions. Those that begin after a
+            change of the screen's size are made again.
     """
 
     def __init__(self, screen: ScreenParts, requests: Requests, rescaled: Rescaled) -> None:
@@ -66,17 +71,17 @@ class ScaledRequests:
         return list(self._by_scale)
 
     def of(self, index: int, scale: float | None) -> FrameRequest:
-        """Returns the request of an action with a tree of a scale."""
+        """Returns the request of the action with this index, for a scale of its tree."""
         if scale not in self._by_scale:
             self._by_scale[scale] = self._rescaled(scale)
         return self._by_scale[scale][index]
 
     def is_outdated(self) -> bool:
-        """Whether the screen got more parts since the requests were made."""
+        """Whether parts were added to the screen after the requests were made."""
         return len(self._screen) > self._parts
 
     def renew(self, indexes: Collection[int]) -> None:
-        """Make the requests of some actions again, with the parts that the screen has by now."""
+        """Makes the requests of these actions again, with the current parts of the screen."""
         self._parts = len(self._screen)
         self._by_scale = {1.0: self._rescaled(1.0)}
         for index in indexes:
@@ -88,21 +93,21 @@ class _PendingRequest:
     """A request that is not answered yet.
 
     Attributes:
-        request: for a tree that fits the screen as it is.
-        choosers: one for each scale that the tree may have; empty before the first frame.
+        request: for the scale 1.
+        choosers: a chooser for each scale that the tree may have; empty before the first frame.
     """
 
     request: FrameRequest
     choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
 
     def chooser(self, scale: float | None) -> FrameChooser:
-        """Returns the chooser for a scale, or else the one that needs no box."""
+        """Returns the chooser for a scale, else the one for a target without a box."""
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 
 
 class _HeldPause(NamedTuple):
-    """The answer of a pause, until it is known whether the pause may have been a wait."""
+    """The answer for a pause, held until it is known whether the pause may have been a wait."""
 
     chooser: FrameChooser
     choice: FrameChoice
@@ -110,7 +115,7 @@ class _HeldPause(NamedTuple):
 
 
 class _HeldComparison(NamedTuple):
-    """An action that is compared with its scan when the scale of the scan is known."""
+    """An action that will be compared with its scan when the scale of the scan is known."""
 
     scan: ScannedTarget
     action_index: int
@@ -118,11 +123,11 @@ class _HeldComparison(NamedTuple):
 
 
 class _TargetComparisons:
-    """Compares actions with their scans as soon as the scale of each scan is known.
+    """Compares the screen of each action with that of its scan, once the scan's scale is known.
 
     Args:
-        comparison: of screens.
-        requests: have the targets at each scale.
+        comparison: compares the screens.
+        requests: have the targets for each scale.
     """
 
     def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
@@ -134,10 +139,15 @@ class _TargetComparisons:
     def is_redrawn(
         self, scan: ScannedTarget | None, index: int, screens: ActionScreens | None
     ) -> bool:
-        """Whether the target of an action was redrawn since its scan.
+        """Whether the target of an action was certainly redrawn since its scan.
 
-        False while the scale of the scan is open; the comparison is then made later. A scan whose
-        scale is in doubt proves nothing.
+        False if the next scan may still confirm the scale of this one. The comparison is then made
+        later, by `compare_held`. False also if the scale remains in doubt.
+
+        Args:
+            scan: of the action; None without a scan.
+            index: of the action.
+            screens: of the action and its scan; None without a scan or its frames.
         """
         if scan is None or screens is None:
             return False
@@ -150,7 +160,10 @@ class _TargetComparisons:
         return self._comparison.compare(self._requests.of(index, scale), screens)
 
     def compare_held(self, *, is_end: bool = False) -> None:
-        """Compare the actions whose scans' scale is known by now; at the end all of them."""
+        """Makes the held comparisons whose scale is known by now.
+
+        At the end of the video, and if `MOST_HELD` comparisons are held, it makes all of them.
+        """
         held = self._held
         if held and self._scales.is_open(held[0].scan.event_index):
             if not is_end and len(held) != MOST_HELD:
@@ -162,23 +175,25 @@ class _TargetComparisons:
 
 
 class ActionFrames:
-    """Observer that shows frames to the open requests and writes the screenshots.
+    """Shows frames to the open requests and writes the screenshots, as an observer.
 
-    The scale of a tree is known once the frame of its scan was seen, which may be after the first
-    frames of a request. Such a request has one chooser with the target's box and one without.
+    The scale of a tree is known only after the frame of its scan. If this frame comes after the
+    first frames of a request, the request has a chooser for each possible scale, and another one
+    for a target without a box.
 
     Args:
         requests: of all actions.
         fallback: replaces choices that the video does not support.
         writer: writes the screenshot of an answered request.
-        scanned: compares the screen with scans. It must see each frame before this observer.
+        scanned: compares the screen of an action with that of its scan. It must see each frame
+            before this observer.
         typed: compares the screen before and after typing.
         waits: decides which pauses may be waits.
         private: knows when the screen was dark.
         frame_s: usual distance of two frames, seconds.
 
     Attributes:
-        requests: the requests of all actions, as they were answered.
+        requests: the requests of all actions, in the form in which they were answered.
         large_changes: times at which much of the screen changed, ascending video seconds.
     """
 
@@ -217,7 +232,7 @@ class ActionFrames:
         return [request.span for request in self.requests if not request.pause]
 
     def see(self, diff: FrameDiff) -> None:
-        """Answer the requests whose spans have passed, and show the frame to the open ones."""
+        """Answers the requests whose spans are over, and shows the frame to the open ones."""
         time = diff.frame.time
         if self._scaled.is_outdated():
             self._renew_requests()
@@ -244,9 +259,9 @@ class ActionFrames:
         Call it after the last frame.
 
         Args:
-            misplaced: indexes of actions whose place in the video was wrong when they were
-                requested. A wait beside them has no evidence.
-            hovers: a wait for what the pointer itself opened is not a wait.
+            misplaced: indexes of actions whose request has a canvas that turned out to be wrong.
+                There is no evidence for waits right before and after them.
+            hovers: waits for content that the pointer opened are left out.
             clock: of the recording.
         """
         while self._unanswered:
@@ -267,20 +282,20 @@ class ActionFrames:
         return [self._screenshots[request.action_index] for request in self.requests], waits
 
     def forget(self, misplaced: Collection[int]) -> None:
-        """Forget what was compared at the wrong place, of actions by index."""
+        """Drops the comparisons of actions (by index) that were made at a wrong place."""
         for index in misplaced:
             self._scanned.leave_out(self.requests[index])
             self._typed.places.pop(index, None)
 
     def _renew_requests(self) -> None:
-        """Make the requests again that had not begun when the size of the screen changed."""
+        """Makes those requests again that had no frame yet when the size of the screen changed."""
         not_begun = [pending for pending in self._unanswered if not pending.choosers]
         self._scaled.renew([pending.request.action_index for pending in not_begun])
         for pending in not_begun:
             pending.request = self.requests[pending.request.action_index]
 
     def _begin(self, pending: _PendingRequest) -> None:
-        """Make the choosers of a request, one for each scale that its tree may have."""
+        """Makes the choosers of a request, if it has none yet."""
         if pending.choosers:
             return
         request = pending.request
@@ -296,7 +311,7 @@ class ActionFrames:
             pending.choosers[scale] = FrameChooser(self._scaled.of(request.action_index, scale))
 
     def _answer(self, pending: _PendingRequest) -> None:
-        """Choose the frame of a request and write its screenshot; hold the answer of a pause."""
+        """Chooses the frame of a request and writes its screenshot, or holds the answer (pause)."""
         self._begin(pending)
         request: FrameRequest = pending.request
         index = request.action_index
@@ -319,13 +334,13 @@ class ActionFrames:
             self._screenshots[index] = Screenshot(index, Reason.CONTINUED)
             return
         is_redrawn = self._comparisons.is_redrawn(request.scan, index, screens)
-        # If another element is at the target's place by now, its box says nothing about leaks.
+        # If another element may be at the target's place by now, the target's box is not used.
         self._screenshots[index] = self._writer.write(chooser, choice, at_target=not is_redrawn)
 
     def _is_continued(
         self, request: FrameRequest, chooser: FrameChooser, choice: FrameChoice
     ) -> bool:
-        """Whether typing goes on over the same screen, so that it belongs to the typing before."""
+        """Whether an action is typing that continues the typing before it on the same screen."""
         if not request.continued or self._private.was_dark(request.since, request.press):
             return False
         if request.after_long_rest:
@@ -333,14 +348,14 @@ class ActionFrames:
         return not self._continued_typing.is_replaced(choice.frame, chooser.latest)
 
     def _settle_pause(self, index: int) -> None:
-        """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
+        """Writes the screenshot of a pause if it may have been a wait, and releases its frame."""
         chooser, choice, screens = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
             self._comparisons.is_redrawn(chooser.request.scan, index, screens)
             self._screenshots[index] = self._writer.write(chooser, choice)
 
     def _leave_out_pause(self, index: int) -> None:
-        """Remove the screenshot of a pause that was not a wait."""
+        """Removes the screenshot of a pause that was not a wait."""
         if index in self._screenshots:
             self._writer.remove(self._screenshots[index])
         self._scanned.since_scan.pop(index, None)

@@ -1,8 +1,8 @@
-"""Compares the frames of a recording, without the cells that flicker.
+"""Compares successive frames, and ignores the cells that flicker.
 
-A cell flickers if it changes over and over while nobody acts, like a spinner or a clip that plays.
-Changes during an action or shortly after it are its effect, for example a scroll or a page that
-loads. They never make a cell flicker.
+A cell flickers if it changes over and over while nobody acts, such as in a spinner or in a clip
+that plays. Changes during an action and shortly after it are the action's effect, for example a
+scroll or a page that loads, and do not count as flicker.
 """
 
 from collections.abc import Sequence
@@ -24,27 +24,28 @@ from demo_pipeline.observation.frames.pointer_path import Point
 from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, Luma, Span
 
 EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
-# A cell flickers if it changes in more than this many frames, and in more than the share below.
-# (The share alone would soon be reached in little quiet time.) Of 24 videos six gave the same as
-# eight, and a video of six seconds has no more such frames.
+# A cell flickers if it changed in more frames than FLICKER_FRAMES, and in a larger share of the
+# quiet time, in which nobody acts, than FLICKER_SHARE. The share alone would be reached too soon
+# while there was little quiet time. In 24 videos, six frames gave the same result as eight, and a
+# video of six seconds has no more quiet frames.
 FLICKER_FRAMES = 6
-# Of the quiet time. With it, a clip that played for 11 s still flickers 40 s later (with 0.045 it
-# does not), and a terminal whose output ran for 2 s counts again 2 s later.
+# With this share, a clip that played for 11 s still counts as flicker 40 s later (with 0.045 it
+# does not), and a terminal whose output ran for 2 s no longer counts as flicker 2 s later.
 FLICKER_SHARE = 0.035
 
 
 class ChangeDetector:
-    """Compares frames of one recording in order, and ignores cells that flicker.
+    """Compares the frames of a recording in order, and ignores cells that flicker.
 
     Args:
-        acting: when somebody acts, or a change may be an action's effect. By default always, so
-            that no cell flickers.
+        acting: when somebody acts, or when a change may be the effect of an action. By default
+            always, so that no cell flickers.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes in stretches of the video that were decoded before.
+        seen: changes between frames that were decoded earlier; flicker is learnt from them.
 
     Attributes:
-        flickering: (rows, columns) of cells that flicker, by the frames so far; None before two
-            frames in which nobody acts.
+        flickering: (rows, columns), true where a cell flickers by the frames so far; None until two
+            frames were compared between which nobody acts.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ChangeDetector:
             self._until = -inf
 
     def between(self, before: Frame, after: Frame) -> Difference:
-        """Returns the cells that changed from a frame to the next one."""
+        """Returns the cells that changed between two neighbouring frames, and learns flicker."""
         least = KEY_FRAME_THRESHOLD if after.is_key else THRESHOLD
         changed = changed_cells(before.luma, after.luma, least)
         if self._is_quiet(before.time, after.time):
@@ -78,24 +79,27 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Learn which cells flicker from a frame and the next one, unless they were compared."""
+        """Learns flicker from two neighbouring frames, if nobody acts and they are new."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
-        """Returns the cells that changed between two distant frames, except around the pointers."""
+        """Returns the cells that changed between frames with others between them.
+
+        Cells around `pointers` (video pixels) are left out.
+        """
         changed = self._steady(changed_cells(before, after, KEY_FRAME_THRESHOLD))
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames, and the frames were not counted yet."""
+        """Whether nobody acts between two frames from which flicker was not learnt yet."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1
         return bool(acting < 0 or before >= self._ends[acting])
 
     def _count(self, before: float, time: float, changed: Cells) -> None:
-        """Count the cells that changed from one frame to the next."""
+        """Counts the changes of each cell, and updates which cells flicker."""
         self._until = time
         self._quiet_s += time - before
         if self.flickering is None:

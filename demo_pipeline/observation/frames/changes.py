@@ -1,9 +1,9 @@
-"""Finds what changed between two frames: coarsely in cells of 8 x 8 pixels, and in detail.
+"""Finds where two frames differ: coarsely, in cells of 8 x 8 pixels, or in detail.
 
-`changed_cells` finds where anything changed from frame to frame. `content_changes` finds where
-content was replaced between frames that are far apart. All thresholds are here that separate a
-change from codec noise, the pointer and its hover effects, flickering cells, highlights, a text
-cursor and a focus ring. Points and boxes are in video pixels.
+`changed_cells` compares successive frames in cells. `content_changes` compares frames that may be
+far apart, and finds where content was replaced. Codec noise, the pointer and its hover effects,
+flickering cells, highlights, text cursors and focus rings are not changes of content; the
+thresholds that separate them are constants of this module. Points and boxes are in video pixels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,27 +26,27 @@ cv2.setNumThreads(1)
 BLOCK = 8  # video pixels per side of a cell
 # Brightness differences, of 255:
 CHANGED_LEVELS = 10  # codec noise on a still screen is mostly less
-MEAN_LEVELS = 12  # of means of 4 x 4 pixels; two encodings of a screen reach it in 3 cells at most
-THRESHOLD = 24  # an encoder refines a still screen by less
+MEAN_LEVELS = 12  # for means of 4 x 4 pixels; two encodings of a screen reach it in at most 3 cells
+THRESHOLD = 24  # the difference is less where an encoder refines a still screen
 KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen again
-# Numbers and shares of cells:
-SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and a typed letter are less
-MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3, the smallest content that was awaited had 20
-SMALL_CELLS = 2  # a tick in a small check box; noise seldom reaches two
+# Numbers and shares of changed cells:
+SIGNIFICANT_SHARE = 0.0005  # of all cells; the blink of a text cursor and a typed letter are less
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
+SMALL_CELLS = 2  # a check mark in a small check box; noise seldom reaches two
 LARGE_SHARE = 0.02  # of all cells; another screen had 3.9 to 14.8 %, typed letters 0.06 %
-POINTER_PX = 40  # video pixels around the pointer's hot spot that the drawn pointer covers
+POINTER_PX = 40  # video pixels from the pointer's hot spot; the drawn pointer is within them
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class ChangeMap:
-    """The cells in which each frame differs from the one before, in one bit per cell.
+    """Stores the cells in which each frame differs from the frame before.
 
-    A 1080p frame takes 4 kB.
+    It takes one bit for each cell, which is 4 kB for each frame in 1080p.
 
     Attributes:
-        times: of the frames, seconds.
-        shape: (rows, columns) of the cells; (0, 0) before two frames were added.
+        times: of the frames, video seconds.
+        shape: (rows, columns) of the cells; (0, 0) until two frames were added.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class ChangeMap:
         self._none = np.packbits(np.zeros(0, bool))
 
     def __len__(self) -> int:
-        """Number of pairs of successive frames compared."""
+        """Number of comparisons, each of a frame with the frame before."""
         return len(self._packed)
 
     def add(self, frame: Frame) -> None:
-        """Add the next frame in presentation order."""
+        """Compares the next frame, in presentation order, with the last one."""
         luma = frame.luma
         self.times.append(frame.time)
         if self._last is not None:
@@ -74,7 +74,7 @@ class ChangeMap:
         self._last = luma
 
     def pairs(self) -> Iterator[tuple[float, float, Cells]]:
-        """Yields the times of two successive frames, and the cells that changed between them."""
+        """Yields for each comparison the times of the two frames, and the cells that changed."""
         rows, columns = self.shape
         for (before, after), packed in zip(pairwise(self.times), self._packed, strict=True):
             cells = np.unpackbits(packed, count=rows * columns).reshape(self.shape)
@@ -86,9 +86,9 @@ class ChangeMap:
         return (self.times[0] + self.times[-1]) / 2
 
     def only(self, is_chosen: Cells) -> "ChangeMap":
-        """Returns a map of the chosen comparisons of successive frames.
+        """Returns a map with the comparisons that are true in `is_chosen`, which is (frames - 1,).
 
-        `is_chosen` is (frames - 1,). The frame before the first chosen comparison stays in `times`.
+        Its `times` begin with the earlier frame of the first chosen comparison.
         """
         chosen = ChangeMap()
         first = int(np.argmax(is_chosen)) if is_chosen.any() else 0
@@ -98,11 +98,11 @@ class ChangeMap:
         return chosen
 
     def without_repeats(self) -> "ChangeMap":
-        """Returns the map without the frames that repeat the frame before."""
+        """Returns the map without frames that are the same as the frame before."""
         return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(frames - 1, bytes): eight cells per byte, set where a cell or its neighbour changed."""
+        """(frames - 1, bytes): a bit for each cell, set where the cell or a neighbour changed."""
         return np.stack(self._packed)
 
 
@@ -113,17 +113,20 @@ def with_neighbours(cells: Cells) -> Cells:
 
 
 def filled(cells: Cells) -> Cells:
-    """Returns the cells and two cells around each, which closes the space between text lines."""
+    """Returns the true cells and all within two cells of them; this joins lines of a text."""
     return with_neighbours(with_neighbours(cells))
 
 
 def connected(cells: Cells, near: Cells) -> Cells:
-    """Returns the cells that are connected with `near`, across gaps like those of text lines."""
+    """Returns the true cells that are connected with `near`, also across space between text lines.
+
+    `near`: (rows, columns), true where a connection may begin.
+    """
     return cells & _parts_at(near, filled(cells))
 
 
 def _parts_at(near: Cells, cells: Cells) -> Cells:
-    """Returns the connected parts of `cells` that overlap `near`."""
+    """Returns those connected parts of `cells` that have a cell in common with `near`."""
     count, labels = cv2.connectedComponents(cells.view(np.uint8), connectivity=8)
     is_reached = np.zeros(count, bool)
     is_reached[labels[near & cells]] = True
@@ -138,7 +141,7 @@ def box_share(cells: Cells) -> float:
 
 
 def cells_of(box: PixelBox) -> tuple[slice, slice]:
-    """Returns rows and columns of the cells that a box in video pixels touches."""
+    """Returns the rows and columns of the cells that overlap a box in video pixels."""
     return _cell_range(box.y, box.bottom), _cell_range(box.x, box.right)
 
 
@@ -147,13 +150,13 @@ def _cell_range(low: float, high: float) -> slice:
 
 
 def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
-    """(rows, columns) of cells of BLOCK x BLOCK video pixels in which a sample changed.
+    """(rows, columns), true where any sample of a cell changed; a cell has 8 x 8 video pixels.
 
     A strip at the right or lower edge that is narrower than a cell is ignored.
 
     Args:
-        before, after: samples of two frames at a quarter of their size.
-        threshold: difference of brightness, of 255, above which a sample has changed.
+        before, after: samples of two frames at a quarter of their size, such as `Frame.luma`.
+        threshold: a sample has changed if its brightness differs by more than this, of 255.
     """
     side = BLOCK // SAMPLE_STEP
     rows = before.shape[0] // side
@@ -163,15 +166,18 @@ def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) ->
     inside = cv2.absdiff(before, after)[: rows * side, : columns * side]
     strips = reduce(cv2.max, (inside[first::side] for first in range(side)))
     changed = cv2.threshold(strips, threshold, 255, cv2.THRESH_BINARY)[1]
-    cells: Cells = changed.view(f"u{side}") != 0  # reads the samples of a cell as one number
+    cells: Cells = changed.view(f"u{side}") != 0  # reads the samples of a cell as a single number
     return cells
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two frames differ, and tests for the kind of change. Points and boxes: video pixels.
+    """The cells in which two frames differ, with tests for the kind of change.
 
-    `cells`: (rows, columns), set where the frames differ.
+    Points and boxes are in video pixels.
+
+    Attributes:
+        cells: (rows, columns), true where the frames differ.
     """
 
     cells: Cells
@@ -183,7 +189,7 @@ class Difference:
 
     @property
     def is_large(self) -> bool:
-        """Whether the change covers more of the screen than hover effects do."""
+        """Whether too much of the screen changed for a hover effect."""
         return self.count >= LARGE_SHARE * self.cells.size
 
     def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
@@ -200,24 +206,24 @@ class Difference:
         return is_notable(rest) and is_notable(self._without_hover_effects(rest, pointers))
 
     def count_away_from(self, pointers: list[Point]) -> int:
-        """Returns how many cells changed that are not around the pointer."""
+        """Returns how many cells changed, without those around the pointer."""
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
-        """Whether anything but the pointer changed in `box`, even just a check mark."""
+        """Whether anything changed in `box` besides the pointer, even just a check mark."""
         if self.count < SMALL_CELLS:
             return False
         return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS
 
     def without_pointers(self, pointers: list[Point]) -> Cells:
-        """Returns the cells that changed away from the pointer."""
+        """Returns the cells that changed, without those around the pointer."""
         rest = self.cells.copy()
         for point in pointers:
             rest[cells_of(PixelBox.around(point, POINTER_PX))] = False
         return rest
 
     def _without_hover_effects(self, rest: Cells, pointers: list[Point]) -> Cells:
-        """Returns `rest` without the parts connected with a pointer, such as a highlighted row."""
+        """Returns `rest` without changes that reach to a pointer, such as a highlighted row."""
         near = np.zeros_like(self.cells)
         for x, y in pointers:
             row = int(y // BLOCK)
@@ -235,37 +241,39 @@ def _count(cells: Cells) -> int:
     return int(np.count_nonzero(cells))
 
 
-Mask = np.ndarray[Any, np.dtype[np.uint8]]  # of 0 and 1
-PartPlace = tuple[slice, slice]  # (rows, columns) of a mask
-# Each sample of `ScreenDetail.detail` is the mean of this many pixels in both directions. Numbers
-# of samples below are of these.
-DETAIL_STEP = HALF
+# The rest of this module compares screens in detail. A sample is the mean of 2 x 2 pixels there.
+Mask = np.ndarray[Any, np.dtype[np.uint8]]  # (rows, columns) of samples, each 0 or 1
+PartPlace = tuple[slice, slice]  # (rows, columns) of a part of a mask
+DETAIL_STEP = HALF  # pixels per side of a sample
 
-# Pixels around the hot spot: left and above, right and below. The largest usual pointer is 24 wide.
+# Pixels from the pointer's hot spot that the drawn pointer may cover: to the left and above, to the
+# right and below. The largest usual pointer is 24 wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
-SHARED_RIM_PX = 4.0  # pixels inside an element's box that lines of its neighbours reach
+SHARED_RIM_PX = 4.0  # pixels inside the edge of an element's box; lines of neighbours reach there
 CHANGED_DETAIL = 32  # of 255; two encodings of the same screen differ by less
 STEPS = 16  # steps of brightness; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
 LEAST_SAMPLES = 6  # changed samples in a digit of small text; a cluster of noise has fewer
-CARET_SAMPLES = 2  # width of a text cursor; with a letter beside it, it is wider
-RING_SAMPLES = 4  # thickness of a focus ring and its gap
+CARET_SAMPLES = 2  # width of a text cursor; together with a letter beside it, it is wider
+RING_SAMPLES = 4  # thickness of a focus ring and of the gap between it and its element
 LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
 CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
-SHADED_DETAIL = 8  # of 255; flat areas of two encodings differ by less, those of dark themes more
-SHADED_SAMPLES = 6  # per side; a smaller area is a tick, a letter or an underline
+SHADED_DETAIL = (
+    8  # of 255; flat areas of two encodings differ by less, areas of dark themes by more
+)
+SHADED_SAMPLES = 6  # per side; a smaller area is a check mark, a letter or an underline
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
-EDGE_SAMPLES = 24  # height of a straight edge; letters are lower
+EDGE_SAMPLES = 24  # least height of a straight edge; letters are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
 
 
 @dataclass(frozen=True)
 class ScreenDetail:
-    """The screen in a frame, for comparisons in detail.
+    """The screen in a frame, at half size for comparisons in detail.
 
     Attributes:
-        detail: (rows, columns) uint8, the luma at half size; each sample a mean of 2 x 2 pixels.
+        detail: (rows, columns) uint8, the luma; each sample is the mean of 2 x 2 pixels.
         time: of the frame, video seconds.
     """
 
@@ -274,7 +282,7 @@ class ScreenDetail:
 
 
 def screen_detail(frame: Frame) -> ScreenDetail:
-    """Returns the screen in a frame."""
+    """Returns the screen in a frame, at half size."""
     return ScreenDetail(frame.halved, frame.time)
 
 
@@ -284,13 +292,13 @@ ChangedBox = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class ContentChanges:
-    """The content that differs between two screens. Highlights are not content.
+    """The content that differs between two screens; a highlight does not replace content.
 
     Attributes:
         regions: tight boxes, about one for each line of text.
         panels: boxes of changes with straight edges, such as a menu, a dialog or an image.
-        replaced: (rows, columns) of `ScreenDetail.detail`, set where content was replaced; None:
-            nowhere, or it was not kept.
+        replaced: (rows, columns) of samples, 1 where content was replaced; None if nothing changed,
+            or if the mask was dropped to save memory.
     """
 
     regions: tuple[ChangedBox, ...] = ()
@@ -302,7 +310,7 @@ class ContentChanges:
         return bool(self.regions or self.panels)
 
     def touch(self, box: PixelBox) -> bool:
-        """Whether anything in a box was replaced, apart from its rim."""
+        """Whether anything inside a box was replaced; the rim of the box is ignored."""
         if self.replaced is None:
             return False
         rim_x = min(SHARED_RIM_PX, box.width / 6)
@@ -311,7 +319,7 @@ class ContentChanges:
         return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
     def cover(self, x: float, y: float) -> bool:
-        """Whether a point lies on replaced content, or between its lines."""
+        """Whether a point lies on replaced content, or between lines of it."""
         if self.replaced is None:
             return False
         if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
@@ -333,17 +341,17 @@ def content_changes(
     flickering: Cells | None = None,
     pointer_scale: float = 1.0,
 ) -> ContentChanges:
-    """Returns the content that differs between two screens (`ScreenDetail.detail`) of one size.
+    """Returns the content that differs between two screens of the same size.
 
-    A change is a highlight if every brightness before became a single brightness after, because a
-    selected row keeps its letters. In replaced content, a brightness becomes many.
+    Highlights are left out. In a highlighted row the letters stay, so all samples of one brightness
+    change to the same new brightness. In replaced content, samples of one brightness change to many
+    different ones.
 
     Args:
-        before: the earlier screen.
-        after: the later screen.
+        before, after: the two screens, as `ScreenDetail.detail`.
         pointers: changes under a pointer drawn at these points are ignored, video pixels.
-        flickering: cells of `BLOCK` pixels that are ignored; None: no such cells.
-        pointer_scale: video pixels per pixel of a pointer of usual size.
+        flickering: changes in these cells (`BLOCK` pixels per side) are ignored; None: no cells.
+        pointer_scale: size of the drawn pointer relative to its usual size in pixels.
     """
     changed = _differ(before, after, CHANGED_DETAIL)
     _leave_out_pointers(changed, pointers, pointer_scale)
@@ -367,9 +375,9 @@ def content_changes(
 def shaded_areas(
     before: Luma, after: Luma, pointers: Sequence[Point], pointer_scale: float = 1.0
 ) -> list[PixelBox]:
-    """Returns the boxes of areas in which every sample changed: a highlighted row, a dark menu.
+    """Returns boxes of areas in which every sample changed, such as a highlighted row or a menu.
 
-    The change may be slight. Arguments are those of `content_changes`.
+    Even a slight change of brightness counts. Arguments are those of `content_changes`.
     """
     changed = _differ(before, after, SHADED_DETAIL - 1)
     _leave_out_pointers(changed, pointers, pointer_scale)
@@ -383,13 +391,13 @@ def shaded_areas(
 
 
 def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
-    """1 for each sample that differs by more than the threshold, else 0."""
+    """Returns a mask of the samples that differ by more than the threshold, of 255."""
     difference = cv2.absdiff(before, after)
     return np.asarray(cv2.threshold(difference, threshold, 1, cv2.THRESH_BINARY)[1], np.uint8)
 
 
 def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
-    """Clear the samples that the drawn pointer covers, most of it right of and below its point."""
+    """Clears the samples of `changed` that a pointer drawn at one of the points may cover."""
     before = round(BEFORE_POINTER_PX * scale)
     after = round(AFTER_POINTER_PX * scale)
     for x, y in pointers:
@@ -401,7 +409,7 @@ def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) 
 
 
 def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
-    """Clear the samples in flickering cells."""
+    """Clears the samples of `changed` that lie in flickering cells."""
     if flickering is None:
         return
     side = BLOCK // DETAIL_STEP
@@ -415,11 +423,11 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
 
 
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
-    """Returns the changed samples that no highlight explains, without text cursors and focus rings.
+    """Returns the changed samples that are content: no highlight, text cursor or focus ring.
 
-    Changed samples are compared together with their neighbours. Replaced text has neighbours on its
-    background that did not change. A highlight has such neighbours only at its rim, where samples
-    mix both sides, so there the rim is left out.
+    The test for a highlight also looks at the neighbours of changed samples. Around replaced text,
+    they are unchanged background. Around a highlight, they lie at its rim, where a sample mixes
+    inside and outside; the rim of a solid change is therefore left out.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -436,24 +444,27 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples changed, as under a highlight. Of replaced text, most samples stay.
+    """Whether most samples changed, as in a highlight. In replaced text, most samples stay.
 
-    The share is of the boxes of the lines, so that a text cursor beside a highlight does not lower
-    it.
+    The share is relative to the boxes of the changed lines, so that a text cursor at some distance
+    from a highlight does not lower it.
     """
     lines = sum(inside.size for _, inside in connected_parts(changed, LINE_GAP, LEAST_SAMPLES))
     return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """1 where a sample did not change like most samples of the same brightness."""
+    """Returns a mask of the samples that changed unlike most samples of the same brightness.
+
+    `near`: mask of the samples that are compared.
+    """
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
     return became | _far_from_usual(after, before, pairs.T)
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """1 where a sample's brightness in the result is unusual for its brightness in the source.
+    """Returns a mask of the samples whose brightness in `result` is unusual for that in `source`.
 
     `pairs`: (steps, steps) number of samples by their brightness in the source and in the result.
     """
@@ -463,7 +474,7 @@ def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
 
 
 def _is_ring(inside: Mask) -> bool:
-    """Whether the samples lie along the edges of their box only, like those of a focus ring."""
+    """Whether the changed samples lie only along the edges of their box, as in a focus ring."""
     height, width = inside.shape
     if min(height, width) <= 2 * RING_SAMPLES:
         return False
@@ -472,17 +483,24 @@ def _is_ring(inside: Mask) -> bool:
 
 
 def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
-    """Returns rows and columns of a box, without a rim; all in video pixels."""
+    """Returns the rows and columns of the samples in a box without its rim.
+
+    `box` and the width of the rim, `across` and `down`, are in video pixels.
+    """
     sides = (box.y + down, box.bottom - down, box.x + across, box.right - across)
     top, bottom, left, right = (max(0, round(side / DETAIL_STEP)) for side in sides)
     return slice(top, bottom), slice(left, right)
 
 
 def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
-    """Returns the boxes between two straight vertical edges of a changed part, as video pixels.
+    """Returns the boxes between straight vertical edges of a changed part, video pixels.
 
-    A box begins and ends where an edge does, so that the highlighted title of a menu is not part of
-    its panel.
+    A box begins and ends where an edge ends or jumps sideways, so that the highlighted title of a
+    menu is not part of the menu's panel.
+
+    Args:
+        changed: mask of the part.
+        part: its place on the screen.
     """
     if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
         return []
@@ -506,7 +524,7 @@ def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
 
 
 def _box(part: PartPlace) -> ChangedBox:
-    """Converts samples to video pixels."""
+    """Converts rows and columns of samples to a box in video pixels."""
     rows, columns = part
     left = int(columns.start) * DETAIL_STEP
     top = int(rows.start) * DETAIL_STEP
@@ -518,15 +536,15 @@ def _box(part: PartPlace) -> ChangedBox:
 def connected_parts(
     mask: Mask, gap: tuple[int, int], least_samples: int
 ) -> Iterator[tuple[PartPlace, Mask]]:
-    """Yields the connected parts of a mask: the smallest box of each, and its samples there.
+    """Yields the connected parts of a mask, each with its smallest box and its samples in it.
 
-    They come row by row, in the order of their first blocks of 2 x 2 samples.
+    Parts come row by row, in the order of the blocks of 2 x 2 samples in which they begin.
 
     Args:
         mask: (rows, columns).
-        gap: samples (horizontally, vertically) by which a part is widened on each side; parts that
-            then touch are connected.
-        least_samples: parts with fewer are left out.
+        gap: samples (horizontally, vertically) by which each part is widened on every side. Parts
+            that touch when they are widened are connected.
+        least_samples: parts with fewer samples are left out.
     """
     left, top, columns, rows = cv2.boundingRect(mask)
     mask = mask[top : top + rows, left : left + columns]
@@ -534,8 +552,8 @@ def connected_parts(
         return
     widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
     labels = cv2.connectedComponents(widened, connectivity=8)[1]
-    # Outlines take an eighth of the time of OpenCV's own statistics. The outline of a hole is never
-    # larger than that of its part, so the largest box of a label is that of the part.
+    # Outlines take an eighth of the time of OpenCV's own statistics. A part with holes has several
+    # outlines; the largest is the outer one.
     boxes: dict[int, Sequence[int]] = {}
     for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:
         x, y = outline[0, 0].tolist()

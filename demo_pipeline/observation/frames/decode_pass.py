@@ -1,7 +1,8 @@
-"""The decode pass: decodes the frames that observers ask for once, in order, and shows them to all.
+"""Decodes the video once and shows each frame to all observers that need it.
 
-Memory holds the frames of open requests, however long the video is, and the frames of pauses until
-it is known whether they may have been waits.
+An *observer* names the spans of video that it needs, and sees their frames in order. Memory does
+not grow with the length of the video: it holds the frames of the requests that are being answered,
+and the frames of pauses until it is known whether these may have been waits.
 """
 
 from collections.abc import Collection, Sequence
@@ -52,26 +53,44 @@ from demo_pipeline.observation.frames.video_reader import (
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
-# Milliseconds. A clock that is less certain does not say which frames belong to a scan, a scroll or
-# a pause, so these are not observed.
+# Milliseconds of uncertainty. With a less certain clock, nothing shows which frames belong to a
+# scan, a scroll or a pause, so these are not observed.
 SURE_MS = 250
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 
 class _Observer(Protocol[Seen_contra]):
-    """Asks for spans of the video, and sees their frames (or the changes in them) in order.
+    """Names the spans of video that it needs, and sees their frames in presentation order.
 
-    It also sees frames that only other observers asked for. Every frame that an observer keeps
+    It also sees frames that only other observers need. Every frame that an observer keeps
     makes decoding the next one about a tenth slower.
     """
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Spans of video time whose frames it needs."""
+        """The spans whose frames the observer needs."""
 
     def see(self, seen: Seen_contra, /) -> None:
-        """Take the next frame in presentation order."""
+        """Takes the next frame in presentation order."""
+
+
+@dataclass(frozen=True)
+class RecorderFacts:
+    """Facts about the recorder that the decode pass needs.
+
+    Attributes:
+        possible_stop: the last action, if it may have stopped the recorder.
+        stopped_ms: when the recorder's shortcut was pressed, epoch milliseconds; None: it was not.
+        several_displays: whether meta.json says that the computer has another display.
+    """
+
+    possible_stop: Action | None = None
+    stopped_ms: int | None = None
+    several_displays: bool = False
+
+
+UNKNOWN_RECORDER = RecorderFacts()
 
 
 @dataclass(frozen=True)
@@ -79,11 +98,11 @@ class DecodeResult:
     """The results of the decode pass.
 
     Attributes:
-        evidence: for later stages.
-        screenshots: one for each request, in their order.
-        stopped: whether the action that may have stopped the recorder did so.
+        evidence: the content of evidence.json.
+        screenshots: the row of frames.parquet for each request, in their order.
+        stopped: whether `RecorderFacts.possible_stop` stopped the recorder.
         decoded: number of frames decoded.
-        digests: SHA-256 of the screenshots, by the names of their files.
+        digests: SHA-256 of each screenshot, by file name.
     """
 
     evidence: Evidence
@@ -95,7 +114,7 @@ class DecodeResult:
 
 @dataclass(frozen=True)
 class _Observers:
-    """The observers of one decode pass, without those that choose and write frames."""
+    """The observers of a decode pass, except for those that choose and write frames."""
 
     scanned: ScanComparison
     typed: TypedPlaces
@@ -104,6 +123,8 @@ class _Observers:
     hovers: HoverObserver
     border: BorderPresses
     private: PrivateScreen
+    stop: StopEffect
+    final: FinalFrame
 
 
 def run_decode_pass(
@@ -117,40 +138,31 @@ def run_decode_pass(
     folder: Path,
     private: PrivateScreen,
     desktops: Sequence[DesktopSize] = (),
-    possible_stop: Action | None = None,
-    stopped_ms: int | None = None,
-    several_displays: bool = False,
+    recorder: RecorderFacts = UNKNOWN_RECORDER,
     native: bool = False,
 ) -> DecodeResult:
-    """Answer the requests of all actions; write NNN.png, final.png and their table into `folder`.
+    """Decodes the video, and writes the screenshots and pictures.parquet into `folder`.
 
     Args:
-        video: of the recording.
-        requests: of the actions, for trees that fit the screen as they are.
-        rescaled: makes the requests for trees of another scale.
-        calibration: of the recording; its screen takes the parts that the pass finds.
+        requests: of the actions, for accessibility trees in the units of the log.
+        rescaled: makes the requests for trees in other units.
+        calibration: its screen takes the parts that the pass finds.
         path: the pointer's positions in the log.
         actions: in time order.
-        folder: takes the files.
+        folder: takes NNN.png, final.png and pictures.parquet.
         private: knows when the screen was dark or locked.
-        desktops: those of the scans.
-        possible_stop: the last action, if it may have stopped the recorder.
-        stopped_ms: when the recorder's shortcut was pressed, epoch milliseconds.
-        several_displays: whether the recorder says that the computer has another display.
-        native: whether screenshots in the screen's own size are written, too.
+        desktops: the sizes of the desktop in the scans.
+        native: whether to write screenshots in the screen's own size, too.
 
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock = calibration.clock
-    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
+    pointer = VideoPointer(path, calibration.clock, calibration.screen, video.frame_s)
     detector = deepcopy(calibration.detector)
-    border = BorderPresses(actions, pointer, video.times, several_displays=several_displays)
-    observers = _observers(video, requests, actions, pointer, detector, border, private)
-    stop = _stop_effect(video, requests, possible_stop, clock)
+    observers = _observers(video, requests, actions, pointer, detector, private, recorder)
     watch = ScreenWatch(calibration, desktops)
-    final = _final_frame(video, clock, actions, stopped_ms)
     fallback = FrameFallback(video, requests)
+    single = (private, fallback.frames, observers.waits, observers.hovers, observers.border)
     with open_screenshot_files(folder) as files:
         writer = ScreenshotWriter(video, pointer, files, native=native)
         answers = ActionFrames(
@@ -163,20 +175,16 @@ def run_decode_pass(
             private=private,
             frame_s=video.frame_s,
         )
-        decoded, last = show_frames(
-            video,
-            (observers.scanned, observers.scrolls, answers, final, stop, watch),
-            detector,
-            pointer,
-            (private, fallback.frames, observers.waits, observers.hovers, observers.border),
-        )
+        final = observers.final
+        compared = (observers.scanned, observers.scrolls, answers, final, observers.stop, watch)
+        decoded, last = show_frames(video, compared, detector, pointer, single)
         watch.finish()
         screenshots, evidence = _results(
             video, requests, actions, calibration, observers, answers, writer
         )
         final_frame = final.result() or _any_frame(video, last)
         writer.write_final(private.desktop_before(final_frame.time) or final_frame)
-    return DecodeResult(evidence, screenshots, stop.result(), decoded, files.digests)
+    return DecodeResult(evidence, screenshots, observers.stop.result(), decoded, files.digests)
 
 
 def _results(  # noqa: PLR0917 - everything that took part in the decode pass
@@ -188,12 +196,12 @@ def _results(  # noqa: PLR0917 - everything that took part in the decode pass
     answers: ActionFrames,
     writer: ScreenshotWriter,
 ) -> tuple[list[Screenshot], Evidence]:
-    """Returns the screenshots and the evidence, after the last frame.
+    """Returns the screenshots and the evidence; to be called after the last frame.
 
-    Removes the screenshots that turn out to be private or of unknown scale.
+    Removes screenshots that turned out to be private or of unknown scale.
     """
     screen = calibration.screen
-    misplaced = _misplaced(actions, requests, screen)  # hovers, waits and scrolls used these
+    misplaced = _misplaced(actions, requests, screen)  # for observers that used these requests
     hovers = observers.hovers.result(misplaced)
     screenshots, waits = answers.result(misplaced, hovers, calibration.clock)
     private_actions, private_stretches = observers.private.result()
@@ -221,36 +229,36 @@ def _observers(  # noqa: PLR0917 - everything that observers need
     actions: Sequence[Action],
     pointer: VideoPointer,
     detector: ChangeDetector,
-    border: BorderPresses,
     private: PrivateScreen,
+    recorder: RecorderFacts,
 ) -> _Observers:
-    is_sure = pointer.clock.uncertainty_ms <= SURE_MS
+    clock = pointer.clock
+    times = video.times
+    is_sure = clock.uncertainty_ms <= SURE_MS
     observed_actions = actions if is_sure else []
     observed_requests = requests if is_sure else []
     near_pointer = replace(pointer, frame_s=video.grab_s)
     intervals = intervals_between(observed_actions, observed_requests, pointer)
+    stop = recorder.possible_stop
+    previous_end = requests[stop.action_index].since if stop else 0.0
+    several_displays = recorder.several_displays
     return _Observers(
-        scanned=ScanComparison(observed_requests, video.times, detector, near_pointer),
+        scanned=ScanComparison(observed_requests, times, detector, near_pointer),
         typed=TypedPlaces(actions, detector, near_pointer),
-        scrolls=ScrollMotion(observed_actions, pointer.clock, pointer.screen),
-        waits=WaitObserver(intervals, video.times, pointer),
-        hovers=HoverObserver(observed_actions, observed_requests, video.times, pointer),
-        border=border,
+        scrolls=ScrollMotion(observed_actions, clock, pointer.screen),
+        waits=WaitObserver(intervals, times, pointer),
+        hovers=HoverObserver(observed_actions, observed_requests, times, pointer),
+        border=BorderPresses(actions, pointer, times, several_displays=several_displays),
         private=private,
+        stop=StopEffect(stop, clock, float(times[-1]), previous_end),
+        final=_final_frame(video, clock, actions, recorder.stopped_ms),
     )
-
-
-def _stop_effect(
-    video: RecordedVideo, requests: Requests, possible_stop: Action | None, clock: Clock
-) -> StopEffect:
-    previous_end = requests[possible_stop.action_index].since if possible_stop else 0.0
-    return StopEffect(possible_stop, clock, float(video.times[-1]), previous_end)
 
 
 def _without_private(
     screenshots: Sequence[Screenshot], writer: ScreenshotWriter, private_actions: Collection[int]
 ) -> list[Screenshot]:
-    """Removes the screenshots of private actions, because a lock screen may show what is typed."""
+    """Removes the screenshots of private actions, because a lock screen may show typed text."""
     kept: list[Screenshot] = []
     for shot in screenshots:
         if shot.action_index not in private_actions:
@@ -262,7 +270,7 @@ def _without_private(
 
 
 def _misplaced(actions: Sequence[Action], requests: Requests, screen: ScreenParts) -> set[int]:
-    """Returns the indexes of actions that were requested with a canvas that turned out wrong."""
+    """Returns the indexes of actions whose request has a canvas that turned out to be wrong."""
     return {
         action.action_index
         for action, request in zip(actions, requests, strict=True)
@@ -309,7 +317,10 @@ def _evidence(
 def _final_frame(
     video: RecordedVideo, clock: Clock, actions: Sequence[Action], stopped_ms: int | None
 ) -> FinalFrame:
-    """Returns the observer for final.png: after the last action, before the recorder stopped."""
+    """Returns the observer that chooses the frame of final.png.
+
+    This frame lies after the last action and before the recorder was stopped.
+    """
     ends = [clock.video_time(action.end_ms) for action in actions]
     until = clock.video_time(stopped_ms) if stopped_ms else float("inf")
     # With a variable frame rate, the last frame before the stop may be older than the last action.
@@ -325,13 +336,13 @@ def show_frames(
     pointer: VideoPointer,
     single_frames: Sequence[_Observer[Frame]] = (),
 ) -> tuple[int, Frame | None]:
-    """Decode the spans of all observers once, and show each frame to every observer in turn.
+    """Decodes the spans of all observers once, and shows each frame to the observers in turn.
 
-    Observers in `single_frames` see every frame first. A frame that only they asked for is shown to
-    no other observer, because it would come between the frames that the others compare.
+    Observers in `single_frames` see every decoded frame, before the others do. A frame that only
+    they need is not shown to the others, because it would come between frames that these compare.
 
     Returns:
-        How many frames were decoded, and the last frame that was shown to all.
+        The number of decoded frames, and the last frame that `observers` saw.
     """
     compared: list[Span] = []
     for observer in observers:
@@ -361,7 +372,7 @@ def show_frames(
 
 
 def _any_frame(video: RecordedVideo, last: Frame | None) -> Frame:
-    """Returns the last frame that was shown, or else the first frame of the video.
+    """Returns the last frame that was shown, else the first frame of the video.
 
     Raises:
         DemonstrationError: no frame decodes.

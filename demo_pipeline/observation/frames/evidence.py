@@ -1,6 +1,6 @@
-"""The model of evidence.json: the facts about a recording that only its video shows.
+"""Models evidence.json: the facts about a recording that only its video shows.
 
-Later stages read it instead of decoding the video again.
+Later stages read this file instead of decoding the video again.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,22 @@ class _Frozen(BaseModel):
 
 
 class Wait(_Frozen):
-    """A pause that was a wait."""
+    """A pause in which the person waited for the screen."""
 
     action_index: int
-    seconds: float = Field(description="from the action before until the screen came to rest")
+    seconds: float = Field(
+        description="from the end of the previous action until the screen came to rest"
+    )
     settled_s: float = Field(description="video time at which the screen came to rest")
-    acted_on: bool = Field(False, description="the next action is at what appeared")
+    acted_on: bool = Field(False, description="the next action is at the content that appeared")
 
 
 class HoverPlace(NamedTuple):
-    """A place at which the resting pointer opened something.
+    """A place at which the pointer rested and thereby opened a menu or a card.
 
-    `x` and `y` are in event space; `since_ms` is when the rest began, epoch milliseconds.
+    Attributes:
+        x, y: of the pointer, event space.
+        since_ms: when the rest began, epoch milliseconds.
     """
 
     x: float
@@ -43,11 +47,12 @@ class HoverPlace(NamedTuple):
 
 
 class Hover(_Frozen):
-    """A press on something that the resting pointer had opened, such as a menu."""
+    """A press on content that the resting pointer had opened, such as a menu."""
 
     action_index: int
     places: tuple[HoverPlace, ...] = Field(
-        description="in order; each but the first was itself opened by the one before"
+        description="in time order; each place but the first lies on content that opened at the "
+        "place before, as in a submenu"
     )
 
 
@@ -55,45 +60,51 @@ class SinceScanEvidence(_Frozen):
     """The changes between an action's scan and its screenshot."""
 
     action_index: int
-    scan_event: int = Field(description="line of the scan")
-    began: ContentChanges | None = Field(description="since it began; null: not compared")
-    ended: ContentChanges | None = Field(description="since it ended; null: not compared")
+    scan_event: int = Field(description="line of the scan in the log")
+    began: ContentChanges | None = Field(description="since the scan began; null: not compared")
+    ended: ContentChanges | None = Field(description="since the scan ended; null: not compared")
 
 
 class TargetEvidence(_Frozen):
     """Whether the frames show that the target of a pointing action was redrawn."""
 
     action_index: int
-    window: int | None = Field(description="position in the tree; null: the tree has to tell")
+    window: int | None = Field(
+        description="index in the tree of the window in front; null: the tree has to decide this"
+    )
     began: bool | None = Field(description="redrawn since the scan began; null: not compared")
     ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
     before_began: bool | None = Field(
-        None, description="redrawn from the scan before until the scan began; null: not compared"
+        None,
+        description="redrawn between the previous scan and the begin of this one; null: not "
+        "compared",
     )
     before: bool | None = Field(
-        None, description="redrawn since the scan before; null: not compared"
+        None, description="redrawn since the previous scan; null: not compared"
     )
 
 
 class _TypedEvidence(_Frozen):
-    """The places that changed while text was typed."""
+    """The boxes in which the screen changed while text was typed."""
 
     action_index: int
     places: tuple[ChangedBox, ...]
 
 
 class TreeScale(_Frozen):
-    """The first scan from which on trees are in other units than the pointer."""
+    """A scan from which on accessibility trees have other units than before."""
 
-    scan_event: int = Field(description="line of the first such scan")
-    scale: float | None = Field(description="units of the log for one of the tree; null: in doubt")
+    scan_event: int = Field(description="line in the log of the first such scan")
+    scale: float | None = Field(
+        description="units of the log's positions per unit of the tree; null: in doubt"
+    )
 
 
 class Evidence(_Frozen):
     """The content of evidence.json."""
 
     clock: Clock
-    canvas: Canvas = Field(description="at the beginning")
+    canvas: Canvas = Field(description="at the start of the recording")
     wheel: WheelVote = WheelVote()
     waits: tuple[Wait, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
@@ -101,47 +112,50 @@ class Evidence(_Frozen):
         (), description="the targets of pointing actions that have a scan"
     )
     tree_scales: tuple[TreeScale, ...] = Field(
-        (), description="where the units of trees change; without one they are those of the log"
+        (), description="where the units of trees change; at first they are those of the log"
     )
     typed: tuple[_TypedEvidence, ...] = Field(
-        (), description="what changed from before a typing action to the action after it"
+        (), description="changes from right before a typing action to right before the next action"
     )
     dotted: tuple[int, ...] = Field(
-        (), description="typing actions whose text the picture shows as dots; left out: none"
+        (), description="typing actions whose text the screen shows as dots"
     )
     since_scan: tuple[SinceScanEvidence, ...] = Field(
-        (), description="what changed between the scan of each action and its screenshot"
+        (), description="changes between the scan of each action and its screenshot"
     )
     recorder_control: tuple[int, ...] = Field(
         (), description="actions that started or stopped the recorder; they are not steps"
     )
     private_actions: tuple[int, ...] = Field(
-        (), description="actions while the screen was dark or locked; left out: none"
+        (), description="actions while the screen was dark or locked"
     )
     private_s: tuple[tuple[float, float], ...] = Field(
-        (), description="video times between which the screen was dark or locked; left out: none"
+        (), description="video times between which the screen was dark or locked"
     )
     elsewhere: tuple[int, ...] = Field(
-        (),
-        description="actions at the border that may have been on another display; left out: none",
+        (), description="actions at the border that may have been done on another display"
     )
     hovers: tuple[Hover, ...] = Field(
-        (), description="presses on what the resting pointer had opened; left out: none"
+        (), description="presses on content that the resting pointer had opened"
     )
     parts: Sequence[ScreenPart] = Field(
-        (), description="of a recording whose screen changed its resolution or scale; else none"
+        (),
+        description="the parts of the recording, if the screen changed its resolution or scale; "
+        "otherwise empty",
     )
 
     def screen(self) -> ScreenParts:
-        """Returns the parts of the recording; nearly every recording has exactly one."""
+        """Returns the canvas of each part of the recording; nearly every recording has one part."""
         return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)
 
     def without(
         self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
     ) -> "Evidence":
-        """Returns the evidence without the facts about private actions; it lists these actions.
+        """Returns the evidence without facts about private actions, but with their indexes.
 
-        `private_s`: the video times between which they lie.
+        Args:
+            private_actions: indexes of the private actions.
+            private_s: (start, end) of the stretches in which they lie, video seconds.
         """
         update: dict[str, Any] = {
             "dotted": tuple(index for index in self.dotted if index not in private_actions),
@@ -156,10 +170,10 @@ class Evidence(_Frozen):
         return self.model_copy(update=update)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the content of the file.
+        """Returns the content of evidence.json.
 
-        The clock's scale is left out because the canvas has it. The bars and the stretch of the
-        canvas are left out because no recording begins with them.
+        Empty fields of `_LEFT_OUT` are left out. So is the clock's scale, because the canvas has
+        it, and the bars and the stretch of the canvas, because no recording begins with them.
         """
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
@@ -171,5 +185,5 @@ EVIDENCE_FILE = "evidence.json"
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """Reads evidence.json of a folder of screenshots."""
+    """Reads evidence.json from a folder of screenshots."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())

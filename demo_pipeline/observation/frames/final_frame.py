@@ -1,4 +1,4 @@
-"""Chooses the frame after the last action, for final.png."""
+"""Chooses the frame of final.png, which shows the screen after the last action."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,24 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 FINAL_FILE = "final.png"
-FINAL_LOOK_S = 15.0  # seconds after the last action; a screen that still loads then is final
-FINAL_EFFECT_S = 0.3  # seconds in which an application shows its first reaction
-FINAL_STILL_S = 0.5  # seconds without a change after which the screen is still
-BUSY_GAP_S = 0.45  # seconds between changes of a busy stretch; a text cursor blinks more slowly
-BUSY_CHANGES = 4  # changes in a busy stretch; fewer may be chance
+FINAL_LOOK_S = 15.0  # seconds after the last action that are searched; a page may still load then
+FINAL_EFFECT_S = 0.3  # seconds within which an application shows its first reaction
+FINAL_STILL_S = 0.5  # seconds without a change after which the screen counts as still
+# A progress bar is a series of small changes: at least this many, at most this far apart.
+BUSY_GAP_S = 0.45  # seconds; a text cursor blinks more slowly
+BUSY_CHANGES = 4  # changes; fewer may be chance
 
 
 class FinalFrame:
-    """Observer that chooses the first frame of the still screen after the last action's effect.
+    """Chooses the first frame after the effect of the last action, once the screen is still.
 
-    Small changes in quick succession, such as those of a progress bar, belong to the effect. A
-    single small change, such as the blink of a text cursor, does not.
+    It is an observer of the decode pass. A series of small changes in quick succession, such as
+    those of a progress bar, is part of the effect. A single small change, such as the blink of a
+    text cursor, is not.
 
     Args:
         start: when the last action ended, video seconds.
-        until: when the recorder was stopped; later frames are ignored.
+        until: when the recorder was stopped, video seconds; later frames are ignored.
     """
 
     def __init__(self, start: float, until: float = float("inf")) -> None:
@@ -38,7 +40,7 @@ class FinalFrame:
         return [Span(self._start, max(self._start, min(self._start + FINAL_LOOK_S, self._until)))]
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame; frames before the end of the last action are skipped."""
+        """Takes the next frame; frames before the end of the last action are skipped."""
         if not self._start <= diff.frame.time < self._until:
             return
         if diff.frame.is_black:  # later frames may show more than the last action's effect
@@ -51,12 +53,12 @@ class FinalFrame:
         self.add(diff.frame, changed=changed, small=small)
 
     def add(self, frame: Frame, *, changed: bool, small: bool) -> None:
-        """Note a frame after the last action.
+        """Takes the next frame after the last action, in presentation order.
 
         Args:
-            frame: the next frame in presentation order.
-            changed: the screen differs notably from the previous frame.
-            small: anything differs, even a single letter.
+            frame: the frame.
+            changed: whether the screen differs notably from the previous frame.
+            small: whether anything differs, even a single letter.
         """
         self._latest = frame
         if small:
@@ -70,7 +72,7 @@ class FinalFrame:
             self._still_from = frame
 
     def result(self) -> Frame | None:
-        """Returns the first still frame, or else the last frame; None without a frame."""
+        """Returns the first still frame, else the last frame; None if there was no frame."""
         first = self._still_from
         last = self._latest
         if first is None or last is None or last.time - first.time < FINAL_STILL_S:

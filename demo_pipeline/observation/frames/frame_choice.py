@@ -1,6 +1,6 @@
-"""Chooses the frame that shows the screen before an action, from the frames of its request.
+"""Chooses the frame that shows the screen before an action, among the frames of its request.
 
-frame_fallback.py replaces a choice that the video does not support.
+frame_fallback.py then replaces choices that the video does not support.
 """
 
 from enum import StrEnum
@@ -11,24 +11,32 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
-# Seconds. The clock of a video with a steady frame rate is off by less (test_exactness.py).
+# Seconds that a frame must lie before the approach. The clock of a video with a constant frame rate
+# is off by less than this (test_exactness.py).
 APPROACH_ERROR_S = 0.01
 
 
 class Reason(StrEnum):
-    """Why a frame was chosen, or why there is none: `reason_code` of frames.parquet.
+    """Says why a frame was chosen or is missing: column `reason_code` of frames.parquet.
 
-    `pre_move`: the screen was still and the pointer had not started towards the target.
-    `settled`: the first frame of the still screen, while the pointer was already on its way.
-    `backoff`: no frame was still, or the best one did not decode: the nearest before the limit.
-    `first_frame`: the video starts after the limit but before the press: its first frame.
-    `waiting`: a wait: the screen one second after the previous action.
-    `missing`: no frame of the video shows the screen before the press.
-    `pause`: a pause that was not a wait.
-    `continued`: typing that went on while the screen was not replaced.
-    `recorder_control`: the action was done to the recorder.
-    `private`: the screen was dark or locked.
-    `unknown_scale`: the action's place in the video is unknown.
+    The frame was chosen because …
+
+    - `pre_move`: the screen was still and the pointer had not started towards the target.
+    - `settled`: it is the first frame of the still screen; the pointer was already on its way.
+    - `backoff`: no frame was still, or the best one did not decode; it is the nearest one before
+      the limit.
+    - `first_frame`: it is the first of the video, which starts after the limit but before the
+      press.
+    - `waiting`: it shows the screen one second after the previous action, at the start of a wait.
+
+    The action has no frame because …
+
+    - `missing`: no frame of the video shows the screen before the press.
+    - `pause`: it is a pause that was not a wait.
+    - `continued`: it is typing that went on over the same screen.
+    - `recorder_control`: it started or stopped the recorder.
+    - `private`: the screen was dark or locked.
+    - `unknown_scale`: the place of the action in the video is unknown.
     """
 
     PRE_MOVE = "pre_move"
@@ -45,7 +53,7 @@ class Reason(StrEnum):
 
 
 class FrameChoice(NamedTuple):
-    """The chosen frame, or None without a candidate, and why it was chosen."""
+    """The chosen frame, or None if there was no candidate, and the reason of the choice."""
 
     frame: Frame | None
     reason: Reason
@@ -55,8 +63,8 @@ class FrameChooser:
     """Chooses the latest still frame before the pointer starts towards the target.
 
     If the screen changes after that frame, the first frame of the last still stretch is chosen. If
-    no frame is still, the last candidate is chosen. Candidates are the frames from `since` to the
-    limit. A black frame drops the candidates before it.
+    no frame is still, the last candidate is chosen. The candidates are the frames from `since` to
+    the limit of the request. A black frame removes the candidates before it.
 
     Attributes:
         request: the request that is answered.
@@ -78,14 +86,14 @@ class FrameChooser:
         self._first_after_change: Frame | None = None
 
     def see(self, diff: FrameDiff) -> bool:
-        """Take the next frame of the span. Returns whether much of the screen changed in it."""
+        """Takes the next frame of the span, and returns whether much of the screen changed."""
         request = self.request
         frame = diff.frame
         difference = diff.difference
         if frame.is_black:
             self._drop_candidates()
             return False
-        if difference is None:  # nothing to compare with, so the screen counts as changed
+        if difference is None:  # without a frame before, the screen counts as changed
             self.add(frame, changed=True, large=False)
             return False
         large = difference.is_large
@@ -101,9 +109,9 @@ class FrameChooser:
         return large and changed
 
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """Whether the pointer left a still screen and is on its way to the target.
+        """Whether the pointer is on its way to the target over a screen that was still.
 
-        Small changes are then its own hover effects.
+        Small changes are then hover effects of the pointer.
         """
         request = self.request
         return (
@@ -114,12 +122,12 @@ class FrameChooser:
         )
 
     def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Note the next frame of the span.
+        """Takes the next frame of the span, in presentation order.
 
         Args:
-            frame: the next frame in presentation order.
-            changed: the screen differs from the frame before.
-            large: much of the screen differs.
+            frame: the frame.
+            changed: whether the screen differs from the frame before.
+            large: whether much of the screen differs.
         """
         if changed:
             self._changes.append(frame.time)
@@ -138,13 +146,13 @@ class FrameChooser:
         self._first_after_change = None
 
     def _take(self, frame: Frame) -> None:
-        """Make `frame` the best: nothing changed from it to the newest frame."""
+        """Makes `frame` the best so far; nothing has changed between it and the newest frame."""
         self._best = frame
         self._reason = Reason.PRE_MOVE if self._is_early(frame) else Reason.SETTLED
         self._changed_since_best = False
 
     def _is_early(self, frame: Frame) -> bool:
-        """Whether the pointer had not started towards the target, even if the clock is off."""
+        """Whether the pointer had not started yet, even if the clock is off by a little."""
         request = self.request
         error_s = 0.0
         if request.approach < request.limit:
@@ -152,7 +160,7 @@ class FrameChooser:
         return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
-        """Returns the best still frame, or the last candidate if no still frame followed a change.
+        """Returns the best still frame; the last candidate if the screen did not come to rest.
 
         Call it after the last frame of the span.
         """
@@ -161,6 +169,6 @@ class FrameChooser:
         return FrameChoice(self._best, self._reason)
 
     def seconds_still(self, frame: Frame) -> float:
-        """Returns for how long the screen had not changed at `frame`, within the span."""
+        """Returns for how many seconds the screen had been still at `frame`, within the span."""
         changes = [time for time in self._changes if time <= frame.time]
         return max(0.0, frame.time - max(changes, default=self.request.span.start))

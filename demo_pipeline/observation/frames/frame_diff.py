@@ -1,4 +1,4 @@
-"""A decoded frame, and what changed since the frame that was decoded before it."""
+"""Pairs each decoded frame with the one decoded before it, and finds the cells that changed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +12,16 @@ from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Fram
 
 @dataclass(frozen=True)
 class FrameDiff:
-    """A frame and the frame decoded before it.
+    """A frame and the frame decoded before it, with the cells in which they differ.
 
-    Observers share it, so that two frames are compared at most once.
+    All observers of the decode pass share it, so that two frames are compared at most once.
 
     Attributes:
-        before: the previously decoded frame; None at the beginning.
+        before: the frame decoded before; None for the first frame.
         frame: the newest frame.
         times: (frames,) times of all frames of the video, ascending seconds.
         detector: compares the two frames.
-        pointer: the pointer in this video.
+        pointer: the pointer in the video.
     """
 
     before: Frame | None
@@ -32,9 +32,9 @@ class FrameDiff:
 
     @cached_property
     def difference(self) -> Difference | None:
-        """The cells that changed; None without a frame before.
+        """The cells that changed; None for the first frame.
 
-        If frames between the two were not decoded, changes around the pointer are ignored.
+        If the video has more frames between the two, changes around the pointer are ignored.
         """
         before = self.before
         frame = self.frame
@@ -48,7 +48,7 @@ class FrameDiff:
 
     @cached_property
     def pointers(self) -> list[Point]:
-        """Video pixels at which the pointer may be; empty if nothing changed."""
+        """Where the pointer may be in the frame, video pixels; empty if almost nothing changed."""
         difference = self.difference
         if difference is not None and difference.count < SMALL_CELLS:
             return []

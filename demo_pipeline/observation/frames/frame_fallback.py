@@ -1,4 +1,4 @@
-"""Replaces a chosen frame that the video does not support: it is too old, damaged or missing."""
+"""Replaces a chosen frame if it is too old, or if frames of the video did not decode."""
 
 from collections.abc import Sequence
 
@@ -14,22 +14,23 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# Seconds; chosen. A frame that is older than the limit by more than this says nothing about the
-# screen at the limit, unless the video has no frame in between.
-MAX_STALE_S = 0.5
-MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate
+# The longest time from the newest candidate to the limit. An older frame says nothing about the
+# screen at the limit, unless the video has no frame in between. The larger of the two counts.
+MAX_STALE_S = 0.5  # seconds; chosen
+MAX_STALE_FRAMES = 2  # frame distances; they decide in a video with a low frame rate
 
 
 class FrameFallback:
-    """Confirms the choice of a chooser, or takes the nearest frame before the limit.
+    """Confirms the choice of a chooser, or takes the nearest frame before the limit instead.
 
     Args:
-        video: of the recording.
-        requests: all that will be answered, in order.
+        video: the video.
+        requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: keeps the last frame before the limit, for pauses and for requests without a frame
-            in their span. With a variable frame rate such a frame may be much older than the span.
+        frames: an observer that keeps the last frame before the limit, for pauses and for requests
+            without a frame in their span. With a variable frame rate, this frame may be much older
+            than the span.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:
@@ -43,7 +44,7 @@ class FrameFallback:
         self.frames: KeptFrames[Frame] = KeptFrames(video.times, numbers, lambda frame: frame)
 
     def confirmed(self, chooser: FrameChooser) -> FrameChoice:
-        """Returns the chooser's choice, or another frame if the video does not support it."""
+        """Returns the chooser's choice, or the nearest frame if the video does not support it."""
         frame, reason = chooser.choice()
         if frame is None or self._is_stale(chooser.request.limit, chooser.latest):
             return self._nearest(chooser.request, chooser.latest)
@@ -52,7 +53,11 @@ class FrameFallback:
         return FrameChoice(frame, reason)
 
     def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
-        """Whether a better frame may exist that did not decode, or lies after the video's end."""
+        """Whether a better frame than the chosen one may have existed.
+
+        This is so if a frame between the chosen one and the limit (or, for `pre_move`, the
+        approach) did not decode, or if the video ended before that time.
+        """
         request = chooser.request
         begin = frame.time
         until = request.approach
@@ -69,7 +74,7 @@ class FrameFallback:
     def _is_stale(self, limit: float, latest: Frame | None) -> bool:
         """Whether the newest candidate is too old to show the screen at the limit.
 
-        This happens when the decoder failed, or the video ended, too long before the limit.
+        This is so if frames before the limit did not decode, or if the video ended long before it.
         """
         times = self._video.times
         number = number_at(times, limit)
@@ -77,10 +82,10 @@ class FrameFallback:
         return latest is not None and due - latest.time > self._max_stale_s
 
     def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
-        """Returns the nearest frame before the limit, or else the video's first before the press.
+        """Returns the nearest frame before the limit, else the first of the video before the press.
 
-        The frame is missing if the press is after the video's end. `latest` is the newest
-        candidate.
+        It has no frame if the press is after the end of the video, or if the frame is black or did
+        not decode. `latest` is the newest candidate.
         """
         times = self._video.times
         number = number_at(times, request.limit)

@@ -1,14 +1,20 @@
-"""Frame requests: for each action, the stretch of video to decode and the frames that are allowed.
+"""Makes a frame request for each action: which stretch to decode, and which frames are allowed.
 
-The life of a frame begins here. A request is made from the action, the clock and the target that a
-scan has. decode_pass.py decodes its stretch, frame_choice.py chooses a frame, and frame_fallback.py
-replaces a choice that the video does not support. screenshot_writer.py writes the screenshot and
-measures the leak. action_frames.py takes each request through these stations.
+A request is the first of several steps from an action to its screenshot:
+
+1. This module makes the request from the action, the clock, and the target that a scan shows.
+2. decode_pass.py decodes the stretch.
+3. frame_choice.py chooses a frame.
+4. frame_fallback.py replaces a choice that the video does not support.
+5. screenshot_writer.py writes the screenshot and measures the leak.
+
+action_frames.py takes each request through these steps.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 from demo_pipeline.actions.action_tables import (
     AFTER_LONG_REST,
@@ -26,23 +32,25 @@ from demo_pipeline.observation.frames.video_reader import Span
 
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
-POINTER_RADIUS_PX = 40  # screen pixels; a pointer nearer than this is at the target
-# Seconds. If the clock is less certain than this, a frame may show the screen before an earlier
-# action, unless the two actions are further apart than the clock may be off.
+POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
+# Seconds from a frame to its press, at most. If the clock is more uncertain than this, the frame
+# may show the screen before an earlier action, unless the actions are far enough apart.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click without a known target in which its effect may show
-SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span, to compare its first frame with another
+RESPONSE_PX = 60  # video pixels around a click without a known target; its effect may show there
+# Distances of two frames that are decoded before a span, so that its first frame can be compared
+# with the frame before.
+SPAN_MARGIN_FRAMES = 1.5
 
 
 @dataclass(frozen=True)
 class ElementUnderAction:
-    """The element that a scan has under an action, in one of the windows there.
+    """The element of a scan at the place of an action, in one of the windows that overlap there.
 
     Attributes:
-        element: its box, of any size; None without an element.
-        around: boxes of all nodes under the action, which may be highlighted together with it.
-        window: box of the window; None if only one window is there.
-        position: of the window in the tree; None if only one window is there.
+        element: box of the element, of any size; None if the window has no element there.
+        around: boxes of all nodes at the place of the action; any of them may be highlighted.
+        window: box of the window; None if no other window overlaps it there.
+        position: index of the window in the tree; None if no other window overlaps it there.
     """
 
     element: PixelBox | None = None
@@ -53,21 +61,23 @@ class ElementUnderAction:
 
 @dataclass(frozen=True)
 class ScannedTarget:
-    """The current scan of an action, and the element that it has under the action.
+    """The latest scan before an action, and the element of the scan at the place of the action.
 
     Boxes are in event space. In a `FrameRequest` they are in video pixels, except `marks` and
     `window_boxes`.
 
     Attributes:
-        event_index: line of the scan.
-        begin_ms, end_ms: when the scan ran, epoch milliseconds.
-        aim: the element under the action.
-        windows: the elements under the action in each window, if several windows overlap there; the
-            frame shows which one is in front.
-        box: of the element, if it is small enough to tell that the pointer is at the target.
-        marks: (elements, 4) boxes of the scan, to test the units of the tree.
-        before_ms: when the previous scan ran; None without a previous scan, and for keys.
-        window_boxes: of the windows of the scan.
+        event_index: line of the scan in the log.
+        begin_ms, end_ms: when the scan began and ended, epoch milliseconds.
+        aim: the element at the place of the action.
+        windows: if several windows overlap there, the element in each of them. The frame shows
+            which window is in front.
+        box: of the element; None if it is too large to say where in it the press will be.
+        marks: (elements, 4) boxes of small named elements; they show whether the tree has the same
+            units as the pointer.
+        before_ms: when the previous scan began and ended, epoch milliseconds; None without a
+            previous scan, and for keys.
+        window_boxes: boxes of all windows of the scan.
     """
 
     event_index: int
@@ -81,7 +91,7 @@ class ScannedTarget:
     window_boxes: frozenset[PixelBox] = frozenset()
 
     def in_video(self, canvas: Canvas) -> "ScannedTarget":
-        """Returns the target with its boxes in video pixels."""
+        """Returns the target with its boxes converted to video pixels."""
 
         def in_video(aim: ElementUnderAction) -> ElementUnderAction:
             return ElementUnderAction(
@@ -101,31 +111,30 @@ class ScannedTarget:
 
 @dataclass(frozen=True)
 class FrameRequest:
-    """The frame that one action asks for. Times are video seconds.
+    """Describes which frame an action needs. Times are video seconds unless they end in `_ms`.
 
     Attributes:
         action_index: row of actions.parquet.
         press: when the action began.
         since: when the previous action ended; minus infinity for the first action.
-        limit: the latest time of a frame that certainly shows the screen before the press. For a
-            pause: a time when the previous action's own effect is over, and before an awaited
-            answer comes.
+        limit: frames up to this time show the screen before the press. For a pause: a time at
+            which the effect of the previous action is over, but no answer has come yet.
         approach: when the pointer started towards the target; `limit` if it did not move.
         target_area: where the pointer counts as being at the target, event space; None for keys.
         span: the stretch of video to decode.
-        response_box: where the previous action's effect may show, however small, video pixels.
-        scan: the current scan at the action and the target that it has; None without a scan.
-        point: where a pointing action began, video pixels.
-        pause: the action is a pause. It gets a screenshot only if it was a wait.
-        continued: the action is typing after a short rest. It gets a screenshot only if the screen
-            was replaced in the rest.
-        after_long_rest: the typing follows a long rest. It is a step of its own only if the screen
-            was dark in the rest.
+        response_box: where even a small change may be the effect of the previous action, video
+            pixels; None if its place is unknown.
+        scan: the latest scan before the action, and its target; None without a scan.
+        point: where a pointing action began, video pixels; None for keys.
+        pause: whether the action is a pause. It gets a screenshot only if it was a wait.
+        continued: whether the action is typing after a short rest. It gets a screenshot only if the
+            screen was replaced during the rest.
+        after_long_rest: whether typing of the same text went on after a long rest. It is a step of
+            its own only if the screen was dark during the rest.
         press_ms: when the action began, epoch milliseconds.
-        canvas: of the action; None if the screen's resolution is unknown then.
-        proven_until: the latest time of a frame that certainly shows the screen before the press,
-            even if the clock is off by its whole uncertainty; minus infinity if there is no such
-            frame.
+        canvas: of the action; None if the screen's resolution is unknown at that time.
+        proven_until: frames up to this time show the screen before the press even if the clock is
+            off by its whole uncertainty; minus infinity if no frame does.
     """
 
     action_index: int
@@ -147,16 +156,15 @@ class FrameRequest:
 
     @property
     def target(self) -> PixelBox | None:
-        """The target's box if it is small, video pixels."""
+        """The target's box, video pixels; None if it is unknown or large."""
         return self.scan.box if self.scan else None
 
 
 def lead_seconds(clock: Clock, grab_s: float) -> float:
     """Returns the least time from a frame to its press, seconds.
 
-    It is the longest of `MIN_LEAD_MS`, the clock's uncertainty and the distance of two frames, but
-    at most `MAX_LEAD_S`. `grab_s` is that of `RecordedVideo`: frames that a variable rate leaves
-    out would show nothing new.
+    It is the longest of `MIN_LEAD_MS`, the clock's uncertainty and `grab_s`, but at most
+    `MAX_LEAD_S`. `grab_s` is the distance of two frames while the screen changes, seconds.
     """
     lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, grab_s)
     return min(lead, MAX_LEAD_S)
@@ -171,18 +179,15 @@ def request_frames(
     frame_s: float,
     grab_s: float,
 ) -> list[FrameRequest]:
-    """Returns a request for each action, in order.
+    """Returns a frame request for each action, in their order.
 
     Args:
         actions: in time order.
         targets: the scan and the target of an action, by action index.
-        path: the pointer's positions in the log.
-        calibration: of the recording.
-        frame_s, grab_s: distances of two frames, as `RecordedVideo` has them.
+        frame_s, grab_s: distance of two frames, mean and while the screen changes, seconds.
     """
     clock = calibration.clock
     screen = calibration.screen
-    lead_s = lead_seconds(clock, grab_s)
     requests: list[FrameRequest] = []
     since_ms = float("-inf")
     after_rest = False
@@ -193,29 +198,22 @@ def request_frames(
         canvas = part.canvas or calibration.canvas
         since_ms = max(since_ms, part.from_ms)
         press = clock.video_time(action.press_ms)
-        since = clock.video_time(since_ms)
-        proven_until = inf
-        if pause:
-            limit = max(press, since + EARLY_S)
-        elif clock.uncertainty_ms / 1000 > MAX_LEAD_S:
-            since, limit, proven_until = _limits_of_unsure_clock(clock, since, press)
-        else:
-            limit = press - lead_s
+        bounds = _bounds(clock, clock.video_time(since_ms), press, grab_s, is_pause=pause)
         target = targets.get(action.action_index)
-        box = target.box if target else None
-        area = _target_area(action, box)
+        area = _target_area(action, target.box if target else None)
+        approach = bounds.limit
         approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
-        approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
-        start = since if after_rest else approach - LOOK_BACK_S
-        start = max(since, min(start, limit - frame_s))
+        if approach_ms is not None:
+            approach = min(approach, clock.video_time(approach_ms))
+        earliest = bounds.since if after_rest else approach - LOOK_BACK_S
         request = FrameRequest(
             action.action_index,
             press,
-            since,
-            limit,
+            bounds.since,
+            bounds.limit,
             approach,
             area,
-            Span(start, max(start, limit)),
+            _span(bounds, earliest, frame_s),
             response_box=None if pause else response_box,
             scan=target.in_video(canvas) if target else None,
             point=canvas.to_video(area.x, area.y) if area else None,
@@ -224,7 +222,7 @@ def request_frames(
             after_long_rest=AFTER_LONG_REST in action.flags,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
-            proven_until=proven_until,
+            proven_until=bounds.proven_until,
         )
         requests.append(request)
         after_rest = pause and POINTER_MOVED not in action.flags
@@ -234,24 +232,55 @@ def request_frames(
     return requests
 
 
-def _limits_of_unsure_clock(clock: Clock, since: float, press: float) -> tuple[float, float, float]:
-    """Returns `since`, `limit` and `proven_until` of a press, if the clock is very uncertain."""
+class _Bounds(NamedTuple):
+    """The times between which a frame is chosen; the fields are those of `FrameRequest`."""
+
+    since: float
+    limit: float
+    proven_until: float = inf
+
+
+def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause: bool) -> _Bounds:
+    """Returns the times between which the frame of an action is chosen.
+
+    Args:
+        clock: of the recording.
+        since: when the previous action ended, video seconds.
+        press: when the action began, video seconds.
+        grab_s: distance of two frames while the screen changes, seconds.
+        is_pause: whether the action is a pause.
+    """
     uncertainty_s = clock.uncertainty_ms / 1000
-    effect_over = since + uncertainty_s + EFFECT_S  # of the previous action, for certain
-    not_begun = press - uncertainty_s  # until then this action has certainly not begun
-    if effect_over <= not_begun:
-        return effect_over, not_begun, not_begun
-    return since, press - MAX_LEAD_S, -inf
+    if is_pause:
+        return _Bounds(since, max(press, since + EARLY_S))
+    if uncertainty_s <= MAX_LEAD_S:
+        return _Bounds(since, press - lead_seconds(clock, grab_s))
+    # With such a clock, a frame is proven only if it lies between the actions however far the clock
+    # is off.
+    previous_effect_over = since + uncertainty_s + EFFECT_S
+    press_not_begun = press - uncertainty_s
+    if previous_effect_over <= press_not_begun:
+        return _Bounds(previous_effect_over, press_not_begun, proven_until=press_not_begun)
+    return _Bounds(since, press - MAX_LEAD_S, proven_until=-inf)
+
+
+def _span(bounds: _Bounds, earliest: float, frame_s: float) -> Span:
+    """Returns the span from `earliest` to the limit; it has a frame, but none before `since`."""
+    start = max(bounds.since, min(earliest, bounds.limit - frame_s))
+    return Span(start, max(start, bounds.limit))
 
 
 def without_box(request: FrameRequest) -> FrameRequest:
-    """Returns the request with the surroundings of the press as its target, not a box."""
+    """Returns the request with a circle around the press as its target area, instead of a box."""
     area = request.target_area
     return request if area is None else replace(request, target_area=replace(area, box=None))
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
-    """Returns where the effect of a click shows first: its target or a square around the click."""
+    """Returns where the effect of a click may show first, video pixels.
+
+    This is its target, else a square around the click. None for keys.
+    """
     if target is not None or action.x is None or action.y is None:
         return target
     return PixelBox.around(canvas.to_video(action.x, action.y), RESPONSE_PX)
@@ -264,9 +293,10 @@ def _target_area(action: Action, box: PixelBox | None) -> TargetArea | None:
 
 
 def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:
-    """Returns ascending, disjoint spans that cover `spans`, each widened at its start.
+    """Returns ascending, disjoint spans that cover `spans` and a margin before each of them.
 
-    The margin lets the first frame of a span be compared with the frame before it.
+    The margin is `SPAN_MARGIN_FRAMES` times `frame_s`, so that the first frame of a span can be
+    compared with the frame before.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):

@@ -1,4 +1,4 @@
-"""The schema and the reader of frames.parquet."""
+"""Defines the columns of frames.parquet, which has a row for each action, and reads it."""
 
 from pathlib import Path
 from typing import Any
@@ -49,5 +49,5 @@ FRAMES_SCHEMA = described_schema(
 
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
-    """Returns the rows of frames.parquet, one for each action."""
+    """Reads frames.parquet from a folder of screenshots; it has a row for each action."""
     return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)

@@ -1,4 +1,4 @@
-"""Keeps what certain frames show until it is asked for, so that the video is decoded only once."""
+"""Keeps facts about chosen frames until they are needed, so that the video is decoded only once."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -10,15 +10,15 @@ Kept = TypeVar("Kept")
 
 
 class KeptFrames(Generic[Kept]):
-    """Observer that keeps what the frames of certain numbers show.
+    """Keeps a value for each of the chosen frames, as an observer of the decode pass.
 
     Args:
-        times: (frames,) presentation times of the video's frames, ascending seconds.
-        numbers: of the frames that will be asked for.
-        keep: returns what is kept of a frame. Keeping whole frames makes decoding slower.
+        times: (frames,) presentation times of all frames of the video, ascending seconds.
+        numbers: indexes of the frames whose values will be needed.
+        keep: computes the value of a frame. Keeping whole frames would make decoding slower.
 
     Attributes:
-        spans: the times of these frames.
+        spans: the times of the chosen frames.
     """
 
     def __init__(
@@ -31,16 +31,19 @@ class KeptFrames(Generic[Kept]):
         self.spans = [Span(float(time), float(time)) for time in times[self._due[::-1]]]
 
     def see(self, frame: Frame) -> None:
-        """Take the next decoded frame, in presentation order."""
+        """Takes the next decoded frame, in presentation order."""
         while self._due and self._times[self._due[-1]] <= frame.time + TIME_TOLERANCE_S:
             number = self._due.pop()
             if self._times[number] >= frame.time - TIME_TOLERANCE_S:
                 self._kept[number] = self._keep(frame)
 
     def get(self, number: int) -> Kept | None:
-        """Returns what was kept of a frame; None if it did not decode or was not asked for."""
+        """Returns the value of the frame with this index.
+
+        None if the frame did not decode, was not chosen, or was forgotten.
+        """
         return self._kept.get(number)
 
     def forget_before(self, number: int) -> None:
-        """Drop the frames before the frame of a number."""
+        """Drops the values of all frames before the one with this index."""
         self._kept = {other: kept for other, kept in self._kept.items() if other >= number}

@@ -1,4 +1,4 @@
-"""The pointer's path in the log: where it was at a time, and when it started towards a target."""
+"""Answers where the pointer was at a time, by the log, and when it started towards a target."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from demo_pipeline.recording.input_log import INPUT_EVENTS
 Point = tuple[float, float]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-MOVED_PX = 8.0  # units of event space; a pointer that is further away in the next frame has moved
+MOVED_PX = 8.0  # units of event space; a pointer that is displaced by more has moved
 RUN_GAP_MS = 300  # milliseconds of rest that separate two movements of the pointer
 
 
 class PixelBox(NamedTuple):
-    """An axis-aligned box. It includes x and y, but not right and bottom."""
+    """An axis-aligned box; `right` and `bottom` are the first coordinates outside of it."""
 
     x: float
     y: float
@@ -28,7 +28,7 @@ class PixelBox(NamedTuple):
 
     @classmethod
     def around(cls, point: Point, reach: float) -> "PixelBox":
-        """Returns the square whose sides are `reach` away from a point."""
+        """Returns the square around a point whose sides are at the distance `reach` from it."""
         return cls(point[0] - reach, point[1] - reach, 2 * reach, 2 * reach)
 
     @property
@@ -55,10 +55,12 @@ class PixelBox(NamedTuple):
 class TargetArea:
     """The area in which the pointer counts as being at its target, in event space.
 
+    The area is the target's box if it is known and small, otherwise a circle around the press.
+
     Attributes:
-        x, y: the place of the press.
-        radius: around the press; it counts if `box` is None.
-        box: of the target, if it is small enough to tell.
+        x, y: the point of the press.
+        radius: of the circle; unused if there is a box.
+        box: of the target; None if it is unknown, or too large to say where the press will be.
     """
 
     x: float
@@ -78,10 +80,10 @@ class PointerPath:
     """The pointer's positions in the log.
 
     Attributes:
-        times: (n,) ascending epoch milliseconds.
+        times: (n,) ascending epoch milliseconds, as logged.
         x, y: (n,) event space.
-        elapsed: (n,) the times corrected for shifts of the recorder's clock, for measuring rests;
-            None: nobody set the clock, so `times` are right.
+        elapsed: (n,) `times` corrected for shifts of the recorder's clock; rests are measured with
+            it. None if nobody set the clock.
     """
 
     times: Floats
@@ -91,18 +93,21 @@ class PointerPath:
 
     @classmethod
     def through(cls, places: Iterable[tuple[float, float, float]]) -> "PointerPath":
-        """Returns the path through (time, x, y), which must ascend in time."""
+        """Returns the path through positions (time, x, y) that are in time order."""
         return cls(*np.array(list(places), float).reshape(-1, 3).T)
 
     def at(self, time_ms: float) -> Point | None:
-        """Returns where the pointer was at a time; None before the first logged position."""
+        """Returns the pointer's position at an event time; None before the first logged position.
+
+        `time_ms` is in epoch milliseconds, the position in event space.
+        """
         number = self._newest(time_ms)
         return self.place(number) if number >= 0 else None
 
     def arrival(self, time_ms: float) -> float:
-        """Returns when the pointer came to where it was at a time, epoch milliseconds.
+        """Returns when the pointer came to the place where it was at `time_ms`.
 
-        Minus infinity if it was there from the beginning.
+        Both are epoch milliseconds. Minus infinity if it was there from the beginning.
         """
         last = self._newest(time_ms)
         number = last
@@ -111,9 +116,10 @@ class PointerPath:
         return float(self.times[number + 1]) if number >= 0 else float("-inf")
 
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
-        """Returns the position at the first time, and all later ones up to the last time.
+        """Returns the pointer's position at the first time and all its positions to the last time.
 
-        Before the first logged position, the pointer counts as being there already.
+        Times are epoch milliseconds, positions are in event space. Before its first logged
+        position, the pointer counts as being at this position.
         """
         begin = max(0, self._newest(first_ms))
         inside = slice(begin, max(begin, self._newest(last_ms)) + 1)
@@ -123,8 +129,8 @@ class PointerPath:
         """Returns when the last movement into `area` before a press began, epoch milliseconds.
 
         The search goes back to `since_ms`, the end of the previous action. If the pointer was in
-        the area's box all that time, the last movement to the surroundings of the press counts.
-        None if the pointer was there all that time, too.
+        the area's box all that time, the movement into the circle around the press is searched for
+        instead. None if the pointer was in this circle all that time, too.
         """
         start = self._entry_start(press_ms, since_ms, area)
         if start is None and area.box is not None:
@@ -132,6 +138,10 @@ class PointerPath:
         return start
 
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
+        """Returns when the last movement into `area` began; None if the pointer was always in it.
+
+        A movement begins after a rest of `RUN_GAP_MS`, but not before `since_ms`.
+        """
         number = self._newest(press_ms)
         while number >= 0 and area.contains(*self.place(number)):
             if self.times[number] <= since_ms:
@@ -149,7 +159,7 @@ class PointerPath:
         return float(self.times[start])
 
     def _newest(self, time_ms: float) -> int:
-        """Returns the number of the last position at or before a time; -1 before the first."""
+        """Returns the index of the last position at or before a time; -1 before the first."""
         return int(self.times.searchsorted(time_ms, "right")) - 1
 
     def place(self, number: int) -> Point:
@@ -161,9 +171,10 @@ _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 
 
 def pointer_path(events: pa.Table) -> PointerPath:
-    """Returns the path through every input with a position, from an events table.
+    """Returns the path through the positions of all inputs in an events table.
 
-    Positions that the `events` stage cut to a display are taken as the recorder logged them.
+    The `events` stage moves positions outside of a display to its border. The path has them as the
+    recorder logged them.
     """
     is_cut = pc.is_valid(events["raw_x"])
     x = pc.if_else(is_cut, events["raw_x"], events["x"])

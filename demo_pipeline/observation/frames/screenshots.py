@@ -1,7 +1,7 @@
-"""The `screenshots` stage: writes the screen before each action as a PNG, and the evidence.
+"""The `screenshots` stage: writes a PNG of the screen before each action, and evidence.json.
 
-The stage calibrates clock and canvas, requests a frame for each action, decodes the video once, and
-leaves out the actions that started or stopped the recorder.
+The stage calibrates clock and canvas, requests a frame for each action, and decodes the video once.
+Actions that started or stopped the recorder get no screenshot.
 """
 
 from collections import Counter
@@ -22,10 +22,15 @@ from demo_pipeline.files.parquet import (
     write_rows,
 )
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.clock_votes import answered_inputs
 from demo_pipeline.observation.clock.screen_changes import find_parts_by_scans
-from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
+from demo_pipeline.observation.frames.decode_pass import (
+    DecodeResult,
+    RecorderFacts,
+    run_decode_pass,
+)
 from demo_pipeline.observation.frames.evidence import EVIDENCE_FILE
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.frame_choice import Reason
@@ -54,23 +59,24 @@ from demo_pipeline.settings import ObservationSettings
 def without_recorder(
     observed: DecodeResult, actions: Sequence[Action], on_windows: Collection[int], folder: Path
 ) -> DecodeResult:
-    """Returns the results of the decode pass without the actions on the recorder itself.
+    """Returns the results of the decode pass without actions that started or stopped the recorder.
 
-    Their files in `folder` are removed. If the last action stopped the recorder, its screenshot
-    becomes final.png, because it shows the screen after all other actions.
+    Their screenshots in `folder` are removed. If the last action stopped the recorder, its
+    screenshot becomes final.png, because it shows the screen after all other actions. If no other
+    action would remain, nothing is left out, because a person has to judge such a recording.
 
     Args:
-        observed: results of the decode pass.
-        actions: of the recording, in time order.
-        on_windows: indexes of the actions on the recorder's own window.
-        folder: with the files of the decode pass.
+        observed: the results of the decode pass.
+        actions: in time order.
+        on_windows: indexes of the actions on a window of the recorder.
+        folder: contains the files of the decode pass.
     """
     control = set(on_windows)
     last = last_action(actions)
     if last is not None and observed.stopped:
         control.add(last.action_index)
     kept = {action.action_index for action in actions if action.action_type != "pause"} - control
-    if not control or not kept:  # if nothing else was recorded, a person has to judge
+    if not control or not kept:
         return observed
     digests = dict(observed.digests)
     screenshots = []
@@ -89,7 +95,11 @@ def without_recorder(
 
 
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
-    """Remove a screenshot, also in the screen's own size; the `last` one becomes final.png."""
+    """Removes a screenshot and its copy in the screen's own size.
+
+    If it is that of the `last` action, both become final.png instead. A final.png in the screen's
+    own size is removed if the screenshot has no such copy.
+    """
     for path_of in (Path, native_of):
         screenshot = path_of(folder / name)
         final = path_of(folder / FINAL_FILE)
@@ -114,18 +124,16 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     *,
     native: bool = False,
 ) -> dict[str, Any]:
-    """Calibrate, decode the requested frames, and write the screenshots, tables and evidence.
+    """Calibrates the recording, decodes its video and writes the outputs of the stage into `out`.
+
+    Returns the summary of the stage.
 
     Args:
         log, video: files of the recording.
-        manifest: of the recording.
         events_folder, actions_folder: outputs of earlier stages.
-        out: takes the files.
-        settings: of the observation.
-        native: whether screenshots in the screen's own size are written, too.
-
-    Returns:
-        A summary.
+        out: takes the screenshots, their tables and evidence.json.
+        settings: name the windows of the recorder.
+        native: whether to write screenshots in the screen's own size, too.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
@@ -146,43 +154,54 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         answered=answered_inputs(inputs),
         steps=read_clock_steps(events_folder),
     )
-    if calibration.clock.shifts:
-        elapsed = np.array([calibration.clock.elapsed_ms(time) for time in path.times.tolist()])
-        path = replace(path, elapsed=elapsed)
     del events  # the decode pass needs its memory
     observation = _Observation(
         recorded,
-        path,
+        _with_elapsed(path, calibration.clock),
         actions,
         scans,
         reader,
         private=PrivateScreen(actions, inputs, meta.platform, calibration.clock, packets),
         out=out,
-        possible_stop=possible_stop(actions, inputs),
-        stopped_ms=known_stop_ms(actions_folder, inputs),
-        several_displays=meta.has_several_displays,
+        recorder=RecorderFacts(
+            possible_stop(actions, inputs),
+            known_stop_ms(actions_folder, inputs),
+            several_displays=meta.has_several_displays,
+        ),
         native=native,
     )
-    observed = observation.run(calibration)
-    names = unmentioned(settings.recorder_windows, meta)
-    fronts = {target.action_index: target.window for target in observed.evidence.targets}
-    control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
-    observed = without_recorder(observed, actions, control, out)
+    observed = observation.run(calibration, unmentioned(settings.recorder_windows, meta))
+    rows = _write_tables(observed, out)
+    return _summary(rows, calibration, observed)
+
+
+def _with_elapsed(path: PointerPath, clock: Clock) -> PointerPath:
+    """Returns the path with `elapsed`, if somebody set the recorder's clock."""
+    if not clock.shifts:
+        return path
+    elapsed = np.array([clock.elapsed_ms(time) for time in path.times.tolist()])
+    return replace(path, elapsed=elapsed)
+
+
+def _write_tables(observed: DecodeResult, out: Path) -> list[dict[str, Any]]:
+    """Writes frames.parquet, evidence.json and the digests; returns the rows of frames.parquet."""
     rows = [asdict(screenshot) for screenshot in observed.screenshots]
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, observed.evidence.to_json())
     (out / DIGESTS_FILE).write_text(digest_lines(out, observed.digests), encoding="utf-8")
-    return _summary(rows, calibration, observed)
+    return rows
 
 
 @dataclass(frozen=True)
 class _Observation:
-    """Observes a calibrated recording; fields that are not explained are those of the decode pass.
+    """Observes the video of a calibrated recording.
+
+    The other attributes are arguments of `run_decode_pass`.
 
     Attributes:
-        scans: of the log.
-        reader: reads the trees of scans.
-        out: takes the files.
+        scans: all accessibility scans of the log.
+        reader: reads the trees of the scans.
+        out: takes the files of the decode pass.
     """
 
     video: RecordedVideo
@@ -192,18 +211,29 @@ class _Observation:
     reader: TreeReader
     private: PrivateScreen
     out: Path
-    possible_stop: Action | None
-    stopped_ms: int | None
-    several_displays: bool
+    recorder: RecorderFacts
     native: bool
 
-    def run(self, calibration: Calibration) -> DecodeResult:
-        """Find changes of the screen's size that scans show, then decode the requested frames."""
+    def run(self, calibration: Calibration, recorder_windows: Collection[str]) -> DecodeResult:
+        """Runs the decode pass, and leaves out the actions that started or stopped the recorder.
+
+        Before the pass, it finds changes of the screen's size that the scans show.
+        `recorder_windows` are names of the recorder's windows.
+        """
         targets = self._targets(calibration)
         find_parts_by_scans(self.video, calibration, self.path, targets.desktops)
         if len(calibration.screen) > 1:
             targets = self._targets(calibration)
-        return self._decode(calibration, targets)
+        observed = self._decode(calibration, targets)
+        control = actions_on_recorder(
+            self.actions,
+            self.scans,
+            self.reader,
+            calibration.canvas,
+            recorder_windows,
+            fronts={target.action_index: target.window for target in observed.evidence.targets},
+        )
+        return without_recorder(observed, self.actions, control, self.out)
 
     def _targets(self, calibration: Calibration) -> ScannedTargets:
         return scan_targets(self.actions, self.scans, self.reader, calibration)
@@ -212,6 +242,7 @@ class _Observation:
         parts = len(calibration.screen)
 
         def requests(scale: float | None) -> Sequence[FrameRequest]:
+            """Makes the requests for trees whose boxes must be multiplied by `scale`."""
             targets = scanned.by_action
             if scale is None:
                 targets = {index: replace(target, box=None) for index, target in targets.items()}
@@ -237,17 +268,15 @@ class _Observation:
             desktops=scanned.desktops,
             folder=self.out,
             private=self.private,
-            possible_stop=self.possible_stop,
-            stopped_ms=self.stopped_ms,
-            several_displays=self.several_displays,
+            recorder=self.recorder,
             native=self.native,
         )
 
 
 def _without_early_moves(events: Any, actions: Sequence[Action]) -> Any:
-    """Returns the events table without the pointer moves before the end of the last action.
+    """Returns the events table without the pointer moves up to the end of the last action.
 
-    The pointer's path has their positions already.
+    They are not needed as inputs, because the pointer's path has their positions.
     """
     last = last_action(actions)
     after = pc.greater(events["time_ms"], last.end_ms if last else 0)

@@ -1,8 +1,8 @@
-"""Converts frames of an HDR video to an ordinary screen: the desktop's white becomes 255.
+"""Converts frames of an HDR video to 8-bit sRGB, with the desktop's white at 255.
 
-HDR puts the white of an ordinary desktop far below its brightest value (at 58 % of the code values
-in PQ, 75 % in HLG), so without conversion its frames look grey. Everything brighter than that
-white, such as the highlights of an HDR clip, becomes white.
+HDR encodes the white of an ordinary desktop far below the largest value (at 58 % of the code values
+in PQ, at 75 % in HLG). Without conversion, the frames would look grey. Everything brighter than
+this white, such as the highlights of an HDR clip, becomes white.
 """
 
 from typing import Any
@@ -10,12 +10,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-_PQ = 16  # transfer characteristics, by the codes of ITU-T H.273
-_HLG = 18
-_BT2020 = 9  # colour primaries, by the codes of ITU-T H.273
-_WHITE_NITS = 203.0  # of an ordinary desktop's white in HDR (ITU-R BT.2408)
-_HLG_GAMMA = 1.2  # from the light of a scene to that of a display (ITU-R BT.2100)
-_CODES = 65_536  # of a sample with 16 bits
+_PQ = 16  # code of the transfer characteristics PQ in ITU-T H.273
+_HLG = 18  # code of the transfer characteristics HLG in ITU-T H.273
+_BT2020 = 9  # code of the colour primaries of BT.2020 in ITU-T H.273
+_WHITE_NITS = 203.0  # luminance of an ordinary desktop's white in HDR (ITU-R BT.2408)
+_HLG_GAMMA = 1.2  # exponent from the light of a scene to that of a display (ITU-R BT.2100)
+_CODES = 65_536  # number of values of a sample with 16 bits
 # Converts linear light from the primaries of BT.2020 to those of BT.709 (ITU-R BT.2087).
 _TO_BT709 = np.array(
     [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]],
@@ -32,11 +32,12 @@ def is_hdr(decoded: Any) -> bool:
 
 
 def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], decoded: Any) -> _Pixels:
-    """Returns (height, width, 3) uint8 for an ordinary screen.
+    """Returns the sRGB pixels of an HDR frame, (height, width, 3) uint8.
 
     Args:
         codes: (height, width, 3) RGB of the HDR frame, 16 bits a sample.
-        decoded: the decoded frame, which has the transfer characteristics and primaries.
+        decoded: the decoded frame (`av.VideoFrame`), which names its transfer characteristics and
+            colour primaries.
     """
     light_of_code = _PQ_LIGHT if int(decoded.color_trc) == _PQ else _HLG_LIGHT
     light = light_of_code[codes]
@@ -47,7 +48,7 @@ def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], decoded: Any) -> _P
 
 
 def _pq_light() -> _Levels:
-    """(codes,) linear light of PQ (SMPTE ST 2084); the desktop's white is 1."""
+    """(codes,) linear light of each PQ code (SMPTE ST 2084); the desktop's white is 1."""
     m1 = 2610 / 16384
     m2 = 2523 / 4096 * 128
     c1 = 3424 / 4096
@@ -59,7 +60,10 @@ def _pq_light() -> _Levels:
 
 
 def _hlg_light() -> _Levels:
-    """(codes,) linear light of HLG (ARIB STD-B67); the desktop's white, code 0.75, is 1."""
+    """(codes,) linear light of each HLG code (ARIB STD-B67); the desktop's white is 1.
+
+    This white is at 75 % of the code values.
+    """
     a = 0.17883277
     b = 0.28466892
     c = 0.55991073
@@ -70,7 +74,7 @@ def _hlg_light() -> _Levels:
 
 
 def _displayed() -> _Pixels:
-    """(codes,) sRGB samples of linear light from 0 to 1."""
+    """(codes,) sRGB sample of each linear light from 0 to 1."""
     light = np.linspace(0.0, 1.0, _CODES)
     curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     return np.asarray(np.round(curve * 255), np.uint8)

@@ -1,6 +1,7 @@
-"""The pointer in the video: its logged path, seen through the clock and the canvas.
+"""Converts the pointer's logged path to times and pixels of the video, and tests for leaks.
 
-The test for a leak is here: whether a frame shows the pointer at its target already.
+A leak is a frame that gives the place of the press away, because it shows the pointer at its target
+or lies too close to the press.
 """
 
 from dataclasses import dataclass
@@ -13,18 +14,20 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Point, PointerPath
 
-HOVER_LAG_S = 0.1  # seconds for which an element stays lit after the pointer has left it
-LIMIT_TOLERANCE_S = 1e-6  # seconds; times in frames.parquet are rounded to this
+HOVER_LAG_S = 0.1  # seconds for which an element stays highlighted after the pointer has left it
+LIMIT_TOLERANCE_S = 1e-6  # seconds; the precision of times in frames.parquet
 
 
 class Leak(NamedTuple):
     """Whether a frame gives the place of the press away.
 
     Attributes:
-        is_leak: the pointer is at the target already, or the frame is later than the limit.
-        is_unavoidable: no earlier frame is better, because the pointer was at the target when the
-            previous action ended, and the frame is not later than the limit.
-        distance_px: from the pointer to the press, event space; None without a target or position.
+        is_leak: the pointer is at the target already, or the frame is later than the limit of its
+            request.
+        is_unavoidable: the pointer is at the target and was there when the previous action ended,
+            so no earlier frame is better. False if the frame is later than the limit.
+        distance_px: from the pointer to the press, event space; None for keys, and without a logged
+            position.
     """
 
     is_leak: bool
@@ -34,12 +37,12 @@ class Leak(NamedTuple):
 
 @dataclass(frozen=True)
 class VideoPointer:
-    """The pointer's path, converted to the video's times and pixels.
+    """The pointer's path in times and pixels of the video.
 
     Attributes:
         path: the pointer's positions in the log.
-        clock: of the recording.
-        screen: its parts, each with a canvas.
+        clock: converts event times to video times.
+        screen: the parts of the recording, each with its canvas.
         frame_s: usual distance of two frames, seconds.
     """
 
@@ -49,7 +52,11 @@ class VideoPointer:
     frame_s: float
 
     def positions_near(self, time: float) -> list[Point]:
-        """Returns where the pointer, or an element that it lit, may be in a frame; video pixels."""
+        """Returns where a frame may show the pointer or an element that it highlighted.
+
+        The result has several points, in video pixels, because the clock and the time of the grab
+        are uncertain. `time` is the frame's, in video seconds.
+        """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         earliest = time - self.frame_s - uncertainty_s
         lit = (earliest - HOVER_LAG_S, earliest - HOVER_LAG_S / 2)
@@ -63,13 +70,14 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """Returns when the pointer came to where it is in the frame at `time`, video seconds."""
+        """Returns when the pointer came to its place in the frame at `time`, video seconds."""
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:
-        """Returns the logged positions that the pointer may have in a frame; video pixels.
+        """Returns all logged positions at which a frame may show the pointer, video pixels.
 
-        Before its first movement, the pointer is where that movement began.
+        `time` is the frame's, in video seconds. Before its first logged position, the pointer
+        counts as being at this position.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
@@ -78,10 +86,13 @@ class VideoPointer:
         return [canvas.to_video(*point) for point in self.path.between(first, last) if canvas]
 
     def moves_around(self, before: float, after: float) -> list[Point]:
-        """Returns positions in two successive frames and in the frames around them, event space.
+        """Returns the pointer's positions around a move from one frame to the next, event space.
 
-        The frames around them count because grabbers stamp a frame up to one frame early or late.
-        Empty if the pointer rested.
+        These are the positions in the frame before, in the two frames, and in the frame after.
+        Four are needed because recorders stamp a frame up to one frame early or late. There are
+        fewer before the first logged position, and none if the pointer rested.
+
+        `before`, `after`: times of the two frames, video seconds.
         """
         first = self._logged_at(before)
         last = self._logged_at(after)
@@ -94,9 +105,10 @@ class VideoPointer:
         return [position for position in around if position is not None]
 
     def places_around(self, before: float, after: float) -> list[Point]:
-        """Returns the positions of `moves_around`, or more of them if the clock is uncertain.
+        """Returns the positions of `moves_around`, or more if the clock is uncertain.
 
-        If its uncertainty exceeds a frame, these are all positions within the uncertainty.
+        If the clock's uncertainty exceeds the distance of two frames, the result has all logged
+        positions that the pointer may have had during the move.
         """
         moved = self.moves_around(before, after)
         uncertainty_s = self.clock.uncertainty_ms / 1000
@@ -106,7 +118,7 @@ class VideoPointer:
         return self.path.between(*(self.clock.event_time(end) for end in ends))
 
     def _logged_at(self, time: float) -> Point | None:
-        """Returns the position at a video time, event space; None before the first position."""
+        """Returns the position in event space at a video time; None before the first position."""
         return self.path.at(self.clock.event_time(time))
 
     def leak(self, request: FrameRequest, time: float) -> Leak:
@@ -116,7 +128,7 @@ class VideoPointer:
         position = self._logged_at(time)
         if area is None or position is None:
             return Leak(is_late, is_unavoidable=False, distance_px=None)
-        # Before the first action, the pointer counts as having been where it is in the frame.
+        # Before the first action, the pointer counts as having always been where the frame has it.
         earlier = self._logged_at(request.since) if np.isfinite(request.since) else position
         is_at_target = area.contains(*position)
         was_at_target = is_at_target and earlier is not None and area.contains(*earlier)

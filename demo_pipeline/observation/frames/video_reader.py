@@ -1,9 +1,11 @@
-"""Reads the video of a recording forwards: its frames in presentation order, and their pixels.
+"""Decodes stretches of a video in presentation order, and gives access to the pixels of frames.
 
-The reader seeks over gaps, skips frames that no other frame refers to, and leaves out damaged
-frames. Colours are converted by FFmpeg's scaler in a filter graph, because a graph reuses its
-memory. A frame converted without a graph takes 6 MB from the system each time, and the page faults
-take three times as long as the conversion.
+Between the stretches, the reader seeks or decodes only frames that later frames refer to. Damaged
+frames are left out.
+
+Colours are converted by FFmpeg's scaler in a filter graph, because a graph reuses its memory.
+Without a graph, each conversion takes 6 MB of new memory from the operating system, and the page
+faults take three times as long as the conversion itself.
 """
 
 import math
@@ -35,10 +37,11 @@ from demo_pipeline.recording.video_probe import (
     require_size,
 )
 
-SAMPLE_STEP = 4  # pixels from one luma sample to the next, in both directions
+SAMPLE_STEP = 4  # pixels from one sample of `Frame.luma` to the next, in both directions
 _BLACK_LEVEL = 24  # of 255; black is encoded as 16 or 0, a pointer on a black screen has 100
-HALF = 2  # each sample of `Frame.halved` is the mean of this many pixels in both directions
-TIME_TOLERANCE_S = 1e-9  # seconds; for rounding; less than any unit of presentation times
+HALF = 2  # pixels per side of the square whose mean is a sample of `Frame.halved`
+TIME_TOLERANCE_S = 1e-9  # seconds; allows for rounding; less than any unit of presentation times
+# Pixel formats whose first plane is the luma, with 8 bits for each pixel.
 PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
@@ -54,12 +57,12 @@ class Span:
 
 @dataclass(frozen=True)
 class Frame:
-    """One decoded frame.
+    """A decoded frame, with its pixels as a player shows them (rotated if the file says so).
 
     Attributes:
-        pts: presentation time in units of the video.
+        pts: presentation time in units of the video stream's time base.
         time: presentation time in seconds.
-        decoded: the decoder's own frame (`av.VideoFrame`), as it lies in the file.
+        decoded: the decoder's own frame (`av.VideoFrame`), not rotated.
     """
 
     pts: int
@@ -73,18 +76,18 @@ class Frame:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the upright frame, pixels."""
+        """Width and height after rotation, pixels."""
         size = (self.decoded.width, self.decoded.height)
         return size[::-1] if rotation(self.decoded) % 180 else size
 
     @cached_property
     def luma(self) -> Luma:
-        """(rows, columns) uint8: every 4th row and column of the luma."""
+        """(rows, columns) uint8: the luma at every 4th row and every 4th column."""
         return self.samples(SAMPLE_STEP)
 
     @cached_property
     def is_black(self) -> bool:
-        """Whether the frame is black, because recorders black out private content."""
+        """Whether the whole frame is black; recorders black out private content."""
         return int(self.luma.max()) <= _BLACK_LEVEL
 
     @property
@@ -108,69 +111,69 @@ class Frame:
         return np.asarray(cv2.resize(self.halved, size, interpolation=cv2.INTER_AREA), np.uint8)
 
     def samples(self, down: int) -> Luma:
-        """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
+        """(rows, columns) uint8: the luma at every `down`-th row and every 4th column."""
         planar = self._planar
         degrees = rotation(self.decoded)
         rows = plane_rows(planar.planes[0])[: planar.height]
         if not degrees and rows.shape[1] % SAMPLE_STEP == 0:
-            # Narrowing 32-bit integers to their low byte is twice as fast as copying with a stride.
+            # Converting 32-bit integers to their low byte is twice as fast as copying with a step.
             fours = rows.view(f"<u{SAMPLE_STEP}")
             return fours[::down, : -(-planar.width // SAMPLE_STEP)].astype(np.uint8)
-        # Rows of the upright frame are columns in the file if the frame is turned by a quarter.
+        # After a rotation by 90 or 270 degrees, rows are columns of the decoder's frame.
         row_step, column_step = (SAMPLE_STEP, down) if degrees % 180 else (down, SAMPLE_STEP)
         return upright(rows[::row_step, : planar.width : column_step].copy(), degrees)
 
     @property
     def _luma_in_memory(self) -> Luma:
-        """(rows, columns) of the luma, without a copy and without rotation."""
+        """(rows, columns) uint8: the luma before rotation, as a view of the decoder's memory."""
         planar = self._planar
         return plane_rows(planar.planes[0])[: planar.height, : planar.width]
 
     @property
     def _planar(self) -> Any:
-        """The decoder's frame, or a grey version of it; its first plane is the luma."""
+        """A frame whose first plane is the luma: the decoder's frame, or a grey version of it."""
         if self.decoded.format.name in PLANAR:
             return self.decoded
         return self.decoded.reformat(format="gray")
 
 
 def plane_rows(plane: Any) -> Luma:
-    """(rows, bytes) of a plane of a decoded frame, without a copy.
+    """(rows, bytes) of a plane of a decoded frame, as a view of the decoder's memory.
 
-    The rows may be wider than the frame: padding follows each row in memory.
+    Rows may be longer than the frame is wide, because padding follows each row in memory.
     """
     return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
 
 
 def rotation(decoded: Any) -> int:
-    """Returns by how many degrees counter-clockwise a player turns the frame, a multiple of 90."""
+    """Returns the rotation that a player applies: degrees counter-clockwise, a multiple of 90."""
     return int(getattr(decoded, "rotation", 0) or 0) % 360
 
 
 def upright(pixels: Luma, degrees: int) -> Luma:
-    """Returns the pixels turned as a player turns the frame."""
+    """Returns the pixels rotated counter-clockwise by a multiple of 90 degrees."""
     return np.ascontiguousarray(np.rot90(pixels, degrees // 90)) if degrees else pixels
 
 
-_TIME_BASE = "1/1000"  # a graph must have one; this one makes no use of times
+_TIME_BASE = "1/1000"  # required by every filter graph; the filters used here ignore times
 
 
 class RgbConverter:
-    """Converts frames to RGB. It is fastest if successive frames have the same size and colours."""
+    """Converts frames to RGB; fastest if successive frames have the same size and colour format."""
 
     def __init__(self) -> None:
         self._form: tuple[Any, ...] = ()
         self._graph: Any = None
 
     def rgb(self, frame: Frame) -> Luma:
-        """Returns (height, width, 3) uint8, upright and read-only.
+        """Returns the pixels as a player shows them, (height, width, 3) uint8, read-only.
 
-        The next conversion may overwrite it.
+        The next conversion may overwrite them.
         """
         return upright(self.of_decoded(frame.decoded), rotation(frame.decoded))
 
     def of_decoded(self, source: Any) -> Luma:
-        """As `rgb`, from an `av.VideoFrame`, and without rotation."""
+        """Converts an `av.VideoFrame` as `rgb` does, but without rotation."""
         is_source_hdr = is_hdr(source)
         result = "rgb48le" if is_source_hdr else "rgb24"
         colours = (int(source.colorspace), int(source.color_range))
@@ -188,14 +191,21 @@ class RgbConverter:
 
 
 def rgb_of(frame: Frame) -> Luma:
-    """Converts a single frame as `RgbConverter.rgb` does; the result has memory of its own."""
+    """Converts a single frame as `RgbConverter.rgb` does; no later conversion overwrites it."""
     return RgbConverter().rgb(frame)
 
 
 def _graph(  # noqa: PLR0917 - the form of a frame
     width: int, height: int, pixels: str, colours: int, levels: int, result: str
 ) -> Any:
-    """Returns a graph from one form to another, with the scaler settings of PyAV's `reformat`."""
+    """Returns a filter graph that converts frames, with the scaler settings of PyAV's `reformat`.
+
+    Args:
+        width, height: of the frames, pixels.
+        pixels: their pixel format.
+        colours, levels: their colour space and colour range, as numbers of FFmpeg.
+        result: the pixel format after the conversion.
+    """
     graph = Graph()
     source = (
         f"video_size={width}x{height}:pix_fmt={pixels}:time_base={_TIME_BASE}"
@@ -215,7 +225,7 @@ def _graph(  # noqa: PLR0917 - the form of a frame
 
 _B = int(PictureType.B)
 PtsRange = tuple[int, int]
-"""First and last presentation time of some frames, both included, in units of the video."""
+"""First and last presentation time of a stretch, both included, in units of the time base."""
 
 
 def decode_spans(
@@ -224,13 +234,17 @@ def decode_spans(
     spans: Sequence[Span],
     size: tuple[int, int] | None = None,
 ) -> Iterator[Frame]:
-    """Yields the frames in `spans` (ascending, disjoint), in presentation order.
+    """Yields the frames of a video that lie in `spans`, in presentation order.
 
-    Gaps that contain a key frame are skipped by a seek. In other gaps, only frames that later
-    frames refer to are decoded. Frames that do not decode, or that the decoder made up to conceal
-    damage, are left out without an error. A caller notices them by the times in `packets`.
+    Gaps between spans that contain a key frame are skipped by a seek. In other gaps, only frames
+    that later frames refer to are decoded. Frames that do not decode, or whose damage the decoder
+    conceals, are left out without an error. A caller can notice them by the times in `packets`.
 
-    `size` is the width and height that every frame must have, in pixels before rotation.
+    Args:
+        path: the video file.
+        packets: the index of its frames.
+        spans: ascending and disjoint.
+        size: width and height that every frame must have, pixels before rotation; None: any size.
 
     Raises:
         DemonstrationError: a frame has another size.
@@ -251,10 +265,10 @@ def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRang
 
 
 class _ForwardReader:
-    """Reads one of the `wanted` stretches after the other.
+    """Decodes the `wanted` stretches of a video, one after the other.
 
-    Between them, frames that no other frame refers to are not decoded. The reader holds no frame,
-    because the decoder and its frames would keep each other in memory.
+    In the gaps between them, frames that no other frame refers to are not decoded. No attribute
+    holds a frame, because the decoder and the frame would then keep each other in memory.
     """
 
     def __init__(
@@ -299,7 +313,10 @@ class _ForwardReader:
                     break
 
     def _decoded(self, key: int) -> Iterator[Any]:
-        """Yields the decoder's frames from a key frame on; after an error, from the next one on."""
+        """Yields the decoder's frames from the key frame at presentation time `key` on.
+
+        After an error, decoding goes on at the next key frame.
+        """
         keys = self._packets.key_pts
         following = int(np.searchsorted(keys, key))
         while following < len(keys):
@@ -325,10 +342,10 @@ class _ForwardReader:
                 return
 
     def _enter(self, pts: int | None) -> None:
-        """Tell the decoder which frames it may skip, from the packet of a presentation time on.
+        """Tells the decoder which frames it may skip, from the packet at this presentation time on.
 
-        It decodes all frames of a wanted stretch, and in a gap only those that others refer to. A
-        packet without a time may belong to a wanted stretch.
+        It decodes all frames of a wanted stretch. In a gap, it decodes only the frames that others
+        refer to. A packet without a time is decoded, because it may lie in a wanted stretch.
         """
         edges = self._edges
         position = bisect_right(edges, pts) if pts is not None else 1
@@ -338,9 +355,10 @@ class _ForwardReader:
 
 
 def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
-    """Leaves out corrupt frames, and the frames that refer to them, up to the next key frame.
+    """Leaves out corrupt frames, and all frames after them up to the next intact key frame.
 
-    A B-frame refers to the next frame of another kind, so it is held back until that frame comes.
+    B-frames refer to the next frame that is not a B-frame. They are held back until that frame
+    shows whether they are intact.
     """
     broken = False
     waiting: list[Any] = []
@@ -361,26 +379,26 @@ def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
 
 
 def _key_before(packets: VideoPackets, pts: int) -> int:
-    """Returns the presentation time of the last key frame at or before `pts`, else of the first."""
+    """Returns the presentation time of the last key frame up to `pts`, else of the first one."""
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])
 
 
 def number_at(times: Floats, time: float) -> int:
-    """Returns the number of the frame that is shown at a time; -1 before the first frame.
+    """Returns the index of the frame that a player shows at `time`; -1 before the first frame.
 
-    A frame is shown until the next one, however long that takes. `times` are the times of the
-    video's frames, ascending seconds.
+    A frame is shown until the next one, however long that takes. `times` are the presentation times
+    of all frames, ascending seconds.
     """
     return int(times.searchsorted(time + TIME_TOLERANCE_S, "right")) - 1
 
 
 HAS_SPARE_PROCESSOR = ContextVar("another processor is free for decoding", default=False)
-_FRAMES_AHEAD = 4  # frames, each of 3 MB in 1080p
+_FRAMES_AHEAD = 4  # decoded frames that wait for the caller; each takes 3 MB in 1080p
 
 
 def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
-    """Yields the same frames; a thread decodes the next few while the caller compares one."""
+    """Yields the frames; a thread decodes the next few while the caller works on the last one."""
     with ThreadPoolExecutor(1) as thread:
         due = deque(thread.submit(next, frames, None) for _ in range(_FRAMES_AHEAD))
         while frame := due.popleft().result():
@@ -388,14 +406,17 @@ def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
             yield frame
 
 
-LONE_FRAME_S = 0.1  # seconds; stands for the distance of two frames in a video with a single frame
+LONE_FRAME_S = 0.1  # seconds; used as the distance of two frames in a video with a single frame
 
 
 @dataclass(frozen=True)
 class RecordedVideo:
     """A video file and the presentation times of its frames.
 
-    `size` is the width and height that every frame must have, in pixels before rotation.
+    Attributes:
+        path: the video file.
+        packets: the index of its frames.
+        size: width and height that every frame must have, pixels before rotation; None: any size.
     """
 
     path: Path
@@ -415,15 +436,16 @@ class RecordedVideo:
 
     @cached_property
     def grab_s(self) -> float:
-        """The distance of two frames while the screen changes, seconds: the 10th percentile.
+        """The distance of two frames while the screen changes, seconds.
 
-        The mean would be too long, because a variable rate writes no frames while nothing changes.
+        This is the 10th percentile of all distances. The mean would be too long, because recorders
+        with a variable rate write no frames while nothing changes.
         """
         distances = np.diff(self.times)
         return float(np.percentile(distances, 10)) if len(distances) else LONE_FRAME_S
 
     def frames(self, spans: Sequence[Span]) -> Iterator[Frame]:
-        """Yields the frames in ascending, disjoint spans, in presentation order.
+        """Yields the frames in `spans` (ascending, disjoint), in presentation order.
 
         Raises:
             DemonstrationError: a frame has another size.

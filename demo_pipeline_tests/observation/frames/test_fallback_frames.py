@@ -10,7 +10,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.decode_pass import RecorderFacts, run_decode_pass
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
@@ -77,7 +77,7 @@ def observe(
         actions=actions,
         folder=tmp_path / "out",
         private=PrivateScreen(actions, [], "", CALIBRATION.clock, video.packets),
-        stopped_ms=stopped_ms,
+        recorder=RecorderFacts(stopped_ms=stopped_ms),
     )
     return list(observed.screenshots), opened
 

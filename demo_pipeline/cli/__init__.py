@@ -4,10 +4,10 @@ import gc
 
 
 def start() -> None:
-    """Run the command line; importing makes no garbage, so none is looked for meanwhile."""
+    """Imports and runs the command line, without garbage collection during the imports."""
     gc.disable()
     from demo_pipeline.cli import app
 
-    gc.freeze()  # else they are all searched as soon as it is enabled
+    gc.freeze()  # the collector never examines the imported objects
     gc.enable()
     app.main()

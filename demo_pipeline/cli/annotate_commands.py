@@ -1,6 +1,7 @@
-"""The command `demo-pipeline annotate`: thoughts, verdicts and grades from a model, rules or files.
+"""The command `demo-pipeline annotate`: annotates steps by a model, by rules or from a file.
 
-The key of a server is read from the environment only. Requests and answers are never printed.
+The key of the model's server is read from the environment only. Requests and answers are never
+printed.
 """
 
 import os
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from demo_pipeline.annotations.annotation_sources import FileProvider, ModelProvider, Provider
     from demo_pipeline.runs.workspace import Workspace
 
-_CONFIRMED_REQUESTS = 20  # more requests than this are sent only after a question
+_CONFIRMED_REQUESTS = 20  # before more requests than this, a person at a terminal is asked
 _PROVIDERS = ("openai", "rule", "import", "opencua")
 
 
@@ -49,12 +50,12 @@ def annotate_demonstrations(
         bool, typer.Option("--yes", help="Do not ask; send to other hosts, too.")
     ] = False,
 ) -> None:
-    """Annotate steps and demonstrations, and keep the annotations in the store for the next `run`.
+    """Annotate steps and demonstrations; the next `run` writes the annotations into the datasets.
 
     `openai` asks an OpenAI-compatible server. Questions that were answered before are not asked
     again. The key is read from `OPENAI_API_KEY` only. Hosts other than this machine need `--yes`,
-    because the requests hold screens and typed text. At a terminal, more than 20 requests are sent
-    only after a question.
+    because the requests contain screens and typed text. At a terminal, the command asks before it
+    sends more than 20 requests.
     """
     from demo_pipeline.annotations.annotate import undone_steps
     from demo_pipeline.annotations.annotation_sources import rule_provider
@@ -78,7 +79,7 @@ def annotate_demonstrations(
                 print_error(str(problem))
             unknown = len(lines.lines.keys() - set(names))
             if unknown:
-                print_error(f"{unknown} demonstrations of the file are not there")
+                print_error(f"{unknown} demonstrations of the file are not in the store")
             succeeded = succeeded and not (lines.problems or unknown)
     if not succeeded:
         raise typer.Exit(INVALID)
@@ -87,7 +88,7 @@ def annotate_demonstrations(
 def _annotate(
     workspace: "Workspace", names: Sequence[str], provider: "Provider", *, dry_run: bool
 ) -> bool:
-    """Write the annotations of rules or of a file; returns whether there was no problem."""
+    """Stores the annotations of rules or of a file; returns whether there was no problem."""
     from demo_pipeline.annotations.annotate import annotate_all
 
     privacy = workspace.settings.privacy
@@ -103,7 +104,10 @@ def _ask_server(
     dry_run: bool,
     yes: bool,
 ) -> bool:
-    """Ask a server, or print what it would be asked; returns whether there was no problem."""
+    """Asks a server and stores its answers; returns whether there was no problem.
+
+    `dry_run` only prints how many requests would be sent.
+    """
     from demo_pipeline.annotations.annotate import annotate_all
 
     if dry_run:
@@ -120,14 +124,14 @@ def _ask_server(
         print_line(f"  {number} answers: {reason}")
     if unanswered:
         print_line(
-            "check that the server answers at --endpoint, then give the same command again: it "
-            "asks only the questions that are left"
+            "check that the server answers at --endpoint, then run the same command again: it "
+            "asks only the unanswered questions"
         )
     return succeeded and not unanswered
 
 
 def _report(counts: "AnnotateCounts", *, dry_run: bool = False) -> bool:
-    """Print the counts; returns whether there was no problem."""
+    """Prints the counts; returns whether there was no problem."""
     for problem in counts.problems:
         print_error(str(problem))
     refused = f"{counts.gave_up} refused, " if counts.gave_up else ""
@@ -155,9 +159,9 @@ def _models(
     *,
     limit: int | None,
 ) -> "list[ModelProvider]":
-    """A provider that asks about steps, then one that asks about whole demonstrations.
+    """Returns a provider that asks about steps, and one that asks about whole demonstrations.
 
-    The second one sees the captions of the steps that the first one got.
+    They run in this order, because questions about demonstrations quote the answers about steps.
     """
     from demo_pipeline.annotations.annotate import quest_objectives
     from demo_pipeline.annotations.annotation_sources import Budget, ModelProvider
@@ -183,7 +187,10 @@ def _models(
 def _asking(
     workspace: "Workspace", names: Sequence[str], models: "Sequence[ModelProvider]", *, yes: bool
 ) -> Iterator[Callable[[], object]]:
-    """Print the estimate, ask for consent, and show progress; yields what to call per answer."""
+    """Prints the estimate, asks for consent, and shows a bar while the context is open.
+
+    Yields the function to call after each answer.
+    """
     from demo_pipeline.cli.tables import progress_bar
 
     requests = _print_estimate(workspace, names, models)
@@ -198,18 +205,20 @@ def _asking(
 def _print_estimate(
     workspace: "Workspace", names: Sequence[str], models: "Sequence[ModelProvider]"
 ) -> int:
-    """Print what the server would be asked; returns the number of requests."""
+    """Prints how many requests are to be sent, and of which size; returns their number."""
     from demo_pipeline.annotations.annotate import estimate
 
     asked = estimate(workspace.store, names, models, workspace.settings.privacy)
     print_line(
         f"{models[0].server.url}: {asked.requests} requests about {asked.demonstrations} "
-        f"demonstrations, about {asked.tokens} tokens without answers, {asked.pictures} pictures"
+        f"demonstrations, about {asked.tokens} tokens without answers, "
+        f"{asked.pictures} screenshots"
     )
     return asked.requests
 
 
 def _file_provider(name: str, file: Path | None, model: str) -> "FileProvider":
+    """Returns the provider `import` or `opencua`, which reads annotations from a file."""
     from demo_pipeline.annotations.annotation_sources import import_lines, import_opencua
     from demo_pipeline.exports.agentnet_code import step_code
 
@@ -218,5 +227,5 @@ def _file_provider(name: str, file: Path | None, model: str) -> "FileProvider":
     if name == "import":
         return import_lines(file)
     if not model:
-        raise ValueError("opencua needs --model, the model that the generator was run with")
+        raise ValueError("opencua needs --model, the model that wrote the file's thoughts")
     return import_opencua(file, model, step_code)

@@ -1,7 +1,7 @@
-"""The console script `demo-pipeline`: its help, its commands and its errors.
+"""Registers the commands of the console script `demo-pipeline`, and prints its errors.
 
-Belongs here: registering the commands. Each is a function of a `*_command(s)` module, which imports
-what it needs when it runs, so that `--help` is quick.
+Each command is a function of a `*_commands` module. It imports other packages when it runs, so that
+`--help` is fast.
 """
 
 import sys
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; what it cannot go on after is one sentence, and a usage error."""
+    """Runs the command line; an error becomes one sentence and exit code 2."""
     save_memory()
     try:
         Path.cwd()
@@ -60,11 +60,13 @@ def main() -> None:
     except CommandInterrupt:
         print_error("demo-pipeline: interrupted")
         sys.exit(INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 - a person reads it
+    # A command may fail for any reason. The person at the terminal gets a sentence instead of a
+    # traceback, whose messages may quote typed text.
+    except Exception as error:  # noqa: BLE001
         print_error(f"demo-pipeline: {failure_sentence(error)}")
         sys.exit(USAGE)
     finally:
-        spare_existing_objects()  # else Python ends with such a search
+        spare_existing_objects()  # saves the garbage collection with which Python ends
 
 
 def _version(requested: bool) -> None:
@@ -76,7 +78,7 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _root(
     *,
-    version: Annotated[  # noqa: ARG001 - its callback ends the command
+    version: Annotated[  # noqa: ARG001 - the option's callback ends the command
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     verbose: Annotated[

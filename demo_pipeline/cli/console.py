@@ -1,7 +1,8 @@
-"""Output for tools and for people without `rich`: lines, JSON and CSV.
+"""Prints lines, JSON and CSV.
 
-Everything passes through `plain_line`, so that no text of a recording is a control sequence of the
-terminal. Tables and bars are in `tables.py`, because `rich` takes time to import.
+Control characters are removed from all output, so that a text of a recording cannot control the
+terminal. Tables and progress bars are in `tables.py`, because they need `rich`, which takes time to
+import.
 """
 
 import csv
@@ -20,12 +21,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
 
 
 def print_line(text: str) -> None:
-    """Write a line without markup; only a terminal gets it wrapped."""
+    """Writes a line to standard output; it is wrapped if this is a terminal."""
     _write(sys.stdout, text)
 
 
 def print_error(text: str) -> None:
-    """Write a line to standard error."""
+    """Writes a line to standard error; it is wrapped if this is a terminal."""
     _write(sys.stderr, text)
 
 
@@ -43,13 +44,13 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Write a JSON document; other values than JSON's are written as text."""
+    """Writes a value as JSON; values of other types become texts."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     sys.stdout.write(plain_characters(text) + "\n")
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as CSV with a header; lists and objects are JSON, a null is empty."""
+    """Writes rows as CSV with a header; lists and objects become JSON, None becomes empty."""
     table = csv.writer(sys.stdout, lineterminator="\n")
     if rows:
         table.writerow(rows[0])
@@ -58,14 +59,14 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def plain_value(value: object) -> str:
-    """A value of a table as text; lists and objects as JSON."""
+    """Returns a value of a table as text; lists and objects become JSON, None becomes empty."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return "" if value is None else str(value)
 
 
 def byte_text(size: int) -> str:
-    """A number of bytes with three digits: `812 B`, `4.51 kB`, `1.20 GB`."""
+    """Formats a number of bytes with at most three digits: `812 B`, `4.51 kB`, `1.2 GB`."""
     if size < 1000:
         return f"{size} B"
     number = float(size)

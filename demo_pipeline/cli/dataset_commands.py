@@ -1,7 +1,4 @@
-"""The commands `export`, `report`, `diff`, `revalidate`, `prune`, `stats` and `validate`.
-
-Belongs here: their arguments, output and exit codes.
-"""
+"""The commands `export`, `report`, `diff`, `revalidate`, `prune`, `stats` and `validate`."""
 
 import sys
 from collections import Counter
@@ -34,7 +31,7 @@ from demo_pipeline.problems import Problem, Severity
 if TYPE_CHECKING:
     from demo_pipeline.runs.dataset_diff import DatasetDiff
 
-_SHOWN = 20  # problems of a code, or lines of a difference
+_SHOWN = 20  # problems with the same code, or lines of a difference, that are printed
 _Dest = Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")]
 _Compared = Annotated[
     str,
@@ -51,14 +48,14 @@ def export(
     hub_layout: Annotated[
         bool,
         typer.Option(
-            help="One dataset for the Hugging Face Hub instead: pictures in Parquet shards, a card."
+            help="Write one dataset for the Hugging Face Hub: images in Parquet shards, and a card."
         ),
     ] = False,
 ) -> None:
     """Copy the datasets to a directory, as plain files, completely or not at all.
 
-    Every picture is stored once, under all its names. Exports that `datasets.exports` does not name
-    are not copied.
+    An image with several names is stored once where the file system has hard links. Only the
+    exports in the setting `datasets.exports` are copied.
     """
     from demo_pipeline.exports.dataset_stages import INDEX_STAGE
     from demo_pipeline.runs.damage import damage_in_datasets
@@ -85,8 +82,9 @@ def export(
         written[name.partition("/")[0]] += size
     sizes = ", ".join(f"{name} {byte_text(size)}" for name, size in written.items())
     print_line(f"written: {sizes}")
-    if index and (told := str(index.manifest.summary.get("privacy", ""))):
-        print_line(told)
+    privacy_sentence = str(index.manifest.summary.get("privacy", "")) if index else ""
+    if privacy_sentence:
+        print_line(privacy_sentence)
     for problem in damage_in_datasets(workspace):
         print_error(f"left out: {problem}")
 
@@ -95,12 +93,12 @@ def report(
     dest: _Dest,
     *,
     screens: Annotated[
-        bool, typer.Option(help="Show screens and words of the tasks; without them only counts.")
+        bool, typer.Option(help="Show screens and task texts; otherwise only counts.")
     ] = True,
 ) -> None:
-    """Write a report to send: one folder of static pages about the demonstrations and datasets.
+    """Write a folder of static pages about demonstrations and datasets, to send to others.
 
-    It opens without a server and without a network, and never holds typed text.
+    The pages need no server and no network, and never contain typed text.
     """
     from demo_pipeline.reports.report import write_report
 
@@ -125,6 +123,7 @@ def diff(before: _Compared, after: _Compared, *, as_json: AsJson = False) -> Non
 
 
 def _print_diff(comparison: "DatasetDiff") -> None:
+    """Prints the counts of a comparison, then lines that count equal differences."""
     changes = Counter(row.change for row in comparison.differences)
     print_line(f"{comparison.stage}: {comparison.before} → {comparison.after}")
     print_line(
@@ -143,19 +142,19 @@ def _print_diff(comparison: "DatasetDiff") -> None:
 
 
 def revalidate() -> None:
-    """Read every output and document, and compare each with its manifest or its digest."""
+    """Read every output and document again, and compare it with its manifest or digest."""
     from demo_pipeline.runs.damage import damage_problem, verify_outputs
     from demo_pipeline.store.documents import damaged_documents
 
     workspace = open_workspace()
-    found = verify_outputs(workspace)
+    verified = verify_outputs(workspace)
     documents = damaged_documents(workspace.store)
-    for damage in found.damages:
+    for damage in verified.damages:
         print_line(str(damage_problem(damage)))
     for document in documents:
         print_line(str(document))
-    count = len(found.damages) + len(documents)
-    print_line(f"{found.outputs} outputs, {count} problems")
+    count = len(verified.damages) + len(documents)
+    print_line(f"{verified.outputs} outputs, {count} problems")
     raise typer.Exit(INVALID if count else OK)
 
 
@@ -165,7 +164,7 @@ def prune(
         float, typer.Option(min=0, help="Keep versions that were in use within this many hours.")
     ] = 24.0,
 ) -> None:
-    """Delete old versions of outputs that nothing refers to any more."""
+    """Delete old versions of outputs that nothing refers to."""
     deleted = open_workspace().store.prune(grace_hours * 3600)
     print_line(f"{len(deleted)} old versions removed")
 
@@ -184,15 +183,15 @@ def stats(
 ) -> None:
     """Print statistics of the datasets, or the answer to an SQL query (DuckDB).
 
-    A query is one SELECT. It reads the files of the store and no others, and changes nothing.
-    Records that are wider than the terminal are printed one below the other.
+    A query is one SELECT. It can only read, and only files of the store. Rows that are wider than
+    the terminal are printed as a list of names and values.
     """
     import duckdb
 
     from demo_pipeline.runs import queries
 
     if as_csv and (query is None or as_json):
-        raise typer.BadParameter("--csv prints the answer to a query, and not as JSON too")
+        raise typer.BadParameter("--csv needs a query, and cannot be combined with --json")
     workspace = open_workspace()
     if views:
         for line in queries.views_script(workspace.store.url).splitlines():
@@ -223,7 +222,7 @@ def stats(
 
 
 def _format_name(value: str) -> str:
-    """A name in the registry, which is imported only when `--kind` is used."""
+    """Parses `--kind`: the formats are imported only if the option is used."""
     from demo_pipeline.runs.validation import FORMATS
 
     if value not in FORMATS:
@@ -266,14 +265,17 @@ def validate_path(
         report["problems"] = [problem.as_dict() for problem in problems]
         print_json(report)
     else:
-        _print_problems(problems, shown=sys.maxsize if verbose else _SHOWN)
+        _print_problems(problems, verbose=verbose)
         result = f"invalid: {invalid} errors" if invalid else "valid"
         print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
     raise typer.Exit(INVALID if invalid else OK)
 
 
 def _format_of(path: Path, kind: str | None) -> str:
-    """The format of a path, `kind` if it is given; ends the command when it cannot be checked."""
+    """Returns the format of a path: `kind` if it is given, else recognised by the files.
+
+    Ends the command if the path does not exist, is not recognised, or cannot be read.
+    """
     from demo_pipeline.runs.validation import FORMATS, recognise, unreadable_files
 
     name = kind
@@ -283,8 +285,8 @@ def _format_of(path: Path, kind: str | None) -> str:
         why = "is not a regular file or a folder, but a device, a pipe or a socket"
     elif (name := kind or recognise(path)) is None:
         why = f"not recognised as {', '.join(FORMATS)}; name the format with --kind"
-    elif (refused := next(unreadable_files(path), None)) is not None:
-        print_error(refused)
+    elif (unreadable := next(unreadable_files(path), None)) is not None:
+        print_error(unreadable)
         raise typer.Exit(USAGE)
     else:
         return name
@@ -292,18 +294,18 @@ def _format_of(path: Path, kind: str | None) -> str:
     raise typer.Exit(USAGE)
 
 
-def _print_problems(problems: Sequence[Problem], shown: int) -> None:
-    """Print the first of each code, and counts; all of them with code and byte offset."""
-    verbose = shown == sys.maxsize
+def _print_problems(problems: Sequence[Problem], *, verbose: bool) -> None:
+    """Prints the first problems of each code; if `verbose`, all, with code and byte offset."""
+    most = sys.maxsize if verbose else _SHOWN
     counts = Counter[str]()
     for problem in problems:
         counts[problem.code] += 1
         byte = "" if problem.byte is None else f", byte {problem.byte}"
         details = f" [{problem.code}{byte}]" if verbose else ""
-        if counts[problem.code] <= shown:
+        if counts[problem.code] <= most:
             print_line(f"{problem.severity}: {problem}{details}")
     for code, count in counts.items():
         if verbose:
             print_line(f"{code}: {count}")
-        elif count > shown:
-            print_line(f"{code}: {count - shown} more; -v shows them")
+        elif count > most:
+            print_line(f"{code}: {count - most} more; -v shows them")

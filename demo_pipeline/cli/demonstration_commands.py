@@ -18,9 +18,9 @@ from demo_pipeline.cli.environment import (
 def inspect(
     demonstration: Annotated[str, typer.Argument(help="Id of a processed demonstration.")],
 ) -> None:
-    """Show a demonstration: actions, repairs, rejected lines, steps, datasets; or why not.
+    """Show actions, repairs, rejected lines, steps and datasets of a demonstration.
 
-    Typed text is not shown, only its length.
+    If it has none, the reasons are shown. Typed text is not shown, only its length.
     """
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.recording.manifest import read_manifest
@@ -63,12 +63,12 @@ def inspect(
     output = TRAJECTORIES_STAGE.output(key)
     if store.current(output):
         folder = store.open(output)[0]
-        place = str(folder) if is_bucket(store.url) else f"{store.url}/{output}"
-        lines += ["", *step_lines(folder, place), "", *dataset_lines(store, key)]
+        shown_folder = str(folder) if is_bucket(store.url) else f"{store.url}/{output}"
+        lines += ["", *step_lines(folder, shown_folder), "", *dataset_lines(store, key)]
     lines += pending_lines(workspace, key)
     for line in lines:
         print_line(line)
-    print_line(f"look at it, judge it, correct it: demo-pipeline review {key}")
+    print_line(f"to watch, judge or correct it: demo-pipeline review {key}")
 
 
 def show_quarantine() -> None:
@@ -91,7 +91,9 @@ def show_quarantine() -> None:
     try:
         incomplete = incomplete_uploads(workspace)
         print_ignored_uploads(workspace)
-    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+    # An unreadable inbox raises errors of several libraries. The quarantine is already printed, so
+    # that the error becomes a line, and the command succeeds.
+    except Exception as error:  # noqa: BLE001
         print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
         return
     for demonstration, missing in incomplete.items():

@@ -1,7 +1,7 @@
-"""The basis of every command: settings, Dagster's home folder, errors as sentences, and Ctrl-C.
+"""Shared by all commands: reading the settings, Dagster's home, error sentences, and Ctrl-C.
 
-An error becomes one sentence, never a traceback. Messages of other libraries' errors are left out,
-because they may quote typed text.
+An error is printed as one sentence, never as a traceback. The messages of other libraries' errors
+are left out, because they may quote typed text.
 """
 
 import json
@@ -36,17 +36,19 @@ if TYPE_CHECKING:
 OK = 0
 INVALID = 1
 USAGE = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+INTERRUPTED = 130  # 128 + SIGINT: the exit code of shells after Ctrl-C
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".avi", ".flv")
-_LISTED = 5  # names in one sentence
+_LISTED = 5  # names in a sentence; of more names only the number is printed
 
 
 def usable_settings(*, anywhere: bool = False) -> Settings:
-    """The settings; wrong ones end the command with their variable, value and an example.
+    """Returns the settings.
+
+    A wrong setting ends the command with a sentence that names its variable, value and an example.
 
     Args:
-        anywhere: the command needs neither a project nor a configured store.
+        anywhere: the command also works without a project and without a configured store.
     """
     lines = list[str]()
     try:
@@ -54,9 +56,9 @@ def usable_settings(*, anywhere: bool = False) -> Settings:
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             message = detail["msg"].removeprefix("Value error, ")
-            place = tuple(map(str, detail["loc"][:2]))
-            if place:
-                message = f"setting {_assigned(place, detail['input'])}: {message}{_example(place)}"
+            names = tuple(map(str, detail["loc"][:2]))
+            if names:
+                message = f"setting {_assigned(names, detail['input'])}: {message}{_example(names)}"
             lines += message.splitlines()
     except SettingsError as error:
         lines = [*_not_json(str(error))] or [str(error)]
@@ -70,27 +72,32 @@ def usable_settings(*, anywhere: bool = False) -> Settings:
 
 
 def open_workspace() -> "Workspace":
-    """The uploads, the store and the settings."""
+    """Opens the uploads and the store of the settings."""
     from demo_pipeline.runs.workspace import Workspace
 
     return Workspace.open(usable_settings())
 
 
-def _assigned(place: tuple[str, ...], value: object) -> str:
-    """`VARIABLE=value`, or only the variable if the value may hold a secret."""
-    name = f"{PREFIX}{'__'.join(place).upper()}"
-    is_plain = isinstance(value, str | int | float) and len(place) > 1
+def _assigned(names: tuple[str, ...], value: object) -> str:
+    """Returns `VARIABLE=value`, or only the variable if the value may be a secret.
+
+    Args:
+        names: the name of a setting, or of a section and of a setting in it.
+        value: its value.
+    """
+    name = f"{PREFIX}{'__'.join(names).upper()}"
+    is_plain = isinstance(value, str | int | float) and len(names) > 1
     if is_plain and not {":", "@"} & set(str(value)):
         return f"{name}={value}"
     return name
 
 
-def _default(place: tuple[str, ...]) -> tuple[Any, str]:
-    """Default and description of a setting or a section; (None, "") for an unknown name."""
+def _default(names: tuple[str, ...]) -> tuple[Any, str]:
+    """Returns default and description of a setting or a section; (None, "") if it is unknown."""
     fields = Settings.model_fields
     default = None
     description = ""
-    for name in place:
+    for name in names:
         if name not in fields:
             return None, ""
         default = fields[name].get_default(call_default_factory=True)
@@ -99,34 +106,41 @@ def _default(place: tuple[str, ...]) -> tuple[Any, str]:
     return default, description
 
 
-def _example(place: tuple[str, ...]) -> str:
-    """An example of a setting's value: its default, or its description if that is empty."""
-    default, description = _default(place)
+def _example(names: tuple[str, ...]) -> str:
+    """Returns an example of a setting: its default, or its description if the default is empty."""
+    default, description = _default(names)
     if default is None or isinstance(default, Section):
         return ""
     if default in {"", ()}:
         return f"; it is {description}"
     text = default if isinstance(default, str) else json.dumps(default)
-    return f"; for example {_assigned(place, None)}={shlex.quote(text)}"
+    return f"; for example {_assigned(names, None)}={shlex.quote(text)}"
 
 
 def _not_json(message: str) -> Iterator[str]:
-    """Yield a sentence for each variable that must be JSON and is not."""
-    top = f"{PREFIX}{message.partition(chr(34))[2].partition(chr(34))[0]}".upper()
-    for name in sorted(name for name in os.environ if name.upper().startswith(top)):
-        place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
-        default, _ = _default(place)
+    """Yields a sentence for each environment variable that must be JSON and is not.
+
+    `message` is that of the settings' error, which quotes the name of the section or setting.
+    """
+    quoted = message.partition('"')[2].partition('"')[0]
+    prefix = f"{PREFIX}{quoted}".upper()
+    for name in sorted(name for name in os.environ if name.upper().startswith(prefix)):
+        names = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
+        default, _ = _default(names)
         try:
             json.loads(os.environ[name])
         except ValueError:
-            if isinstance(default, Section):  # the example is for its first setting
-                place = (*place, *list(type(default).model_fields)[:1])
+            if isinstance(default, Section):  # the example is the first setting of the section
+                names = (*names, *list(type(default).model_fields)[:1])
             if isinstance(default, Section | tuple):
-                yield f"setting {name}: is not valid JSON{_example(place)}"
+                yield f"setting {name}: is not valid JSON{_example(names)}"
 
 
 def set_dagster_home() -> Path:
-    """Set DAGSTER_HOME, by default to the project's; Dagster may still be unable to use it."""
+    """Sets DAGSTER_HOME to the project's home unless it is set; returns it.
+
+    Ends the command if the folder does not exist.
+    """
     home = dagster_home()
     if not is_project() and not os.environ.get("DAGSTER_HOME"):
         _refuse_outside("DAGSTER_HOME to a folder in which Dagster records runs")
@@ -137,7 +151,7 @@ def set_dagster_home() -> Path:
 
 
 def refuse(*lines: str) -> NoReturn:
-    """End the command with a usage error."""
+    """Ends the command with these lines on standard error and exit code 2."""
     for line in lines:
         print_error(f"demo-pipeline: {line}")
     raise typer.Exit(USAGE)
@@ -151,7 +165,7 @@ def _refuse_outside(needed: str) -> NoReturn:
 
 
 def print_ignored_uploads(workspace: "Workspace") -> bool:
-    """Print what is ignored in the uploads, with remedies.
+    """Prints which folders and files in the uploads are ignored, and what to do.
 
     Returns whether a folder is ignored because its name cannot be an id.
     """
@@ -166,7 +180,7 @@ def print_ignored_uploads(workspace: "Workspace") -> bool:
 
 
 def _loose_files(inbox: str) -> Iterator[str]:
-    """Yield a sentence for each kind of file in the inbox that belongs into a folder.
+    """Yields sentences about archives and files of recordings that lie directly in the inbox.
 
     A bucket is not examined, because it can have a million objects.
     """
@@ -174,7 +188,7 @@ def _loose_files(inbox: str) -> Iterator[str]:
 
     if is_bucket(inbox):
         return
-    with suppress(OSError):  # a missing inbox has an error of its own
+    with suppress(OSError):  # another check reports a missing inbox
         entries = sorted(local_path(inbox).iterdir())
         names = [path.name for path in entries if path.is_file() and path.name[0] != "."]
         archives = [name for name in names if name.lower().endswith(_ARCHIVES)]
@@ -203,7 +217,7 @@ def _listed(names: Sequence[str]) -> str:
 
 @contextmanager
 def dagster_instance(home: Path) -> Iterator[Any]:
-    """Dagster's instance in a folder; the command ends if Dagster cannot record runs there."""
+    """Opens Dagster's instance in a folder; ends the command if it cannot be opened."""
     from demo_pipeline.defs.local_instance import opened_instance
     from demo_pipeline.runs.failures import InstanceError
 
@@ -216,8 +230,8 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 
 def failure_sentence(error: Exception) -> str:
-    """A sentence that says why a command failed, and what to do."""
-    if isinstance(error, OwnExportError):  # the imports below would raise it again
+    """Returns a sentence that says why a command failed, and what to do."""
+    if isinstance(error, OwnExportError):  # the imports below would raise the error again
         return str(error)
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
@@ -231,16 +245,16 @@ def failure_sentence(error: Exception) -> str:
         return f"a defect of the pipeline: {name}{place_of(error)}; please report it"
     file = getattr(error, "filename", None)
     place = f"{ascii(os.fsdecode(file))[1:-1]}: " if isinstance(file, str | bytes) else ""
-    return f"{place}{reason}; finished work is kept, and the next run goes on when that is over"
+    return f"{place}{reason}; finished work is kept: run the command again when the cause is gone"
 
 
 class CommandInterrupt(BaseException):
-    """A person pressed Ctrl-C. Unlike `KeyboardInterrupt`, no library catches it."""
+    """Raised on Ctrl-C instead of `KeyboardInterrupt`, which libraries catch."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise `CommandInterrupt` on Ctrl-C while the context is open."""
+    """Raises `CommandInterrupt` on Ctrl-C while the context is open."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -252,7 +266,7 @@ def interruptible() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """From now on, Ctrl-C does nothing, so that the command can end in order."""
+    """Makes the process ignore Ctrl-C from now on, so that the command can clean up."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -1,6 +1,6 @@
-"""The commands `demo-pipeline eval requests`, `eval run` and `eval score`.
+"""The commands `demo-pipeline eval requests`, `eval truth`, `eval run` and `eval score`.
 
-Belongs here: their arguments, output and exit codes. Nothing printed quotes a request or an answer.
+Requests and answers are never printed.
 """
 
 import os
@@ -23,8 +23,8 @@ eval_app = typer.Typer(
     help="Ask a model about the steps of a split, and score its answers.",
 )
 
-_FORM = "How a model is asked and answers: messages, qwen3vl, cudag or opencua."
-_SPLIT = "Whose steps: test, val, train, held_out, or any."
+_FORM = "The form of requests and answers: messages, qwen3vl, cudag or opencua."
+_SPLIT = "The split of the steps: test, val, train, held_out, or any."
 
 
 @eval_app.command("requests")
@@ -35,7 +35,7 @@ def write_requests(
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
     model: Annotated[str, typer.Option(help="The model's name in every request.")] = "model",
     images: Annotated[
-        str, typer.Option(help="`data`: inside the lines; `path`: files in `DEST_images`.")
+        str, typer.Option(help="`data`: inside the requests; `path`: files in `DEST_images`.")
     ] = "data",
     system_prompt: Annotated[
         Path | None, typer.Option(help="A file with the system prompt, instead of the form's own.")
@@ -43,8 +43,8 @@ def write_requests(
 ) -> None:
     """Write a request for every step of a split, in the OpenAI batch form.
 
-    vLLM's `run-batch` and hosted endpoints read it. The history in every request is what the person
-    did before (teacher-forced), as in the datasets.
+    vLLM's `run-batch` and hosted endpoints read this form. The history in a request is what the
+    person did before, not what the model answered (teacher-forced), as in the datasets.
     """
     from demo_pipeline.runs.evaluations import Evaluation, write_evaluation_requests
 
@@ -58,7 +58,7 @@ def write_requests(
             images=images,
         )
     print_line(f"{dest}: {number} requests, form {form}, split {split}, history teacher-forced")
-    print_line("they hold screens and typed text; the file is readable by you alone")
+    print_line("they contain screens and typed text; only you can read the file")
 
 
 @eval_app.command("truth")
@@ -68,7 +68,7 @@ def write_truth(
     form: Annotated[str, typer.Option(help=_FORM)] = "messages",
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
 ) -> None:
-    """Write what a model that is always right would answer, to try the scoring without a model."""
+    """Write the answers of a model that is always right, to try the scoring without a model."""
     from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
 
     with explained():
@@ -80,19 +80,23 @@ def write_truth(
 @eval_app.command("run")
 def run_endpoint(
     requests: Annotated[Path, typer.Argument(help="A file of `demo-pipeline eval requests`.")],
-    dest: Annotated[Path, typer.Argument(help="The predictions; an earlier run goes on.")],
+    dest: Annotated[
+        Path, typer.Argument(help="File for the predictions; its answers are not asked again.")
+    ],
     *,
     endpoint: Annotated[str, typer.Option(help="A server's base URL that ends in /v1.")],
     model: Annotated[str, typer.Option(help="The model's name at the server.")],
-    at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests under way.")] = 4,
-    attempts: Annotated[int, typer.Option(min=1, max=20, help="Of a request, at most.")] = 5,
+    at_once: Annotated[int, typer.Option(min=1, max=256, help="Parallel requests.")] = 4,
+    attempts: Annotated[int, typer.Option(min=1, max=20, help="Most tries of a request.")] = 5,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for a whole answer.")] = 600,
-    yes: Annotated[bool, typer.Option("--yes", help="Send them to another host.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Send the requests to a host other than this machine.")
+    ] = False,
 ) -> None:
     """Send requests to an OpenAI-compatible server and keep its answers.
 
-    The key is read from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`.
-    Redirects and proxies are not used.
+    The key is read from `OPENAI_API_KEY` only. Hosts other than this machine need `--yes`.
+    Redirects are not followed, and proxies are not used.
     """
     from demo_pipeline.annotations.chat_server import KEY_VARIABLE, Endpoint
     from demo_pipeline.evaluation.requests import count_requests, send_requests
@@ -120,16 +124,18 @@ def score(
     *,
     preset: Annotated[
         list[str] | None,
-        typer.Option(help="A rule; more than once for several. Default: strict, agentnetbench."),
+        typer.Option(help="A rule; may be repeated. Default: strict, agentnetbench."),
     ] = None,
     form: Annotated[str, typer.Option(help=_FORM)] = "messages",
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
     dest: Annotated[
         Path | None, typer.Option("--out", help="A folder for the tables as Parquet.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the bootstrap for the confidence intervals.")
+    ] = 0,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Show what answers score that need no model.")
+        bool, typer.Option("--baselines", help="Show the scores of answers without a model, too.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -145,14 +151,14 @@ def score(
         if predictions.is_file() and readable_by_others(predictions):
             print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
         report = score_file(open_workspace(), predictions, asked, dest)
-    shown = [row for row in report.rows if baselines or row["answers"] == PREDICTIONS]
+    rows = [row for row in report.rows if baselines or row["answers"] == PREDICTIONS]
     if as_json:
-        print_json({**report_summary(report, asked), "scores": shown}, indent=None)
+        print_json({**report_summary(report, asked), "scores": rows}, indent=None)
         return
     from demo_pipeline.cli.tables import print_scores
 
     for name in asked.presets:
-        print_scores(name, [row for row in shown if row["preset"] == name])
+        print_scores(name, [row for row in rows if row["preset"] == name])
         if name in FOOTNOTES:
             print_line(FOOTNOTES[name])
     _print_counts(report, split)
@@ -172,7 +178,7 @@ def _print_counts(report: "ScoreReport", split: str) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """End the command with a plain reason."""
+    """Ends the command with a sentence if the code inside raises an error of input or storage."""
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.store.errors import StorageError
 

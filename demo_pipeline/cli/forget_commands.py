@@ -1,4 +1,4 @@
-"""The command `demo-pipeline forget`: removes demonstrations for ever, also by their person."""
+"""The command `demo-pipeline forget`: removes demonstrations, or all of a person, for ever."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,13 +44,14 @@ def forget(
 ) -> None:
     """Remove demonstrations for ever: outputs, decisions, caches, partitions, and their datasets.
 
-    First it lists what will be removed, and asks. Every version of every dataset that holds a
-    demonstration is removed at once; the next `demo-pipeline run` builds the datasets again without
-    it. To leave out a demonstration that stays in the store, reject it in `demo-pipeline review`.
+    First it lists everything that will be removed, and asks. Every version of every dataset that
+    contains a demonstration is removed, too; the next `demo-pipeline run` builds the datasets again
+    without it. To keep a demonstration in the store but out of the datasets, reject it in
+    `demo-pipeline review`.
 
-    `--person NAME` compares NAME, in any case, with the whole value of every field whose name says
-    who recorded, such as `user`, `recorder.name` or `email`. `--field KEY=VALUE` compares exactly;
-    nested keys have dots.
+    `--person NAME` compares NAME, ignoring case, with the whole value of every field that names the
+    person who recorded, such as `user`, `recorder.name` or `email`. `--field KEY=VALUE` compares
+    exactly; a nested key is written with dots.
     """
     from demo_pipeline.runs.forgetting import plan_removals
 
@@ -70,7 +71,7 @@ def forget(
         _print_removal(removal)
     datasets = sorted({name for removal in removals for name in removal.datasets})
     if datasets:
-        print_line(f"datasets that hold them, all versions: {', '.join(datasets)}")
+        print_line(f"datasets that contain them, all versions: {', '.join(datasets)}")
     if dry_run:
         print_line(f"nothing was removed: {counted(len(removals), 'demonstrations')} listed")
         return
@@ -88,7 +89,7 @@ def forget(
 
 
 def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -> list[str]:
-    """The ids that match; prints which recordings could not be searched."""
+    """Returns the ids of the person's demonstrations; prints which could not be searched."""
     from demo_pipeline.runs.forgetting import PersonSearch, find_demonstrations
 
     values = {}
@@ -114,6 +115,7 @@ def _require_valid(ids: Sequence[str]) -> None:
 
 
 def _print_removal(removal: "Removal") -> None:
+    """Prints which files of a demonstration exist."""
     print_line(f"{removal.demonstration}:")
     if removal.is_uploaded:
         print_line(f"  upload: {', '.join(removal.upload)}")
@@ -129,7 +131,11 @@ def _print_removal(removal: "Removal") -> None:
 def _require_removable(
     workspace: "Workspace", home: Path, removals: "Sequence[Removal]", *, delete_upload: bool
 ) -> None:
-    """End the command, before anything is removed, if a demonstration cannot be forgotten now."""
+    """Ends the command if a demonstration cannot be removed now.
+
+    It cannot while a run processes it, while its upload exists without `delete_upload`, or if the
+    store cannot be written.
+    """
     from demo_pipeline.defs.maintenance import is_being_processed
     from demo_pipeline.review.review_store import require_idle
     from demo_pipeline.runs.health import HealthLevel, store_finding
@@ -160,13 +166,14 @@ def _require_removable(
 
 
 def _has_history(home: Path) -> bool:
+    """Whether a folder is the home of a Dagster instance."""
     return (home / "history").exists() or (home / "dagster.yaml").exists()
 
 
 def _remove(workspace: "Workspace", home: Path, removal: "Removal") -> bool:
-    """Remove a demonstration, and print what was removed; returns whether there was anything.
+    """Removes a demonstration, and prints the counts; returns whether anything existed.
 
-    The upload is removed last: after an error, the demonstration can be built again.
+    The upload is removed last, so that after an error the demonstration can be built again.
     """
     from demo_pipeline.defs.maintenance import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration
@@ -190,8 +197,8 @@ def _remove(workspace: "Workspace", home: Path, removal: "Removal") -> bool:
         f"{counted(documents, 'documents')}, {counted(runs, 'runs')} of Dagster"
     )
     for name in datasets:
-        print_line(f"{name} removed: it held {demonstration}; the next run builds it again")
+        print_line(f"{name} removed: it contained {demonstration}; the next run builds it again")
     objects = workspace.store.objects
     if isinstance(objects, Bucket) and objects.keeps_old():
-        print_line("the bucket keeps old versions of its objects: remove those by its own rules")
+        print_line("the bucket keeps old versions of its objects: remove them with its own tools")
     return True

@@ -1,4 +1,7 @@
-"""The command `demo-pipeline import`: recordings of other tools become upload folders."""
+"""The command `demo-pipeline import`: imports recordings of other tools.
+
+Recordings with a video become uploads, those with screenshots become trajectories.
+"""
 
 import os
 import shlex
@@ -14,7 +17,8 @@ from demo_pipeline.cli.environment import INVALID, open_workspace, refuse, usabl
 from demo_pipeline.files.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
-    from demo_pipeline.importers.source_recording import Importer, SourceFiles
+    from demo_pipeline.importers.source_facts import SourceFiles
+    from demo_pipeline.importers.source_recording import Importer
     from demo_pipeline.importers.upload_folder import Given
 
 
@@ -40,17 +44,17 @@ def import_from(
         str, typer.Option("--platform", help="windows, macos or linux, where a source is silent.")
     ] = "",
 ) -> None:
-    """Make recordings of OWAMcap, AgentNet, OSWorld's runner and other tools into demonstrations.
+    """Import recordings of OWAMcap, AgentNet, OSWorld's runner and other tools.
 
-    A recording with a video becomes an upload, a folder that `demo-pipeline run` processes like
-    any other. A recording with screenshots and no video is published as a trajectory. Either has
-    a `source.json` that lists what could not be carried over. What exists already is unchanged.
+    A recording with a video becomes an upload, which `demo-pipeline run` processes like any other.
+    A recording with screenshots and no video is published as a trajectory. Both have a
+    `source.json` that lists what was not carried over. Unchanged recordings are skipped.
 
-    `import.json` in a recording's folder (or NAME.import.json next to a file) gives `task`,
+    `import.json` in a recording's folder (or NAME.import.json next to a file) states `task`,
     `status`, `application` and `platform` of that recording, and overrides the options.
     """
     from demo_pipeline.importers.import_recordings import find_recordings
-    from demo_pipeline.importers.source_recording import UnreadableSourceError
+    from demo_pipeline.importers.source_values import UnreadableSourceError
     from demo_pipeline.importers.upload_folder import OUTCOMES, PLATFORMS, Given
 
     if platform and platform not in PLATFORMS:
@@ -75,7 +79,7 @@ def import_from(
 
 
 def _native_recordings(path: Path) -> Iterator[Path]:
-    """Yield the folders, at or below a path, that have the files of an upload."""
+    """Yields the folders at or below a path that are uploads already."""
     if path.is_file() and path.name in RECORDING_FILES:
         path = path.parent
     for folder, below, names in os.walk(path):
@@ -98,7 +102,7 @@ def _copy_instruction(path: Path, folders: Sequence[Path], uploads: Path) -> str
 def _import_all(
     recordings: "Sequence[tuple[Importer, SourceFiles]]", uploads: Path, options: "Given"
 ) -> bool:
-    """Import each recording, show a bar, and print what is wrong; returns whether nothing is."""
+    """Imports recordings, and prints problems and counts; returns whether all were read whole."""
     from demo_pipeline.cli.tables import progress_bar
     from demo_pipeline.importers.import_recordings import ImportState, import_recording
     from demo_pipeline.runs.imported_trajectories import import_trajectory, renew_catalog
@@ -128,7 +132,7 @@ def _import_all(
 
 
 def _uploads_folder() -> Path:
-    """The uploads' folder of the settings; a bucket is refused."""
+    """Returns the folder of the uploads; ends the command if it is in a bucket."""
     from demo_pipeline.store.names import is_bucket
 
     uploads = usable_settings().uploads

@@ -1,4 +1,4 @@
-"""The command `demo-pipeline privacy`: private data in demonstrations, by kind and place.
+"""The command `demo-pipeline privacy`: lists private data in demonstrations by kind and place.
 
 The private text itself is never printed.
 """
@@ -20,10 +20,11 @@ def show_private(
     demonstration: Annotated[str, typer.Argument(help="Its id. [default: counts of all]")] = "",
     *,
     sheet: Annotated[
-        Path | None, typer.Option(help="Write a JPEG of the redacted pictures of this one.")
+        Path | None,
+        typer.Option(help="Write a JPEG with the redacted screenshots of the demonstration."),
     ] = None,
 ) -> None:
-    """List private data: its kinds, places and treatment, never its text."""
+    """List private data by kind, place and policy, never its text."""
     from demo_pipeline.cli.tables import print_records
     from demo_pipeline.privacy.redaction_stage import REDACTIONS, read_findings
 
@@ -38,7 +39,7 @@ def show_private(
         rows = [{name: row[name] for name in _COLUMNS} for row in findings]
         if sheet is not None:
             count = _write_sheet(demonstration, folder, findings, sheet)
-            print_line(f"{sheet}: {count} redacted pictures")
+            print_line(f"{sheet}: {count} redacted screenshots")
     else:
         for key in ids:
             findings = read_findings(store.open(f"{REDACTIONS}/{key}")[0])
@@ -52,7 +53,14 @@ def show_private(
 
 
 def _write_sheet(key: str, folder: Path, findings: Sequence[dict[str, Any]], sheet: Path) -> int:
-    """Write the redacted pictures of a demonstration as tiles; returns how many there are."""
+    """Writes the redacted screenshots of a demonstration as a contact sheet; returns their count.
+
+    Args:
+        key: the demonstration's id.
+        folder: its redacted trajectory.
+        findings: the private data in it.
+        sheet: the JPEG file to write.
+    """
     from demo_pipeline.trajectories.contact_sheets import contact_sheet, encode_jpeg, step_tiles
 
     covered_steps = {
@@ -60,5 +68,6 @@ def _write_sheet(key: str, folder: Path, findings: Sequence[dict[str, Any]], she
     }
     tiles = step_tiles(key, folder)[0] if (folder / "task.json").is_file() else []
     redacted = [tile for number, tile in enumerate(tiles) if number in covered_steps]
-    sheet.write_bytes(encode_jpeg(contact_sheet(redacted, 3, 640, f"{key}: redacted pictures")))
+    title = f"{key}: redacted screenshots"
+    sheet.write_bytes(encode_jpeg(contact_sheet(redacted, 3, 640, title)))
     return len(redacted)

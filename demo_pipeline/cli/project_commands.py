@@ -1,8 +1,4 @@
-"""The commands `demo-pipeline init`, `demo-pipeline ui` and `demo-pipeline doctor`.
-
-Belongs here: a project outside of a checkout: its folders, its settings, Dagster's instance; and
-whether a project can work.
-"""
+"""The commands `demo-pipeline init`, `demo-pipeline ui` and `demo-pipeline doctor`."""
 
 import os
 import shlex
@@ -39,16 +35,16 @@ def init(
         Path, typer.Argument(metavar="DIR", help="A directory that is empty or does not exist.")
     ],
 ) -> None:
-    """Make a project: folders for recordings and outputs, settings, Dagster's home, a sample.
+    """Create a project: folders for recordings and outputs, settings, Dagster's home, a sample.
 
-    Commands that run in it, or in a folder below, use it.
+    Commands use the project of the current folder or of a folder above it.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         refuse(f"{folder} is not empty")
     recordings = folder / "data" / "recordings"
     home = folder / "dagster"
-    for made in (recordings, home):
-        made.mkdir(parents=True)
+    for new_folder in (recordings, home):
+        new_folder.mkdir(parents=True)
     with as_file(files("demo_pipeline") / "project") as template:
         for source in template.iterdir():
             if source.is_dir():
@@ -63,10 +59,10 @@ def init(
 def ui(
     *, port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000
 ) -> None:
-    """Open Dagster's UI over the project, with its sensors: new recordings are processed.
+    """Open Dagster's UI for the project; its sensors process new recordings.
 
-    It answers its own pages on this machine. Under another name, for example through a forwarded
-    port, it needs the long address that it prints.
+    Only browsers on this machine can use it. Under another name, for example through a forwarded
+    port, open the long address that it prints.
     """
     from demo_pipeline.cli.ui_guard import private_address, start_guard
     from demo_pipeline.files.web_requests import kept_token
@@ -79,27 +75,30 @@ def ui(
     except OSError:
         refuse(f"port {port} is taken; end what uses it, or give --port")
     with dagster_instance(home):
-        pass  # made once: daemon and webserver would both make the databases of a new home
+        pass  # creates the databases of a new home: daemon and webserver would both create them
     token = kept_token(Path(settings.cache).expanduser(), _TOKEN_FILE)
     upstream = private_address()
-    _guard = start_guard(listening, upstream, token)  # it ends with the handle in this
+    _guard = start_guard(listening, upstream, token)  # kept: the guard ends if this is collected
     listening.close()
     print_line(f"http://127.0.0.1:{port} (under another name: …:{port}/{token}/)")
     with as_file(files("demo_pipeline") / "project" / "workspace.yaml") as shipped:
         workspace = own if own.is_file() else shipped
-    os.chdir(project_home())  # Dagster leaves folders where it starts
+    os.chdir(project_home())  # Dagster creates folders in the current folder
     os.environ["DAGSTER_WEBSERVER_PATH_PREFIX"] = f"/{token}"
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace)]
     command += ["--host", upstream[0], "--port", str(upstream[1])]
     sys.stdout.flush()
-    os.execv(command[0], command)  # noqa: S606 - Ctrl-C has to reach Dagster itself
+    os.execv(command[0], command)  # noqa: S606 - so that Ctrl-C reaches Dagster itself
 
 
-_ALL_OBJECTS = 10**8  # more than the command ever makes
+_ALL_OBJECTS = 10**8  # more objects than `doctor` creates, so that nothing is collected
 
 
 def _import_without(library: str, optional: str) -> None:
-    """Import a library that works without an optional one: Python takes None for a missing one."""
+    """Imports a library as if another library that it can do without were not installed.
+
+    Python treats a module that is None in `sys.modules` as missing.
+    """
     if optional not in sys.modules:
         sys.modules[optional] = None  # type: ignore[assignment]
         with suppress(ImportError):
@@ -107,20 +106,21 @@ def _import_without(library: str, optional: str) -> None:
         del sys.modules[optional]
 
 
-@reduced_python_gc(_ALL_OBJECTS)  # a quarter of the time of importing Dagster
+@reduced_python_gc(_ALL_OBJECTS)  # collecting takes a quarter of the time of importing Dagster
 def doctor(
     *,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option(help="Exit with 1 for warnings too.")] = False,
     expect_daemon: Annotated[
-        bool, typer.Option("--expect-daemon", help="It is an error when no daemon runs.")
+        bool, typer.Option("--expect-daemon", help="Report an error if no daemon runs.")
     ] = False,
 ) -> None:
     """Examine the roots and free space, outputs, quarantine, leftovers, and Dagster's instance.
 
-    Corrects nothing. Exits with 0 if nothing is wrong, 1 for errors, 2 for unusable settings.
+    Nothing is changed. Exits with 0 if nothing is wrong, 1 for errors, 2 for unusable settings.
     """
-    _import_without("structlog", "rich")  # which Dagster imports: 0.05 CPU s for colours
+    # Dagster imports structlog, which imports rich for colors. Without it, 0.05 CPU s are saved.
+    _import_without("structlog", "rich")
     _import_without("mako.exceptions", "pygments")
     from demo_pipeline.defs.instance_health import examine_instance
     from demo_pipeline.runs.health import HealthLevel, examine_workspace
@@ -146,5 +146,5 @@ def doctor(
         for finding in findings:
             print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")
         print_line(f"{errors} errors, {warnings} warnings")
-    spare_existing_objects()  # else all are searched now, since they are more than usual
+    spare_existing_objects()  # saves a garbage collection, which the many new objects would start
     raise typer.Exit(INVALID if errors or (strict and warnings) else OK)

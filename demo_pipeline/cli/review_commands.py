@@ -1,7 +1,7 @@
-"""The commands `demo-pipeline review`, `demo-pipeline reviews` and `demo-pipeline forget`.
+"""The commands `demo-pipeline review` and `demo-pipeline reviews`.
 
-Belongs here: their arguments, output and exit codes. What was typed is in no line: a correction is
-named by its kind and its step; `reviews export` writes it to a file that only its owner can read.
+Typed text is never printed: a correction is printed as its kind and its step. `reviews export`
+writes corrections in full, to a file that only its owner can read.
 """
 
 import getpass
@@ -9,7 +9,7 @@ import os
 import socket
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,6 @@ from demo_pipeline.cli.environment import (
     open_workspace,
     refuse,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
 
@@ -34,8 +31,8 @@ def review(
 ) -> None:
     """Open a page on which people watch, judge and correct demonstrations; Ctrl-C ends it.
 
-    It answers this machine only, at the address it prints. Decisions are kept in the store, under
-    `reviews/`; the daemon, or the next `demo-pipeline run`, applies them.
+    Only browsers on this machine can use it, at the address that it prints. Decisions are stored
+    under `reviews/` in the store; the daemon or the next `demo-pipeline run` applies them.
     """
     import uvicorn
 
@@ -50,8 +47,8 @@ def review(
     except OSError:
         refuse(f"port {port} is taken; end what uses it, or give --port")
     data = ReviewData(workspace.store, workspace.uploads)
-    place = f"#{demonstration}" if demonstration else ""
-    print_line(f"http://127.0.0.1:{port}/{token}/{place}")
+    fragment = f"#{demonstration}" if demonstration else ""
+    print_line(f"http://127.0.0.1:{port}/{token}/{fragment}")
     app = build_app(data, author or getpass.getuser(), token, port)
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     uvicorn.Server(config).run(sockets=[connection])
@@ -62,16 +59,18 @@ reviews_app = typer.Typer(no_args_is_help=True, help="List, export and import de
 
 @reviews_app.command("list")
 def list_reviews(ids: _Ids = None) -> None:
-    """List the decisions: time, author, what, and whether it holds; then counts."""
+    """List the decisions with time, author, kind, step and state; then counts of the states.
+
+    The state is `holds`, `replaced`, `stale`, `undone`, `undo` or `no trajectory`.
+    """
     from demo_pipeline.review.review_store import judged_decisions
 
     counts = Counter({"holds": 0})
-    # Of an undone decision and its undo, and of what a later one replaces, nothing holds.
     for decision, state in judged_decisions(open_workspace().store, ids or ()):
         counts[state] += 1
         step = "" if decision.step is None else f" step {decision.step}"
-        told = f"{decision.time} {decision.author}: {decision.kind}{step} [{state}]"
-        print_line(f"{decision.demonstration} {told} {decision.id}")
+        summary = f"{decision.time} {decision.author}: {decision.kind}{step} [{state}]"
+        print_line(f"{decision.demonstration} {summary} {decision.id}")
     print_line(", ".join(f"{number} {state}" for state, number in counts.items()))
 
 
@@ -80,7 +79,7 @@ def export_reviews(
     dest: Annotated[Path, typer.Argument(help="A new file: .jsonl, or .csv for a table.")],
     ids: _Ids = None,
 ) -> None:
-    """Write the decisions to a file, corrections in full: they may hold what was typed."""
+    """Write the decisions to a file. Corrections are written in full and may contain typed text."""
     from demo_pipeline.review.review_store import Reviews, exchanged
 
     if dest.suffix.lower() not in {".jsonl", ".csv"} or dest.exists():
@@ -88,8 +87,8 @@ def export_reviews(
     reviews = Reviews(open_workspace().store)
     reviews.refresh()
     for key in reviews.damaged():
-        print_error(f"{key} is not a decision, and counts for nothing; remove it")
-    decisions = [one for one in reviews.all() if not ids or one.demonstration in ids]
+        print_error(f"{key} is not a decision and is ignored; remove it")
+    decisions = [decision for decision in reviews.all() if not ids or decision.demonstration in ids]
     handle = os.open(dest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         file.write(exchanged(decisions, dest.suffix.lower()))
@@ -98,11 +97,11 @@ def export_reviews(
 
 @reviews_app.command("import")
 def import_reviews(
-    source: Annotated[Path, typer.Argument(help="A file that `reviews export` wrote, or alike.")],
+    source: Annotated[Path, typer.Argument(help="A file as `reviews export` writes it.")],
 ) -> None:
-    """Add the decisions of a file to the store; those that are there already stay as they are.
+    """Add the decisions of a file to the store; decisions that exist already are unchanged.
 
-    Exit code 1 when a line holds no decision; the others are added all the same.
+    Exits with 1 if a line is not a decision; the other lines are added.
     """
     from demo_pipeline.files.json_files import JsonFileError
     from demo_pipeline.review.review_store import import_decisions, read_exchange

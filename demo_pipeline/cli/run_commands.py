@@ -1,6 +1,6 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-A run that has nothing to do finds that out without importing Dagster, which takes a second.
+`run` imports Dagster, which takes a second, only if something has to be built.
 """
 
 import logging
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
-_IDS_PER_LINE = 5  # of `--dry-run`
+_IDS_PER_LINE = 5  # ids that `--dry-run` prints in a line
 _FORCE = "Build unchanged outputs again, too."
 _RETRY = "Retry the quarantined demonstrations, too."
 _VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
@@ -44,7 +44,13 @@ _DRY_RUN = "Build and write nothing; show what would be built, and why."
 
 @dataclass
 class _Selection:
-    """The ids that a run processes, those that stay quarantined, and how many are up to date."""
+    """How a run treats the chosen demonstrations.
+
+    Attributes:
+        todo: ids to process.
+        quarantined: ids that stay quarantined.
+        up_to_date: number of demonstrations whose outputs are all up to date.
+    """
 
     todo: list[str]
     quarantined: list[str]
@@ -54,7 +60,7 @@ class _Selection:
 def register() -> None:
     """Register every recording in the uploads as a Dagster partition.
 
-    Required once before `dagster asset materialize --partition ID`; `run` registers by itself.
+    Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
     workspace = open_workspace()
     print_ignored_uploads(workspace)
@@ -112,7 +118,7 @@ def run(
         done = sum(result.status.is_done for result in command.results)
         print_error(
             f"interrupted: {done} demonstrations were done in this run and are kept; "
-            "the next `demo-pipeline run` goes on with the others"
+            "the next `demo-pipeline run` continues with the others"
         )
         raise typer.Exit(INTERRUPTED) from None
 
@@ -123,13 +129,15 @@ def _uploaded_ids(workspace: "Workspace") -> list[str]:
 
 @dataclass
 class _Run:
-    """The options of `run`, and the results so far.
+    """One call of the command `run`: its options, and its results so far.
 
     Attributes:
+        home: Dagster's home.
+        ids: the ids on the command line; empty: all.
         uploaded: ids in the uploads.
         imported: ids of imported trajectories, which have no upload.
-        has_misnamed: whether folders of the uploads are ignored because of their names.
-        errors: why datasets could not be built.
+        has_misnamed: folders in the uploads are ignored because their names cannot be ids.
+        errors: sentences about datasets that could not be built.
     """
 
     workspace: "Workspace"
@@ -148,7 +156,7 @@ class _Run:
     errors: list[str] = field(default_factory=list)
 
     def find_uploads(self) -> None:
-        """List the uploads; unknown ids are a usage error."""
+        """Lists the uploads and the imported trajectories; ends the command for unknown ids."""
         from demo_pipeline.runs.imported_trajectories import imported_ids
 
         self.has_misnamed = print_ignored_uploads(self.workspace)
@@ -159,11 +167,15 @@ class _Run:
             refuse(f"no recording {', '.join(sorted(unknown))} in {self.workspace.uploads.url}")
 
     def run(self, *, strict: bool) -> None:
-        """Build, and print the results."""
+        """Builds everything that is not up to date, and prints the results.
+
+        Ends the command with exit code 1 if something failed; if `strict`, also if a demonstration
+        is quarantined, ignored, or left out of a dataset.
+        """
         from demo_pipeline.cli.tables import report_run
 
         start = time.monotonic()
-        selection = self._nothing_to_build() or self._build()
+        selection = self._selection_without_work() or self._build()
         if not (selection.todo or selection.quarantined or selection.up_to_date):
             print_line(
                 f"no recording in {self.workspace.settings.uploads}: copy a folder with "
@@ -188,7 +200,7 @@ class _Run:
             raise typer.Exit(INVALID)
 
     def show_plan(self) -> None:
-        """Print what would be built, and why."""
+        """Prints what would be built, and why."""
         from demo_pipeline.runs.plan import plan
 
         selection = self._select(self._chosen() if self.force else ())
@@ -210,7 +222,7 @@ class _Run:
         )
 
     def _select(self, forced: Collection[str]) -> _Selection:
-        """Choose among the uploads; the `forced` are processed even if nothing changed."""
+        """Divides the chosen demonstrations; those in `forced` are processed in any case."""
         from demo_pipeline.runs.demonstration_outputs import is_refused, is_up_to_date
         from demo_pipeline.runs.graph import Graph
 
@@ -232,7 +244,7 @@ class _Run:
         return _Selection(todo, quarantined, len(chosen) - len(todo) - len(quarantined))
 
     def _chosen(self) -> list[str]:
-        """The ids that were named, or all uploads and imported trajectories."""
+        """Returns the ids on the command line, or all uploads and imported trajectories."""
         return list(dict.fromkeys(self.ids or [*self.uploaded, *self.imported]))
 
     def _has_trajectories(self) -> bool:
@@ -240,8 +252,11 @@ class _Run:
 
         return bool(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
 
-    def _nothing_to_build(self) -> _Selection | None:
-        """The selection if nothing has to be built; None if Dagster is needed to find that out."""
+    def _selection_without_work(self) -> _Selection | None:
+        """Checks, without importing Dagster, whether everything is up to date.
+
+        Returns the selection, which has nothing to do; None if something may have to be built.
+        """
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 
@@ -264,7 +279,10 @@ class _Run:
         return selection
 
     def _build(self) -> _Selection:
-        """Build everything that is not up to date, each demonstration in a run of Dagster."""
+        """Builds everything that is not up to date, each demonstration in a run of Dagster.
+
+        Damaged and forced demonstrations come first: their outputs are rebuilt even if unchanged.
+        """
         from demo_pipeline.runs.failures import InstanceError
         from demo_pipeline.runs.health import HealthLevel, clear_leftovers, store_finding
 
@@ -300,9 +318,9 @@ class _Run:
         return selection
 
     def _process(self, runs: "LocalRuns", ids: Sequence[str], *, force: bool) -> None:
-        """Process demonstrations, keep each result as it comes, and show a bar.
+        """Processes demonstrations, and collects their results while a bar shows the progress.
 
-        An interruption ends the workers.
+        An interruption ends the worker processes.
         """
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.runs.imported_trajectories import renew_trajectory
@@ -313,7 +331,7 @@ class _Run:
         uploaded = [key for key in ids if key not in self.imported]
 
         def in_progress() -> list[str]:
-            """The workers take the demonstrations in their order."""
+            # The workers take the demonstrations in this order.
             return [*waiting][: self.workers]
 
         with progress_bar(in_progress) as progress:
@@ -325,7 +343,7 @@ class _Run:
                 progress.advance(task)
 
             for key in ids:
-                if key in self.imported:  # an imported trajectory has no partition
+                if key in self.imported:  # has no partition, and so no run of Dagster
                     keep(renew_trajectory(self.workspace, key, force=force))
             if uploaded:
                 with closing(runs.process(uploaded, force=force)) as results:
@@ -335,6 +353,14 @@ class _Run:
     def _build_datasets(
         self, runs: "LocalRuns", title: str = "datasets", job: str = "", *, force: bool
     ) -> None:
+        """Builds datasets with a job of Dagster, by default all datasets.
+
+        Args:
+            runs: launches the run.
+            title: label of the progress bar.
+            job: name of the job; empty: the job of all datasets.
+            force: rebuild unchanged outputs.
+        """
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.stage import DATASETS_JOB
 
@@ -346,10 +372,11 @@ class _Run:
         self.errors += built.errors
 
     def _verify(self) -> tuple[set[str], bool]:
-        """Compare every committed file with its hash, and print the damage.
+        """Compares every committed file with its hash, and prints the damage.
 
-        Returns the damaged demonstrations that can be built again, since their upload still
-        exists, and whether a dataset is damaged.
+        Returns:
+            The ids of damaged demonstrations whose upload still exists, so that they can be built
+            again, and whether a dataset is damaged.
         """
         from demo_pipeline.runs.damage import damage_problem, verify_outputs
 
@@ -363,16 +390,17 @@ class _Run:
 
 
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
-    """The answer to a question about outputs; no if it cannot be answered.
+    """Returns the answer of a function that says whether outputs are unchanged.
 
-    Then the outputs are built, and their run reports roots and files that cannot be read. A defect
-    is reported here, because a run that only asks the question differently would hide it.
+    If it raises, the answer is no: the outputs are then built, and the build reports why a file or
+    the store cannot be read. A defect of our code is printed here, because the build may not meet
+    it.
     """
     from demo_pipeline.runs.failures import is_defect, warning_words
 
     try:
         return question(*arguments)
-    except Exception as error:  # noqa: BLE001 - the run goes on
+    except Exception as error:  # noqa: BLE001 - any error; see above
         if is_defect(error):
             print_error(f"{question.__name__}: {warning_words(error)}")
         else:
@@ -381,6 +409,7 @@ def _holds(question: Callable[..., bool], *arguments: object) -> bool:
 
 
 def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
+    """Formats pairs (stage, reason) as `stage, stage (reason); stage (reason)`."""
     stages: dict[str, list[str]] = {}
     for stage, reason in reasons:
         stages.setdefault(reason, []).append(stage)

@@ -1,6 +1,7 @@
-"""Tables and progress bars for people. Most of them need `rich`, which takes time to import.
+"""Prints tables and progress bars for people; most need `rich`, which takes time to import.
 
-Texts pass through `cell` or `plain_line`, so that no text of a recording is markup.
+Texts pass through `cell` or `plain_line`, so that `rich` does not read markup in a text of a
+recording.
 """
 
 import logging
@@ -44,8 +45,8 @@ out = Console()
 _NUMBER = "0.000"
 _SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
-_OVERVIEW_ROWS = 12  # of a table in the overview: two lines of 80 columns
-_OVERVIEW_WIDTH = 100  # columns, at most, also where the output is not a terminal
+_OVERVIEW_ROWS = 12  # values of a table in the overview: two lines of 80 columns
+_OVERVIEW_WIDTH = 100  # columns at most, on a terminal and in a file
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
 _NO_TRAIN_SPLIT = (
     "has no train split: all recordings of a task go to the same split, and with few tasks none "
@@ -55,12 +56,12 @@ _NO_TRAIN_SPLIT = (
 
 
 def cell(value: object, style: str = "") -> Text:
-    """A cell of a table, without markup; empty for None."""
+    """Returns the text of a table's cell, without markup; empty for None."""
     return Text("" if value is None else plain_line(str(value)), style)
 
 
 def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table; records that are wider than the terminal are printed one below the other."""
+    """Prints a table; rows that are wider than the terminal become lists of names and values."""
     if not rows:
         print_line(f"{title}: no rows")
         return
@@ -83,7 +84,7 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def print_statistics(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], *, everything: bool
 ) -> None:
-    """Print every table, or an overview that fits a screen of 24 lines and leaves out zeros."""
+    """Prints every table, or an overview without zeros that fits a screen of 24 lines."""
     if everything:
         for title, rows in tables.items():
             print_records(title.replace("_", " "), rows)
@@ -115,7 +116,7 @@ def _print_wrapped(text: str) -> None:
 
 
 class _InProgress(ProgressColumn):
-    """Names the items that are in progress."""
+    """A column of a progress bar with the first item in progress and the number of others."""
 
     max_refresh = 1.0
 
@@ -132,10 +133,10 @@ class _InProgress(ProgressColumn):
 
 
 def progress_bar(in_progress: Callable[[], Sequence[str]] = tuple) -> Progress:
-    """A bar on standard error with count and times; no bar while the log is shown there.
+    """Returns a progress bar on standard error; it is hidden if the log is printed there.
 
     Args:
-        in_progress: returns the names of the items that are in progress.
+        in_progress: returns the names of the items in progress.
     """
     return Progress(
         TextColumn("{task.description:>14}"),
@@ -155,7 +156,14 @@ def report_run(
     datasets: Sequence[DatasetOutcome],
     seconds: float,
 ) -> None:
-    """Print tables of demonstrations and datasets, the reasons of failures, and a closing line."""
+    """Prints the tables of demonstrations and datasets, the problems, and a line with counts.
+
+    Args:
+        results: the results of demonstrations that were processed.
+        up_to_date: number of demonstrations that were up to date.
+        datasets: the results of the datasets.
+        seconds: duration of the run.
+    """
     if results:
         out.print(_demonstration_table(results))
         for result in results:
@@ -185,7 +193,7 @@ def report_run(
 
 
 def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
-    """A table without borders, so that a terminal of 80 columns shows each id on one line."""
+    """Returns the table of demonstrations, without borders so that ids fit 80 columns."""
     table = Table(
         title="Demonstrations",
         title_justify="left",
@@ -211,7 +219,10 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """A sentence if a demonstration is not done because meta.json does not say so; else empty."""
+    """Returns a sentence if meta.json lacks the members that make a demonstration a success.
+
+    Empty if the demonstration is a success, or meta.json states another outcome.
+    """
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""
     missing = []
@@ -223,13 +234,13 @@ def _unrecorded_success(result: DemonstrationResult) -> str:
         return ""
     return (
         f"the outcome is {outcome}, because meta.json has no {' and no '.join(missing)}; training "
-        'datasets leave it out. If the task was done, write `"status": "completed"` and '
+        'datasets leave it out. If the task was completed, write `"status": "completed"` and '
         '`"reason": "done"` into meta.json'
     )
 
 
 def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
-    """Print a table whose paths stay on one line each, so that they can be copied."""
+    """Prints the table of datasets; paths are not wrapped, so that they can be copied."""
     rows = [("asset", "contents", "written", "path")]
     for dataset in datasets:
         path = dataset.path.removeprefix(f"{Path.cwd()}/")
@@ -237,8 +248,8 @@ def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
         rows.append((dataset.name, contents(dataset.counts), size, plain_line(path)))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
-        f"{name:<{widths[0]}}  {held:<{widths[1]}}  {size:>{widths[2]}}  {path}"
-        for name, held, size, path in rows
+        f"{name:<{widths[0]}}  {content:<{widths[1]}}  {size:>{widths[2]}}  {path}"
+        for name, content, size, path in rows
     ]
     terminal = shutil.get_terminal_size().columns
     rule = "─" * min(max(map(len, lines)), terminal)
@@ -247,22 +258,25 @@ def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
 
 
 def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """Sentences on demonstrations that datasets leave out.
+    """Returns sentences on demonstrations that datasets leave out.
 
-    Datasets that leave out the same share a line.
+    Datasets that leave out the same demonstrations share a sentence.
     """
-    names = defaultdict[str, list[str]](list)
+    datasets_by_reason = defaultdict[str, list[str]](list)
     for dataset in datasets:
-        for words in dataset.left_out:
-            names[words].append(dataset.name)
-    lines = defaultdict[str, list[str]](list)
-    for words, leaving in names.items():
-        lines[", ".join(leaving)].append(words)
-    return [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
+        for reason in dataset.left_out:
+            datasets_by_reason[reason].append(dataset.name)
+    reasons_by_datasets = defaultdict[str, list[str]](list)
+    for reason, names in datasets_by_reason.items():
+        reasons_by_datasets[", ".join(names)].append(reason)
+    return [
+        f"left out of {names}: {', '.join(reasons)}"
+        for names, reasons in reasons_by_datasets.items()
+    ]
 
 
 def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """A sentence on the datasets that have rows, but none for training."""
+    """Returns a sentence, in a list, on the datasets that have rows but none in the train split."""
     names = []
     for dataset in datasets:
         counts = [count for count in dataset.counts.values() if isinstance(count, Mapping)]
@@ -273,13 +287,13 @@ def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
 
 
 def print_scores(preset: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the scores by a rule: over all steps, and of groups of steps."""
+    """Prints the scores of a rule: over all steps, and of groups of steps."""
     out.print(_summary_table(preset, [row for row in rows if row["dimension"] == "all"]))
     out.print(_group_table(preset, rows))
 
 
 def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per answerer, over all steps."""
+    """Returns the table of scores over all steps; a row is the predictions or a baseline."""
     table = _narrow_table(f"{preset}: all steps", "answers")
     for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
         _add_numbers(table, name)
@@ -292,7 +306,7 @@ def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per group of steps, a column per answerer."""
+    """Returns the table of scores of groups of steps; a column is the predictions or a baseline."""
     names = list(dict.fromkeys(row["answers"] for row in rows))
     table = _narrow_table(f"{preset}: scores of groups of steps", "steps of")
     for name in ("steps", *names):
@@ -313,14 +327,14 @@ def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _narrow_table(title: str, first: str) -> Table:
-    """A table of numbers that fits 80 columns; only the words of its first column are folded."""
+    """Returns an empty table of numbers that fits 80 columns; only its first column is wrapped."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
     table.add_column(first, overflow="fold")
     return table
 
 
 def _add_numbers(table: Table, name: str) -> None:
-    """Add a column whose numbers are not folded; its heading has a line for each word."""
+    """Adds a column whose numbers are not wrapped; its heading has a line for each word."""
     heading = name
     if name != "95 %":
         heading = _SPLIT_HEADINGS.get(name, name).replace(" ", "\n")

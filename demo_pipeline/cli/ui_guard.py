@@ -1,9 +1,9 @@
-"""The guard before Dagster's UI: it passes on the requests of the UI's own pages, and no others.
+"""Protects Dagster's UI: a proxy that forwards only requests of the UI's own pages.
 
-Dagster's webserver takes commands from whoever reaches it, also by GET, so any web page that is
-open in a browser of this machine could launch a run with a config of its own. Therefore
-`demo-pipeline ui` lets it listen on a port of its own, below a secret path, and starts this guard
-on the port that people open. The guard is a process: it ends when its standard input does.
+Dagster's webserver obeys every request that reaches it, even a GET. So any web page in a browser on
+this machine could launch a run with a configuration of its own. Therefore `demo-pipeline ui` starts
+the webserver on a private port with a secret path, and this proxy on the port that people open. The
+proxy is a process that ends when its standard input is closed.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from demo_pipeline.files.web_requests import OTHER_ADDRESS, is_token, own_hosts,
 _PORT = "UI_GUARD_PORT"
 _UPSTREAM = "UI_GUARD_UPSTREAM"
 _TOKEN = "UI_GUARD_TOKEN"  # noqa: S105  # the name of a variable
-_HEAD_BYTES = 64 * 2**10  # of a request's head; browsers send 1 to 4 kB
-_CHUNK = 2**16
-_ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that no request repeats
-_GRAPHQL = "/graphql"  # takes commands by GET, so nobody is led there
+_HEAD_BYTES = 64 * 2**10  # the largest head of a request; browsers send 1 to 4 kB
+_CHUNK = 2**16  # bytes that are copied at once
+_ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that a request may have once
+_GRAPHQL = "/graphql"  # obeys GET requests, so that requests are never redirected to it
 _NO_TOKEN = "open the address that `demo-pipeline ui` printed"  # noqa: S105 - a sentence
 _STARTING = "Dagster is starting; this page loads by itself in a moment"
 _REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503: "Starting"}
@@ -34,12 +34,15 @@ _REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503
 def start_guard(
     listening: socket.socket, upstream: tuple[str, int], token: str
 ) -> subprocess.Popen[bytes]:
-    """Start the guard, which ends when its standard input is closed, also by what follows `exec`.
+    """Starts the guard's process.
+
+    Its standard input is a pipe that this process keeps open, even after `exec`. So the guard ends
+    with this process.
 
     Args:
-        listening: the socket that people's browsers connect to.
+        listening: the socket that browsers connect to.
         upstream: address and port of Dagster's webserver.
-        token: the first part of every path of the webserver.
+        token: the secret, which is the first part of every path of the webserver.
     """
     port = listening.getsockname()[1]
     variables = {
@@ -60,10 +63,11 @@ def start_guard(
 
 
 def private_address() -> tuple[str, int]:
-    """An address of this machine that nobody listens on now, for Dagster's webserver.
+    """Returns a free address and port of this machine for Dagster's webserver.
 
-    The webserver shows its secret path to whoever opens its root under any name. On Linux all of
-    127.0.0.0/8 is this machine, and one of 16 million addresses is drawn: no page can guess it.
+    The webserver redirects a request for its root to the secret path, so that its address must be
+    secret too. On Linux all addresses 127.*.*.* are this machine, and one of 16 million is drawn at
+    random. On other systems it is 127.0.0.1 with a random port.
     """
     address = "127.0.0.1"
     if sys.platform == "linux":
@@ -74,12 +78,12 @@ def private_address() -> tuple[str, int]:
 
 
 class UiGuard:
-    """Answers or passes on one request a connection.
+    """Refuses or forwards requests; each connection carries one request.
 
     Args:
-        port: that people open.
-        upstream: address and port that Dagster's webserver listens on.
-        token: the first part of every path of the webserver.
+        port: the port that people open.
+        upstream: address and port of Dagster's webserver.
+        token: the secret, which is the first part of every path of the webserver.
     """
 
     def __init__(self, port: int, upstream: tuple[str, int], token: str) -> None:
@@ -88,7 +92,7 @@ class UiGuard:
         self._token = token
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read the head of a request, and pass on the connection or refuse it."""
+        """Reads the head of a request, and forwards or refuses it."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             first, _, rest = head.partition(b"\r\n")
@@ -101,18 +105,22 @@ class UiGuard:
         except asyncio.LimitOverrunError:
             writer.write(_response(400, "the request's head is too long"))
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the browser went away
+            pass  # the browser closed the connection
         finally:
             with suppress(ConnectionError):
                 await writer.drain()
                 writer.close()
 
     def verdict(self, first: str, headers: Message) -> tuple[int, str]:
-        """Status and text of what the guard answers by itself; status 0: it passes the request on.
+        """Decides about a request.
 
         Args:
             first: the request line.
-            headers: of the request.
+            headers: the request's headers.
+
+        Returns:
+            The status and the text of the guard's own answer, of a redirect its path; status 0: the
+            request is forwarded.
         """
         words = first.split(" ")
         repeated = [name for name in _ONCE if len(headers.get_all(name, [])) > 1]
@@ -126,7 +134,7 @@ class UiGuard:
             return 403, OTHER_ADDRESS
         origins = {f"http://{host}"}
         if host not in self._hosts:
-            origins.add(f"https://{host}")  # by a proxy
+            origins.add(f"https://{host}")  # a proxy between browser and guard may use TLS
         site = headers.get("sec-fetch-site", "none")
         if refusal := page_refusal(method, origins, headers.get("origin"), site):
             return 403, refusal
@@ -139,6 +147,7 @@ class UiGuard:
     async def _pass_on(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """Sends a request's head to the webserver, then copies both directions until its end."""
         try:
             answers, requests = await asyncio.open_connection(*self._upstream)
         except ConnectionError:
@@ -154,9 +163,10 @@ class UiGuard:
 
 
 def _for_one_request(first: bytes, rest: bytes, headers: Message) -> bytes:
-    """The head of a request after whose answer the webserver closes; a websocket's is unchanged.
+    """Returns the head of a request with `Connection: close`; that of a websocket is unchanged.
 
-    So every further request of a browser has a connection, and a verdict, of its own.
+    The webserver then closes the connection after its answer, so that the guard decides about every
+    further request of the browser on a new connection.
     """
     if "upgrade" in headers.get("connection", "").lower():
         return first + b"\r\n" + rest
@@ -199,8 +209,8 @@ async def _serve(handle: int, guard: UiGuard) -> None:
 
 
 def guard_until_the_end() -> None:
-    """Guard until the process that started it, or what it became, has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Dagster, and so this
+    """Runs the guard until its standard input is closed, see `start_guard`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Dagster, and that ends this process
     handle, _, port = os.environ[_PORT].partition(":")
     address, _, upstream = os.environ[_UPSTREAM].partition(":")
     guard = UiGuard(int(port), (address, int(upstream)), os.environ[_TOKEN])

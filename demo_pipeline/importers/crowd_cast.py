@@ -1,14 +1,16 @@
-"""crowd-cast of p(doom): sessions of five-minute segments, `input_*.msgpack` and a video for each.
+"""Imports recordings of crowd-cast (p(doom)): `input_*.msgpack` files with a video for each.
 
-The log is positional MessagePack, and the segments of a session are joined. The recorder logs no
-place of the pointer on any system: presses come without x and y, and moves are the mouse's own
-steps. So keys, wheel and frames are carried over; clicks have an unknown place and are hidden.
+A session consists of segments of five minutes, which are joined. The log is MessagePack: an event
+is an array whose fields are known by their index. The recorder logs no positions of the pointer on
+any system: presses have no x and y, and movements are relative. So keys, wheel and video are
+carried over, and clicks become hidden actions without a position.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
 from pathlib import Path
@@ -16,26 +18,24 @@ from typing import Any
 
 import msgspec
 
+from demo_pipeline.importers.source_facts import SourceFiles
 from demo_pipeline.importers.source_recording import (
     Importer,
-    SourceFiles,
     SourceLine,
     SourceRecording,
-    UnreadableSourceError,
     VideoPart,
-    as_list,
-    number,
-    plain_text,
     wheel,
 )
+from demo_pipeline.importers.source_values import UnreadableSourceError, as_list, number, plain_text
 from demo_pipeline.importers.video_remux import video_shape
 
 _LOG = re.compile(r"input_(?P<session>.+)_seg(?P<number>\d{4,})(?:_partial_\d+)?\.msgpack")
 _VIDEOS = (".mp4", ".mkv")
-_VIDEO_FOLDERS = (".", "../recordings")  # of the recorder itself, and of its bucket
-# Places in the array of a segment's metadata.
-_PLATFORM_PLACE = 12
-_TIME_PLACE = 9
+# Folders of the videos, relative to the log: on the recorder's disk, and in its upload bucket.
+_VIDEO_FOLDERS = (".", "../recordings")
+# Indices in the array of a segment's metadata.
+_PLATFORM_INDEX = 12
+_TIME_INDEX = 9
 _EVENTS = {
     "KeyPress": "keydown",
     "KeyRelease": "keyup",
@@ -43,31 +43,52 @@ _EVENTS = {
     "MouseRelease": "mouseup",
 }
 _BUTTONS = ("Left", "Right", "Middle")
-_Event = tuple[float, str, list[Any]]
-_BETWEEN_S = 0.05  # between the videos of two segments at least: starts are known to the second
+_Event = tuple[float, str, list[Any]]  # microseconds since the start of the segment, kind, fields
+# Least time between the videos of two segments, whose starts are only known to the second.
+_BETWEEN_S = 0.05
+
+
+@dataclass
+class _Segments:
+    """Consecutive segments of a session whose videos have the same size (None: no video)."""
+
+    session: str
+    size: tuple[int, int] | None
+    name: str
+    logs: list[Path] = field(default_factory=list)
+    videos: list[Path] = field(default_factory=list)
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The sessions in a folder, parted where the video changes its size or is missing."""
-    logs = [(match, folder / match[0]) for name in sorted(names) if (match := _LOG.fullmatch(name))]
-    groups: list[tuple[Any, str, list[Path], dict[Path, None]]] = []
-    for match, log in logs:
-        video = _video_of(folder, f"{match['session']}_seg{match['number']}")
-        kind = (match["session"], None if video is None else _size(video))
-        if not groups or groups[-1][0] != kind:
-            first = not groups or groups[-1][0][0] != kind[0]
-            name = kind[0] if first else f"{kind[0]}_from_{match['number']}"
-            groups.append((kind, name, [], {}))
-        groups[-1][2].append(log)
-        groups[-1][3].update({} if video is None else {video: None})
+    """Returns the sessions in a folder; a session is divided where the size of its video changes.
+
+    Segments without a video are a part of their own.
+    """
+    groups = list[_Segments]()
+    for name in sorted(names):
+        match = _LOG.fullmatch(name)
+        if match is None:
+            continue
+        session = match["session"]
+        video = _video_of(folder, f"{session}_seg{match['number']}")
+        size = None if video is None else _size(video)
+        if not groups or groups[-1].session != session:
+            groups.append(_Segments(session, size, session))
+        elif groups[-1].size != size:
+            groups.append(_Segments(session, size, f"{session}_from_{match['number']}"))
+        groups[-1].logs.append(folder / name)
+        if video is not None and video not in groups[-1].videos:
+            groups[-1].videos.append(video)
     return [
-        SourceFiles(folder=folder, name=name, logs=tuple(logs), videos=tuple(videos))
-        for _, name, logs, videos in groups
+        SourceFiles(
+            folder=folder, name=group.name, logs=tuple(group.logs), videos=tuple(group.videos)
+        )
+        for group in groups
     ]
 
 
 def _video_of(folder: Path, segment: str) -> Path | None:
-    """The video of a segment; None: it has no video."""
+    """Returns the video of a segment; None: it has no video."""
     for start, end, place in product(("recording_", ""), _VIDEOS, _VIDEO_FOLDERS):
         path = folder / place / f"{start}{segment}{end}"
         if path.is_file():
@@ -76,6 +97,7 @@ def _video_of(folder: Path, segment: str) -> Path | None:
 
 
 def _size(video: Path) -> tuple[int, int] | None:
+    """Returns width and height of a video; None: it cannot be read."""
     try:
         return video_shape(video)[:2]
     except UnreadableSourceError:
@@ -97,7 +119,7 @@ def _read(source: SourceFiles) -> SourceRecording:
     parts = list[VideoPart]()
     first = next(iter(segments.values()))
     zero = _began(first, source)
-    platform = _metadata(first, _PLATFORM_PLACE)
+    platform = _metadata(first, _PLATFORM_INDEX)
     ends = 0.0
     for video, events in segments.items():
         begins = max((_began(events, source) - zero).total_seconds(), ends)
@@ -106,7 +128,7 @@ def _read(source: SourceFiles) -> SourceRecording:
         base = zero.timestamp() * 1000 + begins * 1000
         for time_us, kind, data in events:
             lines += _lines(kind, data, base + time_us / 1000, platform, left_out)
-    lost = ["the place of every press and turn of the wheel: the recorder does not log it"]
+    lost = ["the positions of clicks and scrolls: the recorder does not log them"]
     return SourceRecording(
         recorded_at=zero,
         platform=platform,
@@ -119,7 +141,7 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _events(log: Path) -> list[_Event]:
-    """Microseconds since the segment began, kind and fields of each event."""
+    """Returns the events of a segment."""
     try:
         events = msgspec.msgpack.decode(log.read_bytes(), type=list[tuple[float, tuple[str, Any]]])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -129,25 +151,25 @@ def _events(log: Path) -> list[_Event]:
     ]
 
 
-def _metadata(events: Sequence[_Event], place: int) -> str:
-    """A text of a segment's metadata; empty if it has none there."""
+def _metadata(events: Sequence[_Event], index: int) -> str:
+    """Returns the text at an index of a segment's metadata; empty if there is no text."""
     data = next((data for _, kind, data in events if kind == "Metadata"), [])
-    return plain_text(next(iter(data[place:]), ""))
+    return plain_text(next(iter(data[index:]), ""))
 
 
 def _began(events: Sequence[_Event], source: SourceFiles) -> datetime:
-    """When a segment began, to the second."""
+    """Returns the start of a segment, to the second, with time zone."""
     with suppress(ValueError):
-        began = datetime.fromisoformat(_metadata(events, _TIME_PLACE))
+        began = datetime.fromisoformat(_metadata(events, _TIME_INDEX))
         if began.tzinfo is not None:
             return began
-    raise UnreadableSourceError(f"{source.place}: a segment does not say when it began")
+    raise UnreadableSourceError(f"{source.place}: the start time of a segment is missing")
 
 
 def _lines(
     kind: str, data: list[Any], time: float, platform: str, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yield the lines for an event, and count what has none."""
+    """Yields the lines for an event; events without a line are counted in `left_out`."""
     match kind, data:
         case "KeyPress" | "KeyRelease", [_, str(name), *_]:
             yield SourceLine(_EVENTS[kind], {"key": name}, time)
@@ -156,22 +178,27 @@ def _lines(
             if button in _BUTTONS:
                 name = button
             yield SourceLine(_EVENTS[kind], {"button": name}, time)
-        case "MouseScroll", [across, int() | float() as turned, *_]:
+        case "MouseScroll", [across, int() | float() as up, *_]:
             left_out["sideways turns of the wheel"] += bool(across)
-            if turned:  # on macOS pixels, elsewhere notches
-                turn = {"delta": turned} if platform == "macos" else wheel(turned, platform)
-                yield SourceLine("mousewheel", turn, time)
+            if up and platform == "macos":  # pixels
+                yield SourceLine("mousewheel", {"delta": up}, time)
+            elif up:  # notches
+                yield SourceLine("mousewheel", wheel(up, platform), time)
         case "MouseMove", _:
-            left_out["moves of the mouse by its own steps"] += 1
+            left_out["relative movements of the mouse"] += 1
         case "ContextChanged", _:
             left_out["changes of the front program"] += 1
         case "Redacted", [reason, *_]:
-            left_out["spans of input that were withheld (marked in the log)"] += 1
+            left_out["spans of input that the recorder withheld; the log marks them"] += 1
             yield SourceLine("redacted", {"reason": reason}, time)
-        case "Metadata", [width, height, _, _, _, _, across, down, *_]:
-            screen = {"width": width, "height": height}
-            filmed = {"source_width": across, "source_height": down}
-            yield SourceLine("display", screen | filmed, time)
+        case "Metadata", [width, height, _, _, _, _, source_width, source_height, *_]:
+            display = {
+                "width": width,
+                "height": height,
+                "source_width": source_width,
+                "source_height": source_height,
+            }
+            yield SourceLine("display", display, time)
         case _:
             left_out["events of an unknown kind"] += 1
 

@@ -1,27 +1,20 @@
-"""cua-driver of trycua/cua: a folder with `turn-NNNNN/`, each with an action and its states.
+"""Imports recordings of cua-driver (trycua/cua): folders with one `turn-NNNNN/` for each call.
 
-`action.json` has a call of one of its tools. `before.png` and `after.png` show the window that the
-call is for, not the screen. `before_state.json` has no boxes of elements, so
-that steps have no tree.
+In a turn's folder, `action.json` is a call of one of the driver's tools. `before.png` and
+`after.png` show the window that the call is for, not the whole screen. `before_state.json` has the
+window's elements without boxes, so that they are not used and steps have no tree.
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    UnreadableSourceError,
-    as_object,
-    json_object,
-    moment,
-    number,
-    plain_text,
-)
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.source_trajectory import (
     SourceAct,
     SourceImage,
@@ -35,24 +28,33 @@ from demo_pipeline.importers.source_trajectory import (
     scroll,
     type_text,
 )
+from demo_pipeline.importers.source_values import (
+    UnreadableSourceError,
+    as_object,
+    json_object,
+    moment,
+    number,
+    plain_text,
+)
 
 _TURN = re.compile(r"turn-\d{5,}")
 _ACTION = "action.json"
 _BEFORE = "before.png"
 _AFTER = "after.png"
+# The driver's tools → button and number of clicks, unless the call states them.
 _CLICKS = {"click": ("left", 1), "right_click": ("right", 1), "double_click": ("left", 2)}
-_KEYS = frozenset({"press_key", "hotkey", "type_text", "type_text_chars"})
-_SIGNS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-_NOTCHES = 3  # of a scroll that does not say how far
+_KEY_TOOLS = frozenset({"press_key", "hotkey", "type_text", "type_text_chars"})
+_DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+_NOTCHES = 3  # notches of a scroll whose call has no `amount`
 _LOST = (
-    "what lies around the window: the driver takes pictures of the window that a call is for",
+    "the screen around the window: the driver's screenshots show only the window of the call",
     "trees of windows (before_state.json, after_state.json), which have no boxes",
     "the video and the pointer's path (recording.mp4, cursor.jsonl)",
 )
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The folder, if it holds folders of turns."""
+    """Returns the folder as a recording if it contains folders of turns."""
     if names and "session.json" not in names and not any(map(_is_sibling, names)):
         return []
     turns = sorted(path for path in folder.iterdir() if _TURN.fullmatch(path.name))
@@ -66,17 +68,15 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Whether a file may lie next to the turns: the driver's own, or one that people add."""
+    """Whether a file may lie next to the turns: a file of the driver, or one that people add."""
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 
 
 def _read(source: SourceFiles) -> SourceTrajectory:
-    trajectory = SourceTrajectory(steps=(), lost=list(_LOST))
+    trajectory = SourceTrajectory(lost=list(_LOST))
     complete = {log.parent for log in source.logs}
     for turn_folder in sorted({path.parent for path in source.others} - complete):
-        trajectory.damaged.append(
-            f"{turn_folder.name}: {_ACTION} is missing: its call is not known"
-        )
+        trajectory.damaged.append(f"{turn_folder.name}: {_ACTION} is missing: its call is unknown")
     steps = list[SourceStep]()
     for log in source.logs:
         try:
@@ -87,9 +87,7 @@ def _read(source: SourceFiles) -> SourceTrajectory:
         if turn.get("result_error") is True:
             trajectory.left_out["calls that failed"] += 1
             continue
-        acts = _acts(turn, trajectory)
-        if not acts:
-            continue
+        act = _act(turn, trajectory)
         try:
             begin, end = _times(turn, log)
         except UnreadableSourceError as error:
@@ -97,17 +95,15 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             continue
         steps.append(
             SourceStep(
-                acts=acts,
+                acts=[act],
                 screenshot=_image(source, log.with_name(_BEFORE)),
                 time_ms=begin,
                 end_ms=end,
             )
         )
         trajectory.final = _image(source, log.with_name(_AFTER))
-    if not steps:
-        reason = next(iter(trajectory.damaged), "holds no input")
-        raise UnreadableSourceError(f"{source.folder}: {reason}")
     trajectory.steps = steps
+    trajectory.require_steps(source.folder)
     return trajectory
 
 
@@ -118,7 +114,7 @@ def _image(source: SourceFiles, path: Path) -> SourceImage | None:
 
 
 def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
-    """When a call began and ended, epoch milliseconds; `timestamp` is when it had ended."""
+    """Returns start and end of a call, epoch milliseconds; its `timestamp` is the end."""
     try:
         end = float(turn.get("timestamp") or "") * 1000
         moment(end, log)
@@ -133,13 +129,15 @@ def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
     return end - max(ended - began, 0.0), end
 
 
-def _acts(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> list[SourceAct]:
-    """The action of a call; another tool's call is a gap without a place."""
+def _act(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> SourceAct:
+    """Returns the action of a call.
+
+    A call that cannot be read gives an action without a position, which becomes a hidden action.
+    """
     tool = plain_text(turn.get("tool"))
-    given = turn.get("arguments")
-    values: dict[str, Any] = as_object(given)
+    values = as_object(turn.get("arguments"))
     modifiers = [key_name(str(key)) for key in values.get("modifier") or ()]
-    at = _point(turn.get("click_point")) or _point(values)
+    at = _point(as_object(turn.get("click_point"))) or _point(values)
     act: SourceAct | None = None
     if tool in _CLICKS:
         button, clicks = _CLICKS[tool]
@@ -147,34 +145,30 @@ def _acts(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> list[SourceA
         clicks = round(number(values.get("count")) or clicks)
         act = click(at, button, min(clicks, 3))
     elif tool == "drag":
-        ends = [(number(values.get(f"{end}_x")), number(values.get(f"{end}_y"))) for end in _ENDS]
-        start, end = (_pair(place) for place in ends)
+        start = _point(values, "from_")
+        end = _point(values, "to_")
         act = drag(start, end, plain_text(values.get("button")) or "left")
     elif tool == "scroll":
-        across, down = _SIGNS.get(plain_text(values.get("direction")), (0, 0))
+        across, down = _DIRECTIONS.get(plain_text(values.get("direction")), (0, 0))
         amount = number(values.get("amount")) or _NOTCHES
         if plain_text(values.get("by")) == "page":
-            trajectory.left_out["scrolls by pages, which are hidden"] += 1
-            return [SourceAct(kind=ActionType.SCROLL)]
+            trajectory.left_out["scrolls by pages: they are hidden actions"] += 1
+            return SourceAct(kind=ActionType.SCROLL)
         act = scroll(at, across * amount, down * amount)
-    elif tool in _KEYS:
+    elif tool in _KEY_TOOLS:
         if at is not None:
             trajectory.left_out["clicks that gave a field the focus before keys"] += 1
         act = _keys(tool, values)
     if act is None:
-        trajectory.left_out[f"calls of {tool or 'no tool'}: they are hidden"] += 1
-        return [SourceAct(kind=ActionType.CLICK)]
-    if modifiers and tool not in _KEYS:
-        act = SourceAct(
-            kind=act.kind, at=act.at, end=act.end, values={**act.values, "modifiers": modifiers}
-        )
-    return [act]
-
-
-_ENDS = ("from", "to")
+        trajectory.left_out[f"calls of {tool or 'no tool'}: they are hidden actions"] += 1
+        return SourceAct(kind=ActionType.CLICK)
+    if modifiers and tool not in _KEY_TOOLS:
+        act = replace(act, values={**act.values, "modifiers": modifiers})
+    return act
 
 
 def _keys(tool: str, values: Mapping[str, Any]) -> SourceAct | None:
+    """Returns the action of a call that presses keys; None if its arguments cannot be read."""
     text = values.get("text")
     if tool.startswith("type_text"):
         if not isinstance(text, str) or not text:
@@ -189,15 +183,10 @@ def _keys(tool: str, values: Mapping[str, Any]) -> SourceAct | None:
     return press_keys([key_name(name) for name in names])
 
 
-def _point(value: Any) -> SourcePoint | None:
-    """The place in an object with x and y."""
-    if not isinstance(value, dict):
-        return None
-    return _pair((number(value.get("x")), number(value.get("y"))))
-
-
-def _pair(place: tuple[float | None, float | None]) -> SourcePoint | None:
-    x, y = place
+def _point(values: Mapping[str, Any], prefix: str = "") -> SourcePoint | None:
+    """Returns the position in the members x and y, whose names begin with `prefix`."""
+    x = number(values.get(f"{prefix}x"))
+    y = number(values.get(f"{prefix}y"))
     if x is None or y is None:
         return None
     return x, y

@@ -1,8 +1,9 @@
-"""OSWorld-Desktopd trajectories that were made elsewhere: there is no recording of them.
+"""Imports OSWorld-Desktopd trajectories of other origin, which have no recording.
 
-The output of the stage `trajectories` has their files unchanged, and a provenance that holds only
-facts that somebody measured. runs/imported_trajectories.py publishes it. The provenance of other
-tools' trajectories is written here, too.
+Their files are copied unchanged, except the id in result.json. In the provenance, facts that can
+only come from a recording are empty. This module also writes the provenance of trajectories of
+other tools (trajectory_folder.py). runs/imported_trajectories.py publishes both as outputs of the
+stage `trajectories`.
 """
 
 import shutil
@@ -18,7 +19,8 @@ import msgspec
 from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory, step_folders
 from demo_pipeline.desktopd.validator import decode_tree
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
-from demo_pipeline.importers.source_recording import Importer, SourceFiles
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.trajectory_folder import WrittenSteps
 from demo_pipeline.osworld.task_matching import TaskMatch
 from demo_pipeline.trajectories.provenance import (
@@ -32,13 +34,13 @@ from demo_pipeline.trajectories.provenance import (
 from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 
 _DOCUMENTS = ("task.json", "result.json", "final_screenshot.png")
-_OF_A_STEP = ("screenshot.png", "ui_tree.json", "action.json")
+_STEP_FILES = ("screenshot.png", "ui_tree.json", "action.json")
 _TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
 _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The folder, if it holds a task, a result and steps."""
+    """Returns the folder as a trajectory if it contains steps and a task or a result."""
     if not ({"task.json", "result.json"} & set(names) and (folder / "steps").is_dir()):
         return []
     logs = tuple(folder / name for name in _DOCUMENTS[:2] if name in names)
@@ -47,8 +49,11 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """Yield the format's files that are there, relative to the folder; links are left out."""
-    steps = product(step_folders(folder), _OF_A_STEP)
+    """Yields the existing files of the format, as paths relative to the folder.
+
+    Symbolic links are left out.
+    """
+    steps = product(step_folders(folder), _STEP_FILES)
     names = (f"steps/{step.name}/{name}" for (_, step), name in steps)
     for name in (*_DOCUMENTS, *names):
         if (folder / name).is_file() and not (folder / name).is_symlink():
@@ -56,11 +61,11 @@ def files_of(folder: Path) -> Iterator[str]:
 
 
 def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
-    """Copy the format's files; result.json gets the id that the folder has here."""
+    """Copies the files of the format, and writes the demonstration's id into result.json."""
     for name in files_of(folder):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / name, out / name)
-    with suppress(JsonFileError):  # the validation reports it
+    with suppress(JsonFileError):  # the validation of the copy reports an unreadable file
         result = load_json(out / "result.json")
         if isinstance(result, dict):
             dump_json(out / "result.json", result | {"trajectory_id": demonstration})
@@ -69,16 +74,19 @@ def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
 def write_origin(
     out: Path, match: TaskMatch, platform: str, written: WrittenSteps | None = None
 ) -> dict[str, Any]:
-    """Write the two tables of an imported trajectory, and return a summary of it.
+    """Writes the provenance and the hidden actions of an imported trajectory.
 
     Args:
-        out: its folder.
-        match: the benchmark's task that it is of.
-        platform: windows, macos, linux, or empty: the format does not say it.
-        written: what its source says beyond the format; None: it was copied.
+        out: the trajectory's folder.
+        match: the task of the benchmark.
+        platform: windows, macos or linux; empty: unknown.
+        written: facts of another tool's recording; None: the trajectory was copied.
+
+    Returns:
+        The summary of the output.
 
     Raises:
-        DemonstrationError: it cannot be read.
+        DemonstrationError: the trajectory cannot be read.
     """
     trajectory = read_trajectory(out)
     hidden: list[HiddenAction] = []
@@ -114,13 +122,14 @@ def write_origin(
 
 
 def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any]:
-    """The provenance of a step: no video, no clock, and of the tree only that it is there."""
+    """Returns the provenance of a step; columns about video and clock are empty."""
     step = trajectory.steps[number]
     task = trajectory.task
-    tree = decode_tree(step.ui_tree.read_bytes())  # validated before; None: of an odd form
+    # The tree is valid, but `decode_tree` returns None if it has an unusual form.
+    tree = decode_tree(step.ui_tree.read_bytes())
     nodes = tree.nodes if tree else {}
-    at = _time(tree.timestamp if tree else "")
-    milliseconds = max(round(at.timestamp() * 1000), 0)
+    time = _time(tree.timestamp if tree else "")
+    milliseconds = max(round(time.timestamp() * 1000), 0)
     target = nodes.get(step.action.target_element.id) if step.action.target_element else None
     box = msgspec.structs.astuple(target.bounds) if target else ()
     return dict.fromkeys(PROVENANCE_SCHEMA.names) | {
@@ -130,7 +139,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "action_type": str(step.action.action_type),
         "press_ms": milliseconds,
         "end_ms": milliseconds,
-        "end_filmed": True,  # the final screenshot shows what came after
+        "end_filmed": True,  # the final screenshot shows the end
         "reason_code": IMPORTED,
         "leak": False,
         "unavoidable": False,
@@ -149,7 +158,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "instruction_source": "task.json",
         "reasoning_source": "imported",
         "split_group": task.task_id,
-        "recorded_at": at.isoformat(),
+        "recorded_at": time.isoformat(),
         "status": "completed",
         "reason": "done" if trajectory.result.success else "fail",
         "osworld_task_id": match.task_id,
@@ -161,12 +170,12 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
 
 
 def _time(text: str) -> datetime:
-    """When a tree was read, which is all that the format says of time; else 1970."""
+    """Parses the time of a tree, the only time in the format; 1970 if it cannot be read."""
     try:
-        at = datetime.fromisoformat(text)
-        if at.tzinfo is None:
-            return at.replace(tzinfo=UTC)
-        return at.astimezone(UTC)
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            return time.replace(tzinfo=UTC)
+        return time.astimezone(UTC)
     except (ValueError, OverflowError):
         return _UNKNOWN_TIME
 

@@ -1,6 +1,6 @@
-"""Finds recordings of other tools below given paths, and imports them one after the other.
+"""Finds recordings of other tools below given paths, and imports one of them as an upload.
 
-An unreadable recording does not stop the others. To add a tool, add its importer to `IMPORTERS`.
+To add a tool, add its importer to `IMPORTERS`.
 """
 
 import os
@@ -19,11 +19,9 @@ from demo_pipeline.importers.osworld_runs import OSWORLD
 from demo_pipeline.importers.owamcap import OWAMCAP
 from demo_pipeline.importers.pc_tracker import PC_TRACKER
 from demo_pipeline.importers.showui_aloha import SHOWUI_ALOHA
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    UnreadableSourceError,
-)
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
+from demo_pipeline.importers.source_values import UnreadableSourceError
 from demo_pipeline.importers.upload_folder import (
     Given,
     given_for,
@@ -33,9 +31,8 @@ from demo_pipeline.importers.upload_folder import (
 )
 from demo_pipeline.importers.video_cua import VIDEO_CUA
 
-_NO_TASK = "--task was not given: without a task it ends in the quarantine"
-NO_STATUS = "--status was not given: without an outcome it does not count as successful"
-# To add a tool, add its importer here.
+_NO_TASK = "the task is not known: without --task, the demonstration will be quarantined"
+NO_STATUS = "the outcome is not known: without --status, the demonstration is no success"
 IMPORTERS: tuple[Importer, ...] = (
     *(OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, SHOWUI_ALOHA, VIDEO_CUA),
     *(DESKTOPD, OSWORLD, PC_TRACKER, CUA_DRIVER),
@@ -43,7 +40,7 @@ IMPORTERS: tuple[Importer, ...] = (
 
 
 class ImportState(StrEnum):
-    """The outcome of importing a recording of another tool."""
+    """How the import of a recording ended."""
 
     IMPORTED = "imported"
     KNOWN = "already there"
@@ -53,13 +50,13 @@ class ImportState(StrEnum):
 
 @dataclass(frozen=True)
 class ImportOutcome:
-    """Of one recording.
+    """The result of the import of a recording.
 
     Attributes:
-        place: of the source.
-        state: what became of it.
-        id: of the demonstration; empty: the recording was not imported.
-        sentences: what could not be read, and which facts are missing.
+        place: the source, as messages name it.
+        state: how the import ended.
+        id: the demonstration's id; empty: the recording was not imported.
+        sentences: why it was not imported, or what could not be read and which facts are missing.
     """
 
     place: Path
@@ -69,9 +66,12 @@ class ImportOutcome:
 
 
 def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yield the recordings below folders, and those that files belong to, each once.
+    """Yields the recordings below the given folders and those that the given files are part of.
 
-    Raises `UnreadableSourceError` for a path without a recording.
+    A recording that is found twice is yielded once.
+
+    Raises:
+        UnreadableSourceError: a path does not exist, or no recording is found for it.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -89,11 +89,11 @@ def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFil
                 yield importer, source
         if not any_found:
             tools = "; ".join(f"{importer.tool}: {importer.files}" for importer in IMPORTERS)
-            raise UnreadableSourceError(f"{path}: holds no recording of a known tool ({tools})")
+            raise UnreadableSourceError(f"{path}: no recording of a known tool found ({tools})")
 
 
 def _in_folder(top: Path) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yield the recordings in a folder and the folders below it; hidden ones are skipped."""
+    """Yields the recordings in a folder and the folders below it, except hidden folders."""
     for folder, below, names in os.walk(top):
         below[:] = sorted(name for name in below if name[0] != "." and name != "steps")
         for importer in IMPORTERS:
@@ -102,7 +102,7 @@ def _in_folder(top: Path) -> Iterator[tuple[Importer, SourceFiles]]:
 
 
 def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yield the recording that a file belongs to."""
+    """Yields the recordings that a file is part of."""
     names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     for importer in IMPORTERS:
         for source in importer.find(path.parent, names):
@@ -113,12 +113,12 @@ def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
 def import_recording(
     importer: Importer, source: SourceFiles, uploads: Path, options: Given
 ) -> ImportOutcome:
-    """Make a recording an upload folder, unless it is there already.
+    """Writes a recording as an upload folder, unless the same upload exists already.
 
     If the recording cannot be read, nothing is written, and the outcome says why.
 
     Raises:
-        OSError: of the disk, which no other recording could be written to either.
+        OSError: the upload folder cannot be written; other imports would fail too.
     """
     place = source.place
     if importer.read is None:
@@ -134,10 +134,7 @@ def import_recording(
     except UnreadableSourceError as error:
         return ImportOutcome(place, ImportState.REFUSED, sentences=(str(error),))
     except OSError as error:
-        if error.filename is None or Path(str(error.filename)) not in source.files:
-            raise
-        reason = system_trouble(error) or "it cannot be read"
-        return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))
+        return ImportOutcome(place, ImportState.REFUSED, sentences=(read_failure(error, source),))
     state = ImportState.IMPORTED
     if recording.damaged:
         state = ImportState.DAMAGED
@@ -147,3 +144,10 @@ def import_recording(
     if not (given.status or recording.status):
         missing.append(NO_STATUS)
     return ImportOutcome(place, state, name, (*recording.damaged, *missing))
+
+
+def read_failure(error: OSError, source: SourceFiles) -> str:
+    """Returns a sentence for an error of reading a file of the source; raises any other error."""
+    if error.filename is None or Path(str(error.filename)) not in source.files:
+        raise error
+    return f"{error.filename}: {system_trouble(error) or 'it cannot be read'}"

@@ -1,7 +1,8 @@
-"""OpenAdapt Capture (the package openadapt-capture, 1.x): a folder with `recording.db` and a video.
+"""Imports recordings of OpenAdapt Capture (openadapt-capture 1.x): folders with `recording.db`.
 
-Its SQLite file has the tables `recording` and `action_event`, in which times are epoch seconds.
-Positions are screen points, or pixels of the video when a window or several displays were captured.
+The SQLite database has the tables `recording` and `action_event`, with times in epoch seconds. The
+video is next to it. Positions are screen points; if a window or several displays were captured,
+they are pixels of the video.
 """
 
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from demo_pipeline.importers.source_facts import SourceFiles
 from demo_pipeline.importers.source_keys import (
     DEAD_KEY,
     UNNAMED_SOURCE_KEY,
@@ -24,15 +26,16 @@ from demo_pipeline.importers.source_keys import (
 from demo_pipeline.importers.source_recording import (
     PYNPUT_KEY_EVENTS,
     Importer,
-    SourceFiles,
     SourceLine,
     SourceRecording,
-    UnreadableSourceError,
     VideoPart,
+    pointer_lines,
+)
+from demo_pipeline.importers.source_values import (
+    UnreadableSourceError,
     moment,
     number,
     plain_text,
-    pointer_lines,
     screen_size,
 )
 from demo_pipeline.recording.key_names import lookup
@@ -40,12 +43,13 @@ from demo_pipeline.recording.key_names import lookup
 _DATABASE = "recording.db"
 _VIDEO = "oa_recording-"
 _PLATFORMS = {"win32": "windows", "darwin": "macos", "linux": "linux"}
+# Words in the recorder's configuration if it captured a window or several displays.
 _SCOPES = ("capture_window", "capture_desktop")
 _Row = dict[str, Any]
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The folder, if it holds the database."""
+    """Returns the folder as a recording if it contains the database."""
     if _DATABASE not in names:
         return []
     videos = sorted(name for name in names if name.startswith(_VIDEO) and name.endswith(".mp4"))
@@ -61,14 +65,11 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 def _read(source: SourceFiles) -> SourceRecording:
     database = source.logs[0]
-    if len(source.videos) != 1:
-        many = "is missing" if not source.videos else "is one of several"
-        message = f"its video {many}: expected one {_VIDEO}*.mp4 next to it"
-        raise UnreadableSourceError(f"{database}: {message}")
+    video = source.only_video(f"expected one {_VIDEO}*.mp4 next to it")
     tables = _tables(database)
     if len(tables["recording"]) != 1:
         count = len(tables["recording"])
-        raise UnreadableSourceError(f"{database}: expected one recording, source {count}")
+        raise UnreadableSourceError(f"{database}: expected one recording, not {count}")
     recording = tables["recording"][0]
     began = number(recording.get("video_start_time"))
     at = began or number(recording.get("timestamp")) or -1.0
@@ -79,10 +80,10 @@ def _read(source: SourceFiles) -> SourceRecording:
     lines = list[SourceLine]()
     for row in events:
         lines += _lines(row, keys, left_out)
-    lost = ["windows, narration, browser events and pictures of the database"]
+    lost = ["windows, narration, browser events and screenshots in the database"]
     observed = sum(1 for row in events if row.get("structural_observation"))
     if observed:
-        lost.append(f"elements under {observed} actions: trees of whole windows are not recorded")
+        lost.append(f"the elements at {observed} actions: the trees around them are not recorded")
     scoped = any(scope in plain_text(recording.get("config")) for scope in _SCOPES)
     screen = screen_size(recording.get("monitor_width"), recording.get("monitor_height"))
     if scoped:
@@ -91,7 +92,7 @@ def _read(source: SourceFiles) -> SourceRecording:
         recorded_at=moment(at * 1000, database),
         platform=platform,
         lines=sorted(lines, key=attrgetter("time")),
-        video=(VideoPart(source.videos[0]),),
+        video=(VideoPart(video),),
         video_zero_ms=None if began is None else began * 1000,
         screen=screen,
         task=plain_text(recording.get("task_description")),
@@ -101,7 +102,10 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _tables(database: Path) -> dict[str, list[_Row]]:
-    """The rows of the two tables, whatever columns this version has, in order of time."""
+    """Returns the rows of the two tables; their columns depend on the recorder's version.
+
+    Raises `UnreadableSourceError` for a damaged database.
+    """
     try:
         uri = f"file:{quote(str(database.resolve()))}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -109,7 +113,7 @@ def _tables(database: Path) -> dict[str, list[_Row]]:
             [(fault,)] = connection.execute("PRAGMA quick_check(1)")
             [(page,)] = connection.execute("PRAGMA page_size")
             if fault != "ok" or database.stat().st_size % page:
-                raise UnreadableSourceError(f"{database}: is damaged, or cut off")
+                raise UnreadableSourceError(f"{database}: is damaged or cut off")
             return {
                 table: [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]  # noqa: S608
                 for table in ("recording", "action_event")
@@ -120,11 +124,11 @@ def _tables(database: Path) -> dict[str, list[_Row]]:
 
 
 def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceLine]:
-    """Yield the lines for an action, and count what has none."""
+    """Yields the lines for an action; actions without a line are counted in `left_out`."""
     seconds = number(row.get("timestamp"))
     kind = plain_text(row.get("name"))
     if seconds is None or row.get("disabled"):
-        left_out["actions without time, or disabled"] += 1
+        left_out["actions without a time, or disabled"] += 1
         return
     time = seconds * 1000
     if kind in PYNPUT_KEY_EVENTS:
@@ -136,12 +140,12 @@ def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceL
 
 
 def _words(text: str) -> dict[str, str]:
-    """A table of pairs `name=key`."""
+    """Parses a table of pairs `name=key`, separated by white space."""
     return dict(pair.split("=") for pair in text.split())
 
 
-# The recorder's names for keys that pynput does not have, and the keys in the log: on macOS those
-# of its own table, on Linux those of X11's keysyms. Versions up to 1.0.1 used pynput.
+# Key names of the recorder that pynput does not have = names in the log. On macOS the recorder has
+# a table of its own, on Linux it uses the names of X11's keysyms. Versions up to 1.0.1 used pynput.
 _MAC_NAMES = _words("""
     num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
     decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide
@@ -157,18 +161,18 @@ _X11_NAMES = _words("""
     XF86AudioLowerVolume=VolumeDown XF86AudioRaiseVolume=VolumeUp XF86AudioPlay=PlayPause
     XF86AudioNext=NextTrack XF86AudioPrev=PreviousTrack
 """)
-# Characters that keys of X11 have instead of a name: only KP_Enter and KP_Tab.
+# On Linux KP_Enter and KP_Tab are recorded by these characters instead of their names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
-_DEAD_NAME = "dead_"  # begins the names of X11's dead keys
-_LAST_MAC_CHARACTER = 50  # the last key code of a key that types a character, but for the keypad
-_TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # keys under these have no character
+_DEAD_NAME = "dead_"  # start of the names of X11's dead keys
+_LAST_MAC_CHARACTER = 50  # highest key code on macOS of a key that types a character; not keypad
+_TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys type no character
 
 
 class _Keys:
     """Reads the presses and releases of keys in order.
 
-    A key that types a character has none in three cases: it is a dead key, it comes after a dead
-    key (of Windows recorders since 1.0.2), or Ctrl, Alt or Command is held.
+    The character of a key is missing in three cases: the key is dead; the key follows a dead key
+    (on Windows since version 1.0.2); Ctrl, Alt or Command is held.
     """
 
     def __init__(self, events: Sequence[_Row], platform: str) -> None:
@@ -184,7 +188,7 @@ class _Keys:
         }
 
     def pressed(self, row: _Row) -> dict[str, Any]:
-        """The data of the line for a press."""
+        """Returns the data of the log line for a press."""
         name = plain_text(row.get("key_name"))
         char = row.get("key_char")
         code = _code(row)
@@ -203,12 +207,12 @@ class _Keys:
         return data
 
     def released(self, row: _Row) -> dict[str, Any]:
-        """The data of the line for a release."""
+        """Returns the data of the log line for a release."""
         self._held.discard(plain_text(row.get("key_name")))
         return self._dead_keys.released(self._data(row))
 
     def _data(self, row: _Row) -> dict[str, Any]:
-        """The data of a key: its name, else the character that it typed, else its code."""
+        """Returns the data of a key, from its name, else its character, else its code."""
         name = plain_text(row.get("key_name"))
         char = row.get("key_char")
         code = _code(row)
@@ -217,17 +221,17 @@ class _Keys:
             named = _MAC_NAMES.get(name)
         elif self.platform == "linux":
             named = _X11_NAMES.get(name) if name else _X11_CHARACTERS.get(char or "")
-            if len(name) == 1 and not char:  # a composition that came to nothing
+            if len(name) == 1 and not char:  # a composition with a dead key that failed
                 named = UNNAMED_SOURCE_KEY
         if named is not None:
             return {"key": named}
-        if char and len(char) > 1 and not name:  # as a dead key with a letter that it does not join
+        if char and len(char) > 1 and not name:  # an accent and a letter that cannot be joined
             return {"key": UNNAMED_SOURCE_KEY, "actual_char": char}
         return pynput_key(name or char, self.platform, code=code)
 
 
 def _code(row: _Row) -> int | None:
-    """The code of a key; None: not recorded."""
+    """Returns the code of a key; None: not recorded."""
     code = plain_text(row.get("key_vk") or row.get("canonical_key_vk"))
     if not code.isdecimal():
         return None

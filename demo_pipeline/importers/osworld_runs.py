@@ -1,38 +1,39 @@
-"""Results of OSWorld's runner: a folder with `traj.jsonl`, `result.txt` and a screenshot a step.
+"""Imports results of OSWorld's runner: folders with `traj.jsonl`, `result.txt` and screenshots.
 
-`lib_run_single.py` writes a line for each action, in the action spaces `pyautogui` and
-`computer_13`. A line's screenshot was taken after its action: the state before an action is the
-screenshot of the previous line. The state before the first action is the first frame of
-`recording.mp4`, which begins earlier. The folder is named by the task's id and lacks its text.
+The runner (`lib_run_single.py`) writes a line for each action, either as code that calls pyautogui
+or as an action of its action space `computer_13`. The screenshot of a line was taken after its
+action, so that the screenshot before an action is that of the previous line. The screenshot before
+the first action is the first frame of `recording.mp4`, which begins before it. The name of the
+folder is the id of the task; its instruction may be missing.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.importers.pyautogui_code import CodeReader, NotPythonError, UnreadCodeError
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    UnreadableSourceError,
-    file_name,
-    json_lines,
-    number,
-    plain_text,
-)
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.source_trajectory import (
     SourceAct,
     SourceImage,
     SourceStep,
     SourceTrajectory,
     key_name,
+    last_time_ms,
     press_keys,
     type_text,
     wait,
+)
+from demo_pipeline.importers.source_values import (
+    file_name,
+    json_lines,
+    number,
+    plain_text,
+    zoneless_time,
 )
 
 _LOG = "traj.jsonl"
@@ -40,17 +41,17 @@ _RESULT = "result.txt"
 _VIDEO = "recording.mp4"
 _FIRST_SCREENSHOT = re.compile(r"(step_0(_.*)?|initial_state)\.png")
 _OBSERVATIONS = ("screenshot", "a11y_tree", "screenshot_a11y_tree", "som")
-_TIME = re.compile(r"(\d{8}@\d{6})(\d{0,6})")
-_WAIT_S = 1.0  # of WAIT and of computer_13's WAIT: OSWorld's runner only lets time pass
+_TIME = re.compile(r"(\d{8}@\d{6})(\d{0,6})")  # date and time to the second, and microseconds
+_WAIT_S = 1.0  # stands for the action WAIT, whose duration is not in the log
 _LOST = (
     "the time zone of action_timestamp, which is taken as UTC",
-    "the video, but for its first frame; runtime.log; rewards and infos of the lines",
-    "that a text was pasted: it is written as typed",
+    "the video except its first frame; runtime.log; rewards and infos of the lines",
+    "pasted texts as such: they are written as typed texts",
 )
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The folder, if it holds the log of a run."""
+    """Returns the folder as a recording if it contains the log of a run."""
     if _LOG not in names:
         return []
     images = [name for name in sorted(names) if name.endswith(".png")]
@@ -67,7 +68,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 def _read(source: SourceFiles) -> SourceTrajectory:
     log = source.logs[0]
-    trajectory = SourceTrajectory(steps=(), lost=list(_LOST))
+    trajectory = SourceTrajectory(lost=list(_LOST))
     model, domain = _model_and_domain(source.folder.resolve())
     trajectory.actor = model
     trajectory.application = domain
@@ -82,10 +83,10 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             continue
         after = _image(source, line)
         if after is not None and before == after:
-            # Two actions within the same second: the second screenshot replaced the first one.
+            # After two actions within the same second, the second screenshot replaced the first.
             before = None
             trajectory.left_out["screenshots that were replaced within the same second"] += 1
-        acts = actions.of(line["action"])
+        acts = actions.read(line["action"])
         if acts:
             step = SourceStep(
                 acts=acts,
@@ -95,16 +96,17 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             )
             steps.append(step)
         before = after
-    if not steps:
-        reason = next(iter(trajectory.damaged), "holds no action")
-        raise UnreadableSourceError(f"{log}: {reason}")
     trajectory.steps = steps
+    trajectory.require_steps(log)
     trajectory.final = before
     return trajectory
 
 
 def _model_and_domain(folder: Path) -> tuple[str, str]:
-    """Of the folders above, as the runner names them: …/OBSERVATION/MODEL/DOMAIN/TASK."""
+    """Returns the names of the model and the domain: the runner's path has both.
+
+    The path is …/OBSERVATION/MODEL/DOMAIN/TASK. In any other folder both are unknown.
+    """
     observation, model, domain = ([""] * 3 + list(folder.parts[:-1]))[-3:]
     if observation in _OBSERVATIONS:
         return model, domain
@@ -112,7 +114,7 @@ def _model_and_domain(folder: Path) -> tuple[str, str]:
 
 
 def _result(path: Path) -> tuple[str, str]:
-    """The status by the benchmark's score, and a sentence; empty without a score."""
+    """Returns status and `status_source` of a score in result.txt; both empty without a score."""
     try:
         score = float(path.read_text(encoding="utf-8").strip())
     except (OSError, ValueError):
@@ -123,7 +125,7 @@ def _result(path: Path) -> tuple[str, str]:
 
 
 def _first_screenshot(source: SourceFiles) -> SourceImage | None:
-    """The state before the first action: a screenshot, else the first frame of the video."""
+    """Returns the screenshot before the first action, or the video for its first frame."""
     for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
             return SourceImage(path=path)
@@ -141,33 +143,29 @@ def _image(source: SourceFiles, line: Mapping[str, Any]) -> SourceImage | None:
 
 
 def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
-    """Epoch milliseconds of a line; that of the line before if it says none."""
+    """Returns the epoch milliseconds of a line, or of the last step if the line has no time."""
     match = _TIME.fullmatch(plain_text(line.get("action_timestamp")))
-    if match:
-        try:
-            at = datetime.strptime(match[1], "%Y%m%d@%H%M%S").replace(tzinfo=UTC)
-        except ValueError:
-            pass
-        else:
-            return at.timestamp() * 1000 + int(match[2].ljust(6, "0")) / 1000
-    return max((step.time_ms for step in before[-1:]), default=0.0)
+    second = zoneless_time(match[1], "%Y%m%d@%H%M%S") if match else None
+    if match is None or second is None:
+        return last_time_ms(before)
+    return second.timestamp() * 1000 + int(match[2].ljust(6, "0")) / 1000
 
 
 class _ActionReader:
-    """Reads the actions of a run in order, and counts in `left_out` those that do nothing."""
+    """Reads the actions of a run in order; actions without a step are counted in `left_out`."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self._left_out = left_out
         self._code = CodeReader()
 
-    def of(self, action: Any) -> list[SourceAct]:
-        """The actions of a line."""
+    def read(self, action: Any) -> list[SourceAct]:
+        """Returns the actions of a line; an empty list if nothing happens on the screen."""
         if isinstance(action, dict) and isinstance(action.get("command"), str):
-            action = action["command"]  # of the agent for Claude: its code, next to the tool call
+            action = action["command"]  # the agent for Claude logs its code next to the tool call
         elif isinstance(action, dict) and action.get("action_type") in _ENDS:
             action = action["action_type"]
         if isinstance(action, dict):
-            return self._of_computer_13(action)
+            return self._read_computer_13(action)
         text = plain_text(action)
         if text.upper() in _ENDS:
             return []
@@ -176,7 +174,7 @@ class _ActionReader:
         try:
             acts = self._code.read(text)
         except NotPythonError:
-            self._left_out["actions whose code is not Python, so that they did nothing"] += 1
+            self._left_out["actions without effect: their code is not Python"] += 1
             return []
         except UnreadCodeError:
             return self._unknown()
@@ -184,12 +182,12 @@ class _ActionReader:
         return acts
 
     def _unknown(self) -> list[SourceAct]:
-        """An action of which only is known that it was done: it is hidden."""
-        self._left_out["actions that are not read: they are hidden, without a place"] += 1
+        """Returns an action without a position, which becomes a hidden action."""
+        self._left_out["actions that cannot be read: they are hidden actions"] += 1
         return [SourceAct(kind=ActionType.CLICK)]
 
-    def _of_computer_13(self, action: Mapping[str, Any]) -> list[SourceAct]:
-        """The actions of OSWorld's other action space, as the calls of pyautogui they stand for."""
+    def _read_computer_13(self, action: Mapping[str, Any]) -> list[SourceAct]:
+        """Reads an action of the action space `computer_13`, most of them as pyautogui's calls."""
         kind = plain_text(action.get("action_type")).upper()
         given = action.get("parameters")
         values: dict[str, Any] = given if isinstance(given, dict) else dict(action)
@@ -211,14 +209,15 @@ class _ActionReader:
         return acts
 
     def _scroll(self, values: Mapping[str, Any]) -> list[SourceAct]:
-        """`dx` right and `dy` up, as the runner passes them to pyautogui's two wheels."""
+        """Reads a scroll: the runner passes `dx` to pyautogui.hscroll and `dy` to vscroll."""
         across = round(number(values.get("dx")) or 0.0)
         up = round(number(values.get("dy")) or 0.0)
         return self._code.read(f"pyautogui.hscroll({across})\npyautogui.vscroll({up})")
 
 
 _ENDS = frozenset({"DONE", "FAIL"})
-# An action of computer_13, the call of pyautogui, and its arguments: theirs, or theirs=ours.
+# Action of computer_13 → function of pyautogui and its arguments: a name that both have, or
+# computer_13's name=pyautogui's name.
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "MOVE_TO": ("moveTo", "x", "y"),
     "CLICK": ("click", "x", "y", "button", "num_clicks=clicks"),
@@ -234,14 +233,17 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
 
 
 def _call(kind: str, values: Mapping[str, Any]) -> str:
-    """The call of pyautogui for an action of computer_13; an unknown one for any other."""
+    """Returns code that calls pyautogui for an action of computer_13.
+
+    For an unknown action, it is a call of a function that pyautogui does not have.
+    """
     name, *arguments = _CALLS.get(kind, ("unknown",))
     texts = []
     for argument in arguments:
-        theirs, _, ours = argument.partition("=")
-        value = values.get(theirs)
+        source_name, _, code_name = argument.partition("=")
+        value = values.get(source_name)
         if isinstance(value, str) or number(value) is not None:
-            texts.append(f"{ours or theirs}={value!r}")
+            texts.append(f"{code_name or source_name}={value!r}")
     return f"pyautogui.{name}({', '.join(texts)})"
 
 

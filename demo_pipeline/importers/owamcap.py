@@ -1,11 +1,11 @@
-"""OWAMcap: the files that `ocap` of open-world-agents writes, an `.mcap` log and a Matroska video.
+"""Imports OWAMcap recordings: an `.mcap` log and a Matroska video of `ocap` (open-world-agents).
 
-Belongs here: its topics (screen, mouse, mouse/raw, keyboard, window), of all versions since 0.3,
-and from which part of the screen the video is. `ocap` runs on Windows only: positions are pixels of
-the whole desktop, keys are virtual-key codes, and a notch of the wheel is one.
+All versions since 0.3 are read. `ocap` runs on Windows only. Positions are pixels of the whole
+desktop, keys are virtual-key codes, and a notch of the wheel counts 1.
 
-A picture's time in the video is that of the picture before it, up to seconds too early when nothing
-moved; its message says when it was taken. So the video gets the times of the messages.
+In the video each frame has the time of the frame before it, which is seconds too early after a
+pause without changes. The log's messages have the times at which frames were captured; the imported
+video gets these times.
 """
 
 from collections import Counter
@@ -13,22 +13,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from demo_pipeline.importers.source_facts import SourceFiles
 from demo_pipeline.importers.source_keys import virtual_key
 from demo_pipeline.importers.source_recording import (
     PYNPUT_KEY_EVENTS,
     Importer,
-    SourceFiles,
     SourceLine,
     SourceRecording,
-    UnreadableSourceError,
     VideoPart,
+    pointer_lines,
+)
+from demo_pipeline.importers.source_values import (
+    UnreadableSourceError,
     as_list,
     json_members,
     moment,
     number,
     numbers,
     plain_text,
-    pointer_lines,
 )
 from demo_pipeline.importers.video_remux import video_shape
 
@@ -36,15 +38,16 @@ _MAGIC = b"\x89MCAP0\r\n"
 _LOST = (
     "sound and subtitles of the video",
     "titles of windows, and the states of mouse and keyboard once a second",
-    "the topic mouse/raw: the same movements and presses, without a place",
+    "the topic mouse/raw: the same movements and presses, without positions",
 )
 _VIDEOS = (".mkv", ".mp4")
-# The invisible border of a window, pixels a side: 6 and 8 in recordings, 8 at 100 % of scaling.
+# Pixels of the invisible border at each side of a window, at most. Recordings have 6 and 8; 8 is
+# the width at a display scale of 100 %.
 _MOST_BORDER = 20
 
 
 class _Message(NamedTuple):
-    """Of the log: its topic, epoch milliseconds, and its JSON."""
+    """A message of the log; `time` is in epoch milliseconds."""
 
     topic: str
     time: float
@@ -52,14 +55,18 @@ class _Message(NamedTuple):
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """A recording for each `.mcap`, with the video of the same name next to it."""
-    logs = (folder / name for name in sorted(names) if name.lower().endswith(".mcap"))
-    return [_found(log, names) for log in logs]
-
-
-def _found(log: Path, names: Sequence[str]) -> SourceFiles:
-    videos = [video for end in _VIDEOS if (video := log.with_suffix(end)).name in names]
-    return SourceFiles(folder=log.parent, name=log.stem, logs=(log,), videos=tuple(videos[:1]))
+    """Returns a recording for each `.mcap` file, with the video of the same name."""
+    recordings = list[SourceFiles]()
+    for name in sorted(names):
+        if not name.lower().endswith(".mcap"):
+            continue
+        log = folder / name
+        videos = [log.with_suffix(suffix) for suffix in _VIDEOS]
+        existing = [video for video in videos if video.name in names]
+        recordings.append(
+            SourceFiles(folder=folder, name=log.stem, logs=(log,), videos=tuple(existing[:1]))
+        )
+    return recordings
 
 
 def _read(source: SourceFiles) -> SourceRecording:
@@ -69,36 +76,39 @@ def _read(source: SourceFiles) -> SourceRecording:
     messages = list(_messages(log, damaged, ("screen", "window")))
     frames = [message for message in messages if message.topic == "screen"]
     if not frames:
-        reason = next(iter(damaged), "holds no picture of ocap")
+        reason = next(iter(damaged), "has no frame of ocap")
         raise UnreadableSourceError(f"{log}: {reason}")
     video = _video_of(source, frames)
     size = video_shape(video)[:2]
     taken = _taken(frames)
     zero = min(taken.values(), default=frames[0].time)
     inputs = ("mouse", "keyboard")
-    place = _CapturedPlace(messages, frames, size, _presses(_messages(log, [], inputs)))
-    if not place.is_known:
+    area = _CapturedArea(messages, frames, size, _presses(_messages(log, [], inputs)))
+    if not area.is_known:
         damaged.append(
-            f"{log.name}: presses lie outside of a video of the first display, and the log does "
-            "not say which display was filmed: their positions are left out"
+            f"{log.name}: presses lie outside the first display, and the log does not say which "
+            "display the video shows: all positions are left out"
         )
     return SourceRecording(
         recorded_at=moment(zero, log),
         platform="windows",
-        lines=_lines(_messages(log, [], inputs), place, left_out),
+        lines=_lines(_messages(log, [], inputs), area, left_out),
         video=(VideoPart(video, times_s={s: (at - zero) / 1000 for s, at in taken.items()}),),
         video_zero_ms=zero,
         screen=size,
-        lost=[*_LOST, *place.lost],
+        lost=[*_LOST, *area.lost],
         left_out=left_out,
         damaged=damaged,
     )
 
 
 def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[_Message]:
-    """Yield what can be read of the topics, in the order of the file."""
+    """Yields the readable messages of the topics in the order of the file.
+
+    At the end, sentences about unreadable parts are added to `damaged`.
+    """
     try:
-        from mcap.reader import NonSeekingReader  # noqa: PLC0415 - only of the extra `owamcap`
+        from mcap.reader import NonSeekingReader  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise UnreadableSourceError(f"{log}: needs the package mcap: pip install mcap") from None
     count = 0
@@ -116,26 +126,31 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
                 if data is not None:
                     time = number(data.get("timestamp")) or message.publish_time
                     yield _Message(channel.topic, time / 1e6, data)
-        except Exception:  # noqa: BLE001 - of the packers: struct, lz4, zstandard
-            damaged.append(f"{log.name}: is cut off or damaged after {count} pictures and windows")
+        # A damaged file raises errors of mcap, struct, lz4 and zstandard, which have no common
+        # type. They end the log: the messages before it are used, and the import reports it.
+        except Exception:  # noqa: BLE001
+            damaged.append(f"{log.name}: is cut off or damaged after {count} messages")
     if unreadable:
         damaged.append(f"{log.name}: {unreadable} messages are not readable JSON")
 
 
 def _media(frame: _Message) -> tuple[str, float | None]:
-    """Where a frame is: name of the video and seconds in it; versions differ in the keys."""
+    """Returns the name of a frame's video, and its seconds in it (None: not recorded).
+
+    The keys depend on the version of `ocap`.
+    """
     reference = frame.data.get("media_ref")
     media = reference if isinstance(reference, dict) else frame.data
-    place = number(media.get("pts_ns", media.get("pts")))
+    time_ns = number(media.get("pts_ns", media.get("pts")))
     name = plain_text(media.get("uri", media.get("path")))
-    return name, None if place is None else place / 1e9
+    return name, None if time_ns is None else time_ns / 1e9
 
 
 def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
-    """The video that the frames name, if it is next to the log; else the one of the log's name."""
+    """Returns the video that the frames name, else the video with the name of the log."""
     names = {_media(frame)[0] for frame in frames}
     if any(name.startswith("data:") for name in names):
-        raise UnreadableSourceError(f"{source.place}: its pictures are in the log, not in a video")
+        raise UnreadableSourceError(f"{source.place}: its frames are in the log, not in a video")
     base = source.folder.resolve()
     for name in sorted(names - {""}):
         video = (base / name.removeprefix("file://")).resolve()
@@ -148,24 +163,32 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
-    """Seconds in the video → epoch milliseconds of when that picture was taken, ascending."""
+    """Returns seconds in the video → epoch milliseconds at which the frame was captured, ascending.
+
+    Frames whose capture time is not later than that of the frame before them are left out.
+    """
     taken: dict[float, float] = {}
     latest = 0.0
     for frame in frames:
         utc_ns = number(frame.data.get("utc_ns"))
-        place = _media(frame)[1]
+        seconds = _media(frame)[1]
         time = frame.time if utc_ns is None else utc_ns / 1e6
-        if place is not None and place not in taken and time > latest:
-            taken[place] = latest = time
+        if seconds is not None and seconds not in taken and time > latest:
+            taken[seconds] = time
+            latest = time
     return taken
 
 
-class _CapturedPlace:
-    """The part of the desktop that the video shows, at each time.
+class _CapturedArea:
+    """The part of the desktop that the video shows; it may move.
 
-    The video is of a window if windows are reported that are larger than it by their invisible
-    border; else of a display: of the one whose corner is the desktop's origin, if all `presses`
-    lie on it. Otherwise it may be of any, and no place is known.
+    - If the log reports windows that are larger than the video by an invisible border, the video
+      shows such a window.
+    - Otherwise, if all presses are on the display at the desktop's origin, it shows this display.
+    - Otherwise the display is unknown, and so are all positions.
+
+    Attributes:
+        is_known: whether positions can be converted to pixels of the video.
     """
 
     def __init__(
@@ -177,17 +200,25 @@ class _CapturedPlace:
     ) -> None:
         self._shape = next(filter(None, map(_source_shape, frames)), video)
         ratios = (video[0] / self._shape[0], video[1] / self._shape[1])
-        as_it_was = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
-        self._scale = (1.0, 1.0) if as_it_was else ratios  # encoders need even numbers of pixels
-        windows = [message for message in messages if message.topic == "window"]
-        corners = ((m.time, self._corner(m.data.get("rect"))) for m in windows)
-        self._corners = [(time, corner) for time, corner in corners if corner is not None]
+        # Encoders need even numbers of pixels: a difference of one pixel is no scaling.
+        is_unscaled = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
+        self._scale = (1.0, 1.0) if is_unscaled else ratios
+        self._corners = list[tuple[float, tuple[float, float]]]()  # time, position on the desktop
+        for message in messages:
+            if message.topic != "window":
+                continue
+            corner = self._corner(message.data.get("rect"))
+            if corner is not None:
+                self._corners.append((message.time, corner))
         width, height = self._shape
-        on_it = all(0 <= x < width and 0 <= y < height for x, y in presses)
-        self.is_known = bool(self._corners) or on_it
+        on_first_display = all(0 <= x < width and 0 <= y < height for x, y in presses)
+        self.is_known = bool(self._corners) or on_first_display
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
-        """The corner of the video for a window of this rectangle; None if it is not the window."""
+        """Returns the corner of the video on the desktop if it shows a window of this rectangle.
+
+        Returns None if the size of the window does not match the video.
+        """
         sides = numbers(as_list(rect))
         if len(sides) != 4:
             return None
@@ -201,23 +232,31 @@ class _CapturedPlace:
 
     @property
     def lost(self) -> list[str]:
-        """The parts of the desktop that the video does not show, as sentences."""
+        """Sentences about facts of the desktop that the recording lacks."""
         if self._corners:
-            return ["what lies outside of the captured window"]
-        return ["which display was captured: it is taken for the one at the desktop's origin"]
+            return ["the screen outside the captured window"]
+        return ["which display was captured: the display at the desktop's origin is assumed"]
 
-    def of(self, x: float, y: float, time: float) -> dict[str, float | None]:
-        """A place of the desktop as pixels of the video, which may be outside it."""
+    def pixels(self, x: float, y: float, time: float) -> dict[str, float | None]:
+        """Converts a position on the desktop to pixels of the video; it may be outside the video.
+
+        Args:
+            x: pixels of the desktop.
+            y: pixels of the desktop.
+            time: epoch milliseconds.
+        """
         if not self.is_known:
             return {"x": None, "y": None}
-        left, top = next((c for at, c in reversed(self._corners) if at <= time), (None, None))
-        if left is None or top is None:
-            left, top = self._corners[0][1] if self._corners else (0.0, 0.0)
+        left, top = self._corners[0][1] if self._corners else (0.0, 0.0)
+        for begin, corner in reversed(self._corners):
+            if begin <= time:
+                left, top = corner
+                break
         return {"x": (x - left) * self._scale[0], "y": (y - top) * self._scale[1]}
 
 
 def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
-    """Yield where buttons and the wheel were used; moves may go beyond every display's edge."""
+    """Yields the positions of clicks and scrolls, which are on a display; movements may not be."""
     for _, _, data in inputs:
         place = numbers(data.get(axis) for axis in "xy")
         if data.get("event_type") in {"click", "scroll"} and place:
@@ -225,6 +264,7 @@ def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
 
 
 def _source_shape(frame: _Message) -> tuple[float, float] | None:
+    """Returns the size of a frame before it was scaled for the video; None: not recorded."""
     shape = frame.data.get("source_shape", frame.data.get("original_shape"))
     sides = numbers(as_list(shape))
     if len(sides) != 2 or min(sides) <= 0:
@@ -233,16 +273,16 @@ def _source_shape(frame: _Message) -> tuple[float, float] | None:
 
 
 def _lines(
-    messages: Iterable[_Message], place: _CapturedPlace, left_out: Counter[str]
+    messages: Iterable[_Message], area: _CapturedArea, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yield the lines for messages of mouse and keyboard; none for what has no meaning."""
+    """Yields the lines for messages of mouse and keyboard; other messages are ignored."""
     for topic, time, data in messages:
         kind = plain_text(data.get("event_type"))
         code = number(data.get("vk"))
         if topic == "mouse":
             position = numbers(data.get(axis) for axis in "xy")
-            at = place.of(position[0], position[1], time) if position else {}
-            yield from pointer_lines(kind, data | at, time, "windows", left_out)
+            pixels = area.pixels(position[0], position[1], time) if position else {}
+            yield from pointer_lines(kind, data | pixels, time, "windows", left_out)
         elif kind in PYNPUT_KEY_EVENTS and code is not None:
             yield SourceLine(PYNPUT_KEY_EVENTS[kind], {"key": virtual_key(int(code))}, time)
 

@@ -1,28 +1,22 @@
-"""PC Tracker of PC Agent and PC Agent-E (Windows): `task1_TIME.jsonl`, its `.md`, `screenshot/`.
+"""Imports recordings of PC Tracker, the recorder of PC Agent and PC Agent-E for Windows.
 
-The lines of the recorder are read, and those of the refined data set, which have a drag in one
-line, `press key: NAME`, and boxes as lists. A line's screenshot shows the state before its action.
-At each press the recorder asks UI Automation for the element under the pointer: that is the target.
+A recording is a log such as `task1_TIME.jsonl`, a page of the same name with `.md`, and the folder
+`screenshot/`. The screenshot of a line shows the screen before the line's action. At each press the
+recorder logs the element under the pointer, from UI Automation; this element is the step's target.
+
+The published data set is read, too. Its lines differ: a drag is one line instead of two, keys are
+`press key: NAME`, and boxes are lists.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    UnreadableSourceError,
-    as_list,
-    file_name,
-    json_lines,
-    numbers,
-    plain_text,
-)
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.source_trajectory import (
     SourceAct,
     SourceElement,
@@ -32,21 +26,32 @@ from demo_pipeline.importers.source_trajectory import (
     click,
     drag,
     key_name,
+    last_time_ms,
     press_keys,
     scroll,
     type_text,
     wait,
 )
+from demo_pipeline.importers.source_values import (
+    as_list,
+    file_name,
+    json_lines,
+    numbers,
+    plain_text,
+    zoneless_time,
+)
 
 _LOG = re.compile(r"(task\d*|free_task|events)_\d{8}_\d{6}\.jsonl")
 _SCREENSHOTS = "screenshot"
 _DESCRIPTION = "**Description:**"
-_NO_TASK = "free task"  # the recorder's text when the person said none
-_PAUSE_S = 6.0  # after which the recorder logs `wait`
+_NO_TASK = "free task"  # the recorder's description when the person stated no task
+_PAUSE_S = 6.0  # the recorder logs `wait` after so many seconds without input
 _SIDES = ("left", "top", "right", "bottom")
-_NAMELESS = "Unknown"  # the recorder's name of an element without one
-_HELD = frozenset({"ctrl", "shift", "alt"})  # alone they do nothing; the Windows key opens a menu
-_ENDS = {"finish": "completed", "fail": "failed"}
+_NAMELESS = "Unknown"  # the recorder's text for an element without a name
+# Keys that have no effect if they are pressed alone. The Windows key opens a menu.
+_HELD = frozenset({"ctrl", "shift", "alt"})
+_ENDS = {"finish": "completed", "fail": "failed"}  # last action of the log → outcome
+_TIME = "%Y-%m-%d_%H:%M:%S"
 _CLICKS = {"click": ("left", 1), "right click": ("right", 1), "double click": ("left", 2)}
 _POINT = r"\((-?\d+), *(-?\d+)\)"
 _POINTED = re.compile(rf"(click|right click|double click|press|drag to) {_POINT}")
@@ -56,14 +61,14 @@ _KEY = re.compile(r"press key:? (.+)", re.DOTALL)
 _HOTKEY = re.compile(r"hotkey \((.+)\)", re.DOTALL)
 _TEXT = re.compile(r"type text: (.+)", re.DOTALL)
 _LOST = (
-    "the time zone, which is taken as UTC, and times below a second",
-    "places of the wheel: the recorder does not log them",
+    "the time zone, which is taken as UTC, and fractions of seconds",
+    "positions of scrolls: the recorder does not log them",
     "roles of elements: the recorder logs their names and boxes",
 )
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The recordings in a folder, which share one folder of screenshots."""
+    """Returns the recordings in a folder; all of them share the folder of screenshots."""
     recordings = []
     for name in sorted(names):
         if not _LOG.fullmatch(name) or not (folder / _SCREENSHOTS).is_dir():
@@ -71,7 +76,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
         log = folder / name
         page = log.with_suffix(".md")
         images: dict[Path | None, None] = {}
-        with suppress(OSError):  # reading it reports why
+        with suppress(OSError):  # `_read` reports an unreadable log
             images = dict.fromkeys(_image_path(log, line) for line in json_lines(log, []))
         others = [path for path in images if path is not None]
         if page.name in names:
@@ -83,7 +88,10 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
-    """The screenshot of a line, whose path begins at the recorder's folder, as Windows has it."""
+    """Returns the screenshot of a line; None: the line names none.
+
+    The line has the path on the recorder's computer; only the file's name is used.
+    """
     name = file_name(line.get("screenshot"))
     if not name:
         return None
@@ -93,7 +101,7 @@ def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
 def _read(source: SourceFiles) -> SourceTrajectory:
     log = source.logs[0]
     trajectory = SourceTrajectory(
-        steps=(), platform="windows", actor="human", task=_task(source), lost=list(_LOST)
+        platform="windows", actor="human", task=_task(source), lost=list(_LOST)
     )
     steps = list[SourceStep]()
     pressed: SourceStep | None = None
@@ -110,15 +118,17 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             continue
         acts = _acts(action, pressed, trajectory)
         is_press = action.startswith("press (")
+        time = zoneless_time(line.get("timestamp"), _TIME)
         step = SourceStep(
             acts=acts,
             screenshot=image,
-            time_ms=_time(line, steps),
+            time_ms=last_time_ms(steps) if time is None else time.timestamp() * 1000,
             element=_element(line),
             reasoning=plain_text(line.get("thought")),
         )
         if pressed is not None and action.startswith("drag to"):
-            # A drag has two lines: its first one has the state before it, and the element.
+            # The line before this one is the drag's press: its screenshot shows the screen before
+            # the drag.
             step = SourceStep(
                 acts=acts,
                 screenshot=pressed.screenshot,
@@ -131,15 +141,14 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             pressed = step
         if acts and not is_press:
             steps.append(step)
-    if not steps:
-        reason = next(iter(trajectory.damaged), "holds no action")
-        raise UnreadableSourceError(f"{log}: {reason}")
+    trajectory.steps = steps
+    trajectory.require_steps(log)
     trajectory.steps = _without_idle_pauses(steps, trajectory)
     return trajectory
 
 
 def _task(source: SourceFiles) -> str:
-    """The description of the task in the page next to the log; empty without one."""
+    """Returns the description of the task in the page next to the log; empty if it has none."""
     page = source.logs[0].with_suffix(".md")
     if page not in source.others:
         return ""
@@ -151,17 +160,8 @@ def _task(source: SourceFiles) -> str:
     return ""
 
 
-def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
-    text = plain_text(line.get("timestamp"))
-    try:
-        at = datetime.strptime(text, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
-        return max((step.time_ms for step in before[-1:]), default=0.0)
-    return at.timestamp() * 1000
-
-
 def _element(line: Mapping[str, Any]) -> SourceElement | None:
-    """The element under the pointer at a press; its box is an object, in the data set a list."""
+    """Returns the element under the pointer at a press; None: the line has no box of it."""
     box = line.get("rect")
     if isinstance(box, dict):
         box = [box.get(side) for side in _SIDES]
@@ -176,7 +176,13 @@ def _element(line: Mapping[str, Any]) -> SourceElement | None:
 
 
 def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory) -> list[SourceAct]:
-    """The actions of a line; a press is only remembered for the drag that follows it."""
+    """Returns the action of a line, in a list; an empty list if it is not carried over.
+
+    Args:
+        action: the line's text of the action.
+        pressed: the line before it, if that is the press of a drag.
+        trajectory: counts actions that are not carried over in its `left_out`.
+    """
     act = _pointer_act(action, pressed) or _keyboard_act(action)
     if act is None and action == "wait":
         act = wait(_PAUSE_S)
@@ -190,6 +196,7 @@ def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory)
 
 
 def _pointer_act(action: str, pressed: SourceStep | None) -> SourceAct | None:
+    """Returns a click, drag or scroll; of the press of a drag a drag without an end."""
     if match := _POINTED.fullmatch(action):
         at = (float(match[2]), float(match[3]))
         if match[1] == "press":
@@ -203,7 +210,7 @@ def _pointer_act(action: str, pressed: SourceStep | None) -> SourceAct | None:
         left, top, right, bottom = (float(side) for side in match.groups())
         return drag((left, top), (right, bottom))
     if match := _SCROLL.fullmatch(action):
-        if match[2] is None:  # the data set has only the vertical turn
+        if match[2] is None:  # lines of the published data set have only the vertical distance
             return scroll(None, 0.0, -float(match[1]))
         return scroll(None, float(match[1]), -float(match[2]))
     return None
@@ -223,7 +230,7 @@ def _keyboard_act(action: str) -> SourceAct | None:
 def _without_idle_pauses(
     steps: Sequence[SourceStep], trajectory: SourceTrajectory
 ) -> list[SourceStep]:
-    """Leave out the pauses in which the screen stayed as it was: nothing was waited for."""
+    """Returns the steps except waits during which the screen did not change."""
     kept = list[SourceStep]()
     following = [*(step.screenshot for step in steps[1:]), trajectory.final]
     for step, after in zip(steps, following, strict=True):
@@ -236,7 +243,10 @@ def _without_idle_pauses(
 
 
 def _bytes(image: SourceImage | None) -> bytes:
-    """The bytes of a screenshot: the recorder encodes equal ones equally; empty: unreadable."""
+    """Returns the bytes of a screenshot; empty if it is missing or unreadable.
+
+    The recorder writes equal bytes for equal screens.
+    """
     if image is None:
         return b""
     try:

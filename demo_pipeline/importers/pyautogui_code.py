@@ -1,7 +1,8 @@
-"""Code of pyautogui, as OSWorld's agents write and run it, read as actions without running it.
+"""Reads Python code that calls pyautogui as a list of actions, without running it.
 
-Programs of literals, assignments and counted loops are read, with calls of pyautogui, of pyperclip
-(text that is pasted) and of `time.sleep`. Places are pixels of the screen.
+OSWorld's agents write such code. Programs may have literals, arithmetic, assignments and loops over
+`range`, and call functions of pyautogui, `pyperclip.copy` and `time.sleep`. Positions are pixels of
+the screen.
 """
 
 import ast
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.importers.source_recording import number
 from demo_pipeline.importers.source_trajectory import (
     POINTED,
     SourceAct,
@@ -25,14 +25,17 @@ from demo_pipeline.importers.source_trajectory import (
     type_text,
     wait,
 )
+from demo_pipeline.importers.source_values import number
 
-_MOST_CHARACTERS = 100_000
-_MOST_ACTS = 1000
-_MOST_CLICKS = 3  # of one action
-_UNIT_OF_WINDOWS = 120  # pyautogui passes the number on: 120 a notch on Windows, else one
+_MOST_CHARACTERS = 100_000  # of a program; a longer one is not read
+_MOST_ACTS = 1000  # of a program; a loop that does more is not read
+_MOST_CLICKS = 3  # of one click action; more clicks become single clicks
+# pyautogui passes the argument of `scroll` to the system, which counts 120 a notch on Windows, and
+# 1 a notch elsewhere.
+_UNIT_OF_WINDOWS = 120
 _PLACE = ("x", "y")
 _DISTANCE = ("xOffset", "yOffset")
-# The names of the arguments in the order of pyautogui.
+# Functions that are read → their parameters, in order.
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "click": (*_PLACE, "clicks", "interval", "button"),
     "leftClick": _PLACE,
@@ -59,6 +62,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "typewrite": ("message",),
     "sleep": ("seconds",),
 }
+# Functions that click → button and number of clicks, unless the arguments state them.
 _CLICKS = {
     "click": ("left", 1),
     "leftClick": ("left", 1),
@@ -75,47 +79,52 @@ _OPERATORS: Mapping[type[ast.operator], Any] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
-_SILENT = frozenset({"print", "copy", "position", "size"})  # calls that do nothing on the screen
+_SILENT = frozenset({"print", "copy", "position", "size"})  # functions without effect on the screen
 
 
 class UnreadCodeError(Exception):
-    """Code cannot be read; the message says why and does not quote the code."""
+    """The code cannot be read; the message says why, without quoting the code."""
 
 
 class NotPythonError(UnreadCodeError):
-    """The code is not Python: running it did nothing."""
+    """The code is not valid Python, so that running it had no effect."""
 
 
 @dataclass
 class CodeReader:
-    """Reads the code of a trajectory's actions in order: the pointer stays where it was.
+    """Reads the programs of a trajectory in order.
+
+    The pointer's position, a pressed button and the clipboard are carried from a program to the
+    next.
 
     Attributes:
         platform: windows, macos, linux, or empty.
-        at: where the pointer is; None: not known.
+        at: the pointer's position; None: unknown.
     """
 
     platform: str = ""
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    _held_alone: bool = False  # nothing was done since a key was held
-    _down: tuple[SourcePoint | None, str] | None = None
+    _held_alone: bool = False  # no action since the last key in `_held` was pressed
+    _down: tuple[SourcePoint | None, str] | None = None  # position and button of an open press
     _clipboard: str = ""
-    _slept: float = 0.0
-    _names: dict[str, Any] = field(default_factory=dict)
+    _slept: float = 0.0  # seconds
+    _variables: dict[str, Any] = field(default_factory=dict)
 
     def read(self, code: str) -> list[SourceAct]:
-        """The actions of a program; empty: it moves the pointer only.
+        """Returns the actions of a program; an empty list if it only moves the pointer.
+
+        A program that only sleeps gives a wait.
 
         Raises:
-            NotPythonError: it is not Python.
-        UnreadCodeError: it does anything else than the calls that are known.
+            NotPythonError: the program is not Python.
+            UnreadCodeError: the program has a statement, function or value that is not read.
         """
         if len(code) > _MOST_CHARACTERS:
             raise UnreadCodeError("the code is too long")
         self._acts = []
-        self._names = {}
+        self._variables = {}
         self._slept = 0.0
         try:
             with warnings.catch_warnings():
@@ -126,7 +135,7 @@ class CodeReader:
         try:
             self._statements(program.body)
         except (ValueError, RecursionError, MemoryError, TypeError, ArithmeticError, LookupError):
-            raise UnreadCodeError("the code has arguments that are not known") from None
+            raise UnreadCodeError("the code has an argument that cannot be read") from None
         if self._held and self._held_alone:
             self._release_alone()
         self._held = []
@@ -142,8 +151,8 @@ class CodeReader:
                 case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(ast.Constant()):
                     continue
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._names[name] = self._value(value)
-                case ast.Assign(targets=[ast.Attribute()]):  # as pyautogui.FAILSAFE = False
+                    self._variables[name] = self._value(value)
+                case ast.Assign(targets=[ast.Attribute()]):  # such as pyautogui.FAILSAFE = False
                     continue
                 case ast.Expr(ast.Call() as call):
                     self._call(call)
@@ -154,24 +163,24 @@ class CodeReader:
                     orelse=[],
                 ):
                     for turn in range(*(int(self._value(bound)) for bound in bounds)):
-                        self._names[name] = turn
+                        self._variables[name] = turn
                         self._statements(inner)
                 case _:
-                    raise UnreadCodeError("the code has other statements than calls")
+                    raise UnreadCodeError("the code has a statement that is not read")
 
     def _call(self, call: ast.Call) -> None:
         match call.func:
             case ast.Attribute(attr=name) | ast.Name(id=name):
                 pass
             case _:
-                raise UnreadCodeError("the code has a call of another kind")
+                raise UnreadCodeError("the code has a call that is not read")
         values = [self._value(argument) for argument in call.args]
-        if name == "copy" and values:  # of pyperclip
+        if name == "copy" and values:  # pyperclip.copy(text)
             self._clipboard = str(values[0])
         if name in _SILENT:
             return
         if name not in _ARGUMENTS:
-            raise UnreadCodeError("the code calls a function that is not known")
+            raise UnreadCodeError("the code calls a function that is not read")
         if name == "hotkey":
             keys = values[0] if len(values) == 1 and isinstance(values[0], list) else values
             self._hotkey([str(key) for key in keys])
@@ -179,12 +188,12 @@ class CodeReader:
         given = dict(zip(_ARGUMENTS[name], values, strict=False))
         for keyword in call.keywords:
             if keyword.arg is None:
-                raise UnreadCodeError("the code has a call of another kind")
+                raise UnreadCodeError("the code has a call that is not read")
             given["message" if keyword.arg == "text" else keyword.arg] = self._value(keyword.value)
         self._do(name, given)
 
     def _do(self, name: str, given: Mapping[str, Any]) -> None:
-        """Note one call."""
+        """Adds the effect of a call. `given`: its arguments by the names of `_ARGUMENTS`."""
         if name in _CLICKS:
             self._click(name, given)
         elif name in {"moveTo", "move", "moveRel"}:
@@ -215,6 +224,7 @@ class CodeReader:
             self._slept += number(given.get("seconds")) or 0.0
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
+        """Adds clicks: one action for up to three clicks, else an action for each click."""
         button, clicks = _CLICKS[name]
         clicks = int(given.get("clicks", clicks))
         button = _button(given, button)
@@ -225,9 +235,12 @@ class CodeReader:
         for _ in range(clicks):
             self._act(click(self.at, button))
 
-    def _let_go(self, named: str) -> None:
-        """The button is released: where it was pressed that is a click, elsewhere a drag."""
-        start, button = self._down or (self.at, named)
+    def _let_go(self, released: str) -> None:
+        """Releases a button: adds a click if the pointer has not moved since the press, or a drag.
+
+        `released` is the button that counts if no press was read before.
+        """
+        start, button = self._down or (self.at, released)
         self._down = None
         if start == self.at:
             self._act(click(start, button))
@@ -235,7 +248,7 @@ class CodeReader:
             self._act(drag(start, self.at, button))
 
     def _move(self, given: Mapping[str, Any]) -> None:
-        """Move the pointer to the place that a call names, or by the distance."""
+        """Moves the pointer to the position or by the distance in the arguments, if any."""
         place = (number(given.get("x")), number(given.get("y")))
         if isinstance(given.get("x"), tuple | list):  # click((x, y))
             place = (number(given["x"][0]), number(given["x"][1]))
@@ -247,6 +260,7 @@ class CodeReader:
             self.at = (self.at[0] + (across or 0), self.at[1] + (down or 0))
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
+        """Adds a scroll; positive arguments scroll up, of `hscroll` to the right."""
         self._move(given)
         notches = number(given.get("clicks")) or 0.0
         if self.platform == "windows":
@@ -258,7 +272,7 @@ class CodeReader:
             self._act(turn)
 
     def _type(self, name: str, given: Mapping[str, Any]) -> None:
-        """Note keys that are pressed one after the other, or a text."""
+        """Adds a text, or keys that are pressed one after the other."""
         value = given.get("keys" if name == "press" else "message")
         presses = int(given.get("presses", 1))
         if name != "press" and isinstance(value, str):
@@ -277,23 +291,25 @@ class CodeReader:
                     self._press(key, 1)
 
     def _text(self, text: str) -> None:
-        """Note a text; it goes on with a text before it in the same code."""
+        """Adds a text, joined with the last action of this program if that is a text."""
         if self._goes_on():
             text = self._acts.pop().values["text"] + text
         if text:
             self._act(type_text(text))
 
     def _press(self, key: str, presses: int) -> None:
+        """Adds presses of a key with the held keys; Enter after a text is part of the text."""
         if key == "enter" and not self._held and self._goes_on():
             self._text("\n" * presses)
         else:
             self._act(press_keys([*self._held, key], presses))
 
     def _goes_on(self) -> bool:
-        """Whether the last action is a text, which more text continues."""
+        """Whether the last action of this program is a text."""
         return bool(self._acts) and self._acts[-1].kind is ActionType.TYPE
 
     def _hotkey(self, keys: list[str]) -> None:
+        """Adds a hotkey; the hotkey that pastes becomes the text in the clipboard, if known."""
         names = [self._key(key) for key in keys]
         if names in (["ctrl", "v"], ["command", "v"]) and self._clipboard:
             self._text(self._clipboard)
@@ -304,10 +320,11 @@ class CodeReader:
             self._act(press_keys([*self._held, *names]))
 
     def _release_alone(self) -> None:
-        """Held keys between whose press and release nothing was done: they were pressed."""
+        """Adds a hotkey of held keys that are released without another action since."""
         self._act(press_keys(self._held))
 
     def _act(self, act: SourceAct) -> None:
+        """Adds an action, with the held modifier keys if it is done with the pointer."""
         self._held_alone = False
         modifiers = [key for key in self._held if key in _MODIFIERS]
         if modifiers and act.kind in POINTED:
@@ -320,10 +337,10 @@ class CodeReader:
         return key_name(name, self.platform)
 
     def _value(self, node: ast.expr) -> Any:
-        """A literal, a name that has one, or arithmetic of both."""
+        """Returns the value of a literal, a variable, or arithmetic of these."""
         match node:
-            case ast.Name(id=name) if name in self._names:
-                return self._names[name]
+            case ast.Name(id=name) if name in self._variables:
+                return self._variables[name]
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
                 first = self._value(left)
                 second = self._value(right)
@@ -339,5 +356,6 @@ class CodeReader:
 
 
 def _button(given: Mapping[str, Any], default: str = "left") -> str:
+    """Returns the button that the arguments state, or the default."""
     button = str(given.get("button", default)).lower()
     return button if button in {"left", "right", "middle"} else default

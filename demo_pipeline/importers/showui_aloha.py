@@ -1,58 +1,48 @@
-"""ShowUI-Aloha's recorder: a text log `input_log_DATE_TIME.txt` and its video.
+"""Imports recordings of ShowUI-Aloha: a text log `input_log_DATE_TIME.txt` and a video.
 
-Its times count from the beginning of the recording, and its places are logical pixels of the
-desktop. It has no movements without a button. It names keys, not characters, so that nobody knows
-whether Caps Lock was on.
+Times in the log count from the start of the recording. Positions are logical pixels of the desktop.
+The log has no movements of the pointer while no button is pressed. It has the names of keys and not
+the characters that they typed, so that the state of Caps Lock is unknown.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.importers.source_keys import pynput_key
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_keys import pynput_key, pynput_name
 from demo_pipeline.importers.source_recording import (
     Importer,
-    SourceFiles,
     SourceLine,
     SourceRecording,
-    UnreadableSourceError,
     VideoPart,
+    wheel,
+)
+from demo_pipeline.importers.source_values import (
+    UnreadableSourceError,
     as_object,
     json_lines,
     json_members,
     number,
     plain_text,
     screen_size,
-    wheel,
+    zoneless_time,
 )
 from demo_pipeline.importers.video_remux import video_shape
 
 _LOG = re.compile(r"input_log_\d{8}_(\d{6})\.txt")
 _VIDEOS = (".mp4", ".mkv", ".webm", ".mov")
 _METADATA = "# Metadata:"
-_MOST_HEADER_LINES = 20
+_MOST_HEADER_LINES = 20  # the line of the metadata is looked for in so many lines
 _TIME = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _PLACED = re.compile(r"(\w+) at \((-?\d+), *(-?\d+)\)")
 _KEY = re.compile(r"(Key Press|Key Release|Hotkey): (\S.*)")
 _TURNS = {"ScrollUp": 1, "ScrollDown": -1}
 _BUTTONS = {"L": "Left", "R": "Right", "M": "Middle"}
-_PROGRAM_OF_WINDOWS = ".exe - "  # in the title of each window that the log names
-# The recorder's names of keys that pynput calls otherwise.
-_KEY_NAMES = {
-    "escape": "esc",
-    "return": "enter",
-    "control": "ctrl",
-    "win": "cmd",
-    "meta": "cmd",
-    "command": "cmd",
-    "pageup": "page_up",
-    "pagedown": "page_down",
-    "capslock": "caps_lock",
-}
+_PROGRAM_OF_WINDOWS = ".exe - "  # part of a window's title in logs from Windows
 _LOST = (
     "the time zone of the start, which is taken as UTC",
     "titles of windows",
@@ -62,15 +52,20 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The recordings in a folder; with several, the time in a video's name tells which is whose."""
+    """Returns the recordings in a folder, each with its videos.
+
+    A video is of the log whose time is in the video's name. A single log gets all videos if no
+    video has its time.
+    """
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
     names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
     recordings = []
     for match in logs:
         own = [name for name in names_of_videos if match[1] in re.sub(r"\D", "", name)]
-        chosen = own if own or len(logs) > 1 else names_of_videos
+        if not own and len(logs) == 1:
+            own = names_of_videos
         log = folder / match[0]
-        videos = tuple(folder / name for name in chosen)
+        videos = tuple(folder / name for name in own)
         name = folder.resolve().name if len(logs) == 1 else log.stem
         recordings.append(SourceFiles(folder=folder, name=name, logs=(log,), videos=videos))
     return recordings
@@ -78,11 +73,12 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 def _read(source: SourceFiles) -> SourceRecording:
     log = source.logs[0]
-    if len(source.videos) != 1:
-        many = "is missing" if not source.videos else "is one of several"
-        raise UnreadableSourceError(f"{log}: its video {many}: put one video next to it")
+    video = source.only_video("put one video next to it")
     metadata = _metadata(log)
-    began = _began(metadata, log)
+    began = zoneless_time(metadata.get("video_start_time"), "%Y-%m-%d %H:%M:%S.%f")
+    if began is None:
+        message = "video_start_time: expected a time such as 2025-09-12 08:54:17.407"
+        raise UnreadableSourceError(f"{log}: {message}")
     damaged = list[str]()
     left_out = Counter[str]()
     events = list(json_lines(log, damaged, comment=b"#"))
@@ -90,11 +86,11 @@ def _read(source: SourceFiles) -> SourceRecording:
     if any(_PROGRAM_OF_WINDOWS in plain_text(event.get("message")) for event in events):
         platform = "windows"
     displays = list(_displays(metadata.get("screen_info")))
-    display = _filmed_display(displays, video_shape(source.videos[0])[:2], _presses(events))
+    display = _recorded_display(displays, video_shape(video)[:2], _presses(events))
     if display is None and displays:
         damaged.append(
-            f"{log.name}: presses lie on several displays, and the log does not say which one was "
-            "filmed: their positions are left out"
+            f"{log.name}: presses lie on several displays, and the log does not say which display "
+            "the video shows: all positions are left out"
         )
     reader = _EventReader(platform, display, left_out)
     zero = began.timestamp() * 1000
@@ -103,7 +99,7 @@ def _read(source: SourceFiles) -> SourceRecording:
         recorded_at=began,
         platform=platform,
         lines=lines,
-        video=(VideoPart(source.videos[0]),),
+        video=(VideoPart(video),),
         screen=screen_size(*display[2:]) if display is not None else None,
         lost=list(_LOST),
         left_out=left_out,
@@ -115,7 +111,10 @@ _Display = tuple[float, float, float, float]  # left, top, width and height in l
 
 
 def _metadata(log: Path) -> dict[str, Any]:
-    """The object in the head of the log."""
+    """Returns the JSON object in the first lines of the log; empty if it cannot be read.
+
+    Raises `UnreadableSourceError` if the log has no such line.
+    """
     with log.open("rb") as stream:
         for _, line in zip(range(_MOST_HEADER_LINES), stream, strict=False):
             if line.startswith(_METADATA.encode()):
@@ -123,17 +122,8 @@ def _metadata(log: Path) -> dict[str, Any]:
     raise UnreadableSourceError(f"{log}: the line '{_METADATA}' is missing")
 
 
-def _began(metadata: Mapping[str, Any], log: Path) -> datetime:
-    text = plain_text(metadata.get("video_start_time"))
-    try:
-        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC)
-    except ValueError:
-        message = "video_start_time: expected a time such as 2025-09-12 08:54:17.407"
-        raise UnreadableSourceError(f"{log}: {message}") from None
-
-
 def _displays(value: Any) -> Iterator[_Display]:
-    """Yield the displays in the order of their numbers."""
+    """Yields the displays in the metadata, ordered by their numbers."""
     for _, display in sorted(as_object(value).items()):
         if not isinstance(display, dict):
             continue
@@ -144,12 +134,22 @@ def _displays(value: Any) -> Iterator[_Display]:
             yield left, top, width / scale, height / scale
 
 
-def _filmed_display(
+def _recorded_display(
     displays: Sequence[_Display], video: tuple[int, int], presses: Iterable[tuple[float, float]]
 ) -> _Display | None:
-    """The display that was filmed: the only one, or the first, if all presses lie on it."""
-    if len(displays) < 2:
-        return displays[0] if displays else (0.0, 0.0, float(video[0]), float(video[1]))
+    """Returns the display that the video shows; None: unknown.
+
+    It is the only display, or the first of several if all presses are on it.
+
+    Args:
+        displays: the displays in the metadata; without any, the display has the video's size.
+        video: width and height of the video, pixels.
+        presses: positions of all clicks and scrolls.
+    """
+    if not displays:
+        return 0.0, 0.0, float(video[0]), float(video[1])
+    if len(displays) == 1:
+        return displays[0]
     left, top, width, height = displays[0]
     for x, y in presses:
         if not (left <= x < left + width and top <= y < top + height):
@@ -158,13 +158,17 @@ def _filmed_display(
 
 
 def _presses(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    """Yields the positions of all events that have one: clicks, drags and scrolls."""
     for event in events:
         if match := _PLACED.fullmatch(plain_text(event.get("message"))):
             yield float(match[2]), float(match[3])
 
 
 class _EventReader:
-    """Reads the events in order: a press may be logged twice, as a click and as what it became."""
+    """Reads the events in order.
+
+    The log may have a press twice, as a click and again as the start of a drag.
+    """
 
     def __init__(self, platform: str, display: _Display | None, left_out: Counter[str]) -> None:
         self._platform = platform
@@ -174,15 +178,20 @@ class _EventReader:
         self._held: set[str] = set()
 
     def lines(self, event: Mapping[str, Any], zero: float) -> Iterator[SourceLine]:
-        """Yield the lines for an event; what has none is counted."""
+        """Yields the lines for an event; events without a line are counted in `left_out`.
+
+        Args:
+            event: a line of the source's log.
+            zero: start of the recording, epoch milliseconds.
+        """
         message = plain_text(event.get("message"))
         match = _TIME.fullmatch(plain_text(event.get("timestamp")))
         if match is None:
             self._left_out["events without a time"] += 1
             return
         hours, minutes, seconds = (int(part) for part in match.groups()[:3])
-        parts = float(f"0.{match[4] or 0}")
-        time = zero + ((hours * 60 + minutes) * 60 + seconds + parts) * 1000
+        fraction = float(f"0.{match[4] or 0}")
+        time = zero + ((hours * 60 + minutes) * 60 + seconds + fraction) * 1000
         if placed := _PLACED.fullmatch(message):
             place = self._place(float(placed[2]), float(placed[3]))
             yield from self._pointer(placed[1], place, time)
@@ -190,10 +199,11 @@ class _EventReader:
             yield from self._key(key[1], key[2].strip(), time)
         elif "Active Window" in message:
             self._left_out["changes of the front window"] += 1
-        elif not message.startswith("{"):  # the list of displays
+        elif not message.startswith("{"):  # "{" begins the list of displays
             self._left_out["events of another kind"] += 1
 
     def _place(self, x: float, y: float) -> dict[str, float]:
+        """Converts a position on the desktop to one on the display; empty: display unknown."""
         if self._display is None:
             return {}
         return {"x": x - self._display[0], "y": y - self._display[1]}
@@ -220,14 +230,16 @@ class _EventReader:
             self._left_out["events of another kind"] += 1
 
     def _key(self, kind: str, text: str, time: float) -> Iterator[SourceLine]:
-        """A hotkey is the press of its last key; those before it are held."""
+        """Yields the lines for a key event.
+
+        A hotkey is logged as one event: its first keys are held, and its last key is pressed.
+        """
         if kind == "Key Release":
             self._held.discard(text)
             yield SourceLine("keyup", self._data(text), time)
             return
-        # `Hotkey: CTRL++` is the plus key.
         names = text.split("+")
-        if text.endswith("++"):
+        if text.endswith("++"):  # such as `Hotkey: CTRL++`: the last key is the plus key
             names = [*names[:-2], "+"]
         for name in filter(None, names[:-1]):
             if name not in self._held:
@@ -238,8 +250,7 @@ class _EventReader:
         yield SourceLine("keydown", self._data(names[-1] or "+"), time)
 
     def _data(self, name: str) -> dict[str, Any]:
-        lower = name.lower()
-        return pynput_key(_KEY_NAMES.get(lower, lower), self._platform, typed=False)
+        return pynput_key(pynput_name(name), self._platform, typed=False)
 
 
 SHOWUI_ALOHA = Importer(

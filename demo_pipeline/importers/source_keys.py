@@ -13,14 +13,15 @@ from typing import Any
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.keyboard_layouts import COMBINING, accented
 
-UNNAMED_SOURCE_KEY = "Unknown(0)"  # in the log, for a key of which nothing is recorded
+UNNAMED_SOURCE_KEY = "Unknown(0)"  # name in the log for a key without a recorded name and code
 _FIRST_FUNCTION_KEY = 0x70
 _FUNCTION_KEYS = 24
 _KEYPAD_ZERO = 0x60
 _KEYPAD_CODES = range(_KEYPAD_ZERO, _FIRST_FUNCTION_KEY)
-_CONTROL_CHARACTERS = 27  # Ctrl and a letter type the characters 1 to 26
+_CONTROL_CHARACTERS = 27  # Ctrl with a letter types a character below this one: 1 to 26
 
-# Virtual-key codes (winuser.h) of all keys but letters, digits and function keys.
+# Virtual-key code (hexadecimal, from winuser.h) = name in the logs of Windows recorders. Letters,
+# digits, function keys and the keypad's digits are computed in `virtual_key`.
 _CODES = """
     08=Backspace 09=Tab 0D=Return 10=Shift 11=LeftCtrl 12=LeftAlt 13=Pause 14=CapsLock
     15=Hangul 19=Hanja 1B=Escape 1C=Convert 1D=NonConvert 20=Space 21=PageUp 22=PageDown 23=End
@@ -33,7 +34,7 @@ _CODES = """
 """
 _VIRTUAL_KEYS = {int(pair[:2], 16): pair[3:] for pair in _CODES.split()}
 
-# pynput's name=the name on Windows=the one elsewhere, where it is another.
+# pynput's name = name in logs from Windows = name in logs from other systems, if it differs.
 _NAMES = """
     alt=LeftAlt=Alt alt_l=LeftAlt=Alt alt_r=RightAlt alt_gr=RightAlt=AltGr backspace=Backspace
     caps_lock=CapsLock cmd=LeftWindows=MetaLeft cmd_l=LeftWindows=MetaLeft
@@ -48,8 +49,23 @@ _NAMES = """
 """
 _NAMED = {words[0]: (words[1], words[-1]) for words in (w.split("=") for w in _NAMES.split())}
 
-# X11's keysyms that pynput gives no name, by their numbers (keysymdef.h). The keypad's 5 is
-# KP_Begin, with Num Lock on, too: pynput looks for it without Num Lock only.
+# Names in programs and other recorders → pynput's names, where they differ.
+_PYNPUT_NAMES = {
+    "return": "enter",
+    "escape": "esc",
+    "control": "ctrl",
+    "win": "cmd",
+    "winleft": "cmd",
+    "super": "cmd",
+    "meta": "cmd",
+    "command": "cmd",
+    "pageup": "page_up",
+    "pagedown": "page_down",
+    "capslock": "caps_lock",
+}
+
+# X11's keysyms without a name in pynput (numbers of keysymdef.h) → names in the log. The keypad's 5
+# is 0xFF9D (KP_Begin) even with Num Lock on, because pynput asks for the keysym without Num Lock.
 _KEYSYMS = {
     0xFE03: "AltGr",
     0xFE20: "Tab",
@@ -64,7 +80,8 @@ _KEYSYMS = {
     0xFF34: "Hanja",
 }
 
-# The characters of each printable key of a US board, its name on Windows, and the one elsewhere.
+# For each printable key of the US keyboard: its characters without and with Shift, its name in logs
+# from Windows, and its name in logs from other systems.
 _BOARD_KEYS = r"""
     `~ BackTick BackQuote   -_ Minus Minus   =+ Plus Equal   [{ LeftSquareBracket LeftBracket
     ]} RightSquareBracket RightBracket   \| BackSlash BackSlash   ;: SemiColon SemiColon
@@ -79,7 +96,10 @@ _SYMBOLS[" "] = ("Space", "Space")
 
 
 def virtual_key(code: int) -> str:
-    """The name that Windows recorders log for a virtual-key code; `Unknown(code)` for others."""
+    """Returns the name that Windows recorders log for a virtual-key code.
+
+    For a code without a name, it is `Unknown(code)`.
+    """
     if chr(code & 0xFF) in string.ascii_uppercase + string.digits and code < _KEYPAD_ZERO:
         return chr(code) if code >= ord("A") else _SYMBOLS[chr(code)][0]
     if _KEYPAD_ZERO <= code < _KEYPAD_ZERO + 10:
@@ -89,20 +109,27 @@ def virtual_key(code: int) -> str:
     return _VIRTUAL_KEYS.get(code, f"Unknown({code})")
 
 
+def pynput_name(name: str) -> str:
+    """Translates a key name of pyautogui or a recorder to pynput's; others become lower case."""
+    lower = name.lower()
+    return _PYNPUT_NAMES.get(lower, lower)
+
+
 def pynput_key(
     name: Any, platform: str, *, typed: bool = True, code: int | None = None
 ) -> dict[str, Any]:
-    """The data of a key line for pynput's name of a key, or the character that it stands for.
+    """Returns the data of a log line for a key that pynput reports by a name or a character.
 
     Args:
-        name: such as `ctrl_l`, `f5`, `a`, `%`; anything else is an unknown key.
-        platform: windows, macos or linux.
-        typed: a character is what the key typed, not only its label.
-        code: of the key, as pynput has it: Windows' virtual key, X11's keysym; None: not recorded.
+        name: a name such as `ctrl_l` or `f5`, or a character; other values give an unknown key.
+        platform: windows, macos, linux, or empty.
+        typed: a character was typed by the key; false: it is only the key's label.
+        code: the key's code in pynput: on Windows the virtual-key code, on Linux X11's keysym;
+            None: not recorded.
     """
-    of = 0 if platform == "windows" else 1
+    system = 0 if platform == "windows" else 1  # index of the name in `_NAMED` and `_SYMBOLS`
     if isinstance(name, str) and name in _NAMED:
-        return {"key": _NAMED[name][of]}
+        return {"key": _NAMED[name][system]}
     if code is not None and platform == "windows" and code in _KEYPAD_CODES:
         return {"key": virtual_key(code)}
     if not isinstance(name, str) or not name or _NUMBERED.fullmatch(name):
@@ -114,50 +141,62 @@ def pynput_key(
     if 0 < ord(name) < _CONTROL_CHARACTERS:
         name = chr(ord(name) + ord("a") - 1)
         typed = False
-    if name.upper() in string.ascii_uppercase:
-        key = name.upper() if platform == "windows" else f"Key{name.upper()}"
+    if name in _SYMBOLS:
+        key = _SYMBOLS[name][system]
+    elif name.upper() not in string.ascii_uppercase:
+        key = f"Unknown({ord(name)})"
+    elif platform == "windows":
+        key = name.upper()
     else:
-        key = _SYMBOLS[name][of] if name in _SYMBOLS else f"Unknown({ord(name)})"
+        key = f"Key{name.upper()}"
     return {"key": key, "actual_char": name} if typed else {"key": key}
 
 
-_NUMBERED = re.compile(r"\$?Unknown \(\d+\)\$?")  # AgentNet's name for a key without one
+_NUMBERED = re.compile(r"\$?Unknown \(\d+\)\$?")  # AgentNet's text for a key without a name
 
 
 def _key_of_code(code: int | None, platform: str) -> str:
-    """The name in the log of a key that pynput gives neither a name nor a character."""
+    """Returns the name in the log for a key that pynput reports without name and character."""
     if code is None:
         return UNNAMED_SOURCE_KEY
     if platform == "windows":
         return virtual_key(code)
-    return _KEYSYMS.get(code, f"Unknown({code})") if platform == "linux" else f"Unknown({code})"
+    unknown = f"Unknown({code})"
+    if platform == "linux":
+        return _KEYSYMS.get(code, unknown)
+    return unknown
 
 
-DEAD_KEY = "UnicodeInfo { name: None, unicode: [], is_dead: true }"  # as recorders print it
-_SURE_ACCENTS = frozenset(
-    "\u00b4\u00a8"
-)  # acute and diaeresis: no keyboard has a key that types one of them alone
-# The virtual keys that have these characters on the US keyboard, where they are not dead.
+# `actual_char` in the log for a dead key: the debug print of a type of Rust's rdev.
+DEAD_KEY = "UnicodeInfo { name: None, unicode: [], is_dead: true }"
+# Acute and diaeresis always come from a dead key: no keyboard has a key that types them alone.
+_SURE_ACCENTS = frozenset("\u00b4\u00a8")
+# The virtual-key codes of these characters on the US keyboard, where their keys are not dead.
 _US_CODES = {"`": 0xC0, "~": 0xC0, "^": ord("6")}
 
 
 @dataclass
 class DeadKeys:
-    """Joins dead keys with the keys after them, for recorders that log the keyboard's characters.
+    """Computes the characters that are typed with dead keys.
 
-    pynput gives a dead key its accent and the next key the letter without it. macOS gives the
-    letter with the accent.
+    pynput reports the accent for a dead key, and then the letter without the accent for the next
+    key. On macOS it reports the letter with the accent.
 
     Attributes:
-        platform: windows, macos or linux.
+        platform: windows, macos, linux, or empty.
     """
 
     platform: str
-    _accent: str = ""
-    _unknown: set[str] = field(default_factory=set)  # keys whose character is not known, held
+    _accent: str = ""  # of the dead key before; empty: the last key was not dead
+    _unknown: set[str] = field(default_factory=set)  # held keys whose character is unknown
 
     def pressed(self, data: dict[str, Any], accent: str = "") -> dict[str, Any]:
-        """The data of the line for a press; `accent`: of a dead key, empty for other keys."""
+        """Returns the data of the log line for a press.
+
+        Args:
+            data: the data of the key alone.
+            accent: the accent of a dead key; empty: the key is not dead.
+        """
         if accent:
             self._accent = accent
             return {**data, "actual_char": DEAD_KEY}
@@ -177,12 +216,12 @@ class DeadKeys:
         return self.unknown(data)
 
     def unknown(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The data of the line for the press of a key that typed a character that is not known."""
+        """Returns the data of the log line for a press whose character is unknown."""
         self._unknown.add(data["key"])
         return {"key": UNNAMED_SOURCE_KEY}
 
     def released(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The data of the line for a release, which has the name that its press got."""
+        """Returns the data of the log line for a release; its key is named as at the press."""
         if data["key"] not in self._unknown:
             return data
         self._unknown.remove(data["key"])
@@ -195,15 +234,17 @@ def dead_accent(
     following: str = "",
     following_code: int | None = None,
 ) -> str:
-    """The accent of a character that a dead key had; empty: the key typed the character.
-
-    For recorders that do not say which keys are dead.
+    """Decides whether a key is dead, for recorders that do not log it.
 
     Args:
-        char: of the key.
-        code: of the key, Windows' virtual key or X11's keysym; None: not recorded.
-        following: the character of the next key that has one; empty: no key does.
-        following_code: its code.
+        char: the character that is logged for the key.
+        code: the key's code: on Windows the virtual-key code, on Linux X11's keysym; None: not
+            recorded.
+        following: the character of the next press that has a character; empty: there is none.
+        following_code: the code of that key; None: not recorded.
+
+    Returns:
+        The accent of the dead key; empty: the key typed the character.
     """
     if char in _SURE_ACCENTS:
         return char
@@ -212,6 +253,7 @@ def dead_accent(
     parts = unicodedata.normalize("NFD", following)
     if parts[1:] == COMBINING[char] and following_code == ord(parts[0].upper()):
         return char
-    is_plain = code is None or char not in _US_CODES or code in {_US_CODES[char], ord(char)}
-    joins = len(unicodedata.normalize("NFC", following + COMBINING[char])) == 1
-    return char if joins and not is_plain else ""
+    if code is None or char not in _US_CODES or code in {_US_CODES[char], ord(char)}:
+        return ""
+    is_joined = len(unicodedata.normalize("NFC", following + COMBINING[char])) == 1
+    return char if is_joined else ""

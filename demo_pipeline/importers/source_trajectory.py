@@ -1,19 +1,21 @@
-"""A trajectory of another tool: actions and screenshots without a video, in its own pixels.
+"""A recording of another tool that has screenshots instead of a video.
 
-These types are shared by every importer of such trajectories; trajectory_folder.py writes them as
-an OSWorld-Desktopd trajectory.
+All importers of such recordings read them into these types. trajectory_folder.py writes the types
+as an OSWorld-Desktopd trajectory.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType, is_canonical_key
+from demo_pipeline.importers.source_facts import SourceFacts
+from demo_pipeline.importers.source_values import UnreadableSourceError
 
 SourcePoint = tuple[float, float]
 """x and y in pixels of the screenshot."""
+
 POINTED = frozenset(
     {
         ActionType.CLICK,
@@ -23,8 +25,9 @@ POINTED = frozenset(
         ActionType.DRAG,
     }
 )
+"""The types of actions that have a position."""
 
-# Names of keys in pyautogui, pynput and browsers that differ from ours.
+# Key names of pyautogui, pynput and browsers = key names of action.json, where they differ.
 _ALIASES = """
     return=enter escape=esc del=delete ins=insert pgup=pageup pgdn=pagedown page_up=pageup
     page_down=pagedown control=ctrl ctrlleft=ctrl ctrlright=ctrl ctrl_l=ctrl
@@ -40,9 +43,10 @@ _KEY_ALIASES = dict(pair.split("=") for pair in _ALIASES.split())
 
 
 def key_name(name: str, platform: str = "") -> str:
-    """Our name of a key; a name that is not in the table stays, in lower case.
+    """Translates a key name of pyautogui, pynput or a browser to that of action.json.
 
-    `cmd` is pynput's name of the Windows key on Windows and of Command on macOS.
+    Unknown names are returned in lower case. `cmd` is pynput's name for the Windows key on Windows
+    and for Command on macOS.
     """
     if name == " ":
         return "space"
@@ -55,12 +59,12 @@ def key_name(name: str, platform: str = "") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAct:
-    """An action, in pixels of the screenshot before it.
+    """An action; positions are in pixels of the screenshot before it.
 
     Attributes:
-        kind: of the action.
-        at: its place, or where a drag begins; None: the source does not say it, or it has none.
-        end: where a drag ends.
+        kind: the type of the action.
+        at: the position, of a drag its start; None: not recorded, or the type has no position.
+        end: the end of a drag; None for other types, or if it was not recorded.
         values: the other parameters of action.json, such as `button`, `text` or `keys`.
     """
 
@@ -72,11 +76,11 @@ class SourceAct:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceElement:
-    """The element that the recorder found under the pointer.
+    """The UI element that the recorder found under the pointer.
 
     Attributes:
-        name: empty if it has none.
-        role: as the source says it; empty: not said.
+        name: the element's name; empty: it has no name.
+        role: the role in the source's own words; empty: not recorded.
         box: left, top, right and bottom in pixels of the screenshot.
     """
 
@@ -90,9 +94,9 @@ class SourceImage:
     """A screenshot: an image file, the bytes of an image, or the first frame of a video.
 
     Attributes:
-        path: of the file, which messages name.
-        data: of an image that is inside that file; None: the file is the image.
-        is_video: the file is a video, and its first frame is meant.
+        path: the file; messages name it.
+        data: the bytes of an image that is embedded in the file; None: the file is the image.
+        is_video: the file is a video, and the screenshot is its first frame.
     """
 
     path: Path
@@ -102,15 +106,16 @@ class SourceImage:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceStep:
-    """The actions at a screenshot.
+    """A screenshot with the actions that follow it.
 
     Attributes:
-        acts: in order; only the first can be a step, because nothing shows the screen between them.
-        screenshot: of the state before; None: missing.
-        time_ms: when it was done, epoch milliseconds.
-        end_ms: when the source noted that it was over; None: not said.
-        element: under the pointer of the first act; None: not recorded.
-        reasoning: the source's own words for it; empty: none.
+        acts: the actions in order. Only the first becomes a step of the trajectory, because no
+            screenshot shows the screen before the others.
+        screenshot: the screen before the first action; None: missing.
+        time_ms: start of the first action, epoch milliseconds.
+        end_ms: end of the last action, epoch milliseconds; None: not recorded.
+        element: the element under the pointer at the first action; None: not recorded.
+        reasoning: the source's own text about the actions; empty: it has no text.
     """
 
     acts: Sequence[SourceAct]
@@ -122,38 +127,35 @@ class SourceStep:
 
 
 @dataclass(kw_only=True)
-class SourceTrajectory:
-    """A recording with screenshots and no video, as an importer read it.
+class SourceTrajectory(SourceFacts):
+    """A recording with screenshots and without a video, as an importer reads it.
 
     Attributes:
-        steps: in order.
-        final: the screenshot after the last step; None: missing.
-        task: what was to be done; empty: not said.
-        status: completed, failed or aborted; empty: not said.
-        status_source: how the source says so, for result.json; empty if `status` is.
-        application: empty: not said.
-        platform: windows, macos, linux, or empty.
-        actor: `human`, or the name of a model; `unknown`.
-        lost: sentences: what was in the source and is not in the trajectory.
-        left_out: the same for single events: kind → how many.
-        damaged: sentences: what could not be read.
+        steps: the screenshots with their actions, in order.
+        final: the screenshot after the last action; None: missing.
+        status_source: a sentence for result.json about the origin of `status`; may be empty.
+        actor: `human`, the name of a model, or `unknown`.
     """
 
-    steps: Sequence[SourceStep]
+    steps: Sequence[SourceStep] = ()
     final: SourceImage | None = None
-    task: str = ""
-    status: str = ""
     status_source: str = ""
-    application: str = ""
-    platform: str = ""
     actor: str = "unknown"
-    lost: list[str] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
-    damaged: list[str] = field(default_factory=list)
+
+    def require_steps(self, place: Path) -> None:
+        """Raises `UnreadableSourceError` for the file or folder `place` if there are no steps."""
+        if not self.steps:
+            reason = next(iter(self.damaged), "holds no action")
+            raise UnreadableSourceError(f"{place}: {reason}")
+
+
+def last_time_ms(steps: Sequence[SourceStep]) -> float:
+    """Returns the time of the last step, for a step whose own time is missing; 0 without steps."""
+    return steps[-1].time_ms if steps else 0.0
 
 
 def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> SourceAct:
-    """A click; two with the left button are a double click."""
+    """Returns a click, a double click or a right click; `clicks` is 1, 2 or 3."""
     if button == "right" and clicks == 1:
         return SourceAct(kind=ActionType.RIGHT_CLICK, at=at)
     if button == "left" and clicks == 2:
@@ -165,33 +167,44 @@ def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> Sour
 
 
 def drag(start: SourcePoint | None, end: SourcePoint | None, button: str = "left") -> SourceAct:
-    """A drag; the left button is not named."""
+    """Returns a drag. action.json names the button only if it is not the left one."""
     values = {} if button == "left" else {"button": button}
     return SourceAct(kind=ActionType.DRAG, at=start, end=end, values=values)
 
 
 def scroll(at: SourcePoint | None, across: float, down: float) -> SourceAct | None:
-    """Notches of the wheel, positive = right and down; None: less than half a notch.
+    """Returns a scroll in the direction of the larger of two distances.
 
-    Of a turn in both directions the larger one counts.
+    Args:
+        at: the position.
+        across: notches to the right; negative: to the left.
+        down: notches downwards; negative: upwards.
+
+    Returns:
+        The scroll; None if both distances are less than half a notch.
     """
-    is_down = abs(down) >= abs(across)
-    amount = round(abs(down if is_down else across))
+    if abs(down) >= abs(across):
+        notches = down
+        backward = "up"
+        forward = "down"
+    else:
+        notches = across
+        backward = "left"
+        forward = "right"
+    amount = round(abs(notches))
     if not amount:
         return None
-    names = ("up", "down") if is_down else ("left", "right")
-    is_forward = (down if is_down else across) > 0
-    values = {"direction": names[is_forward], "amount": amount}
+    values = {"direction": forward if notches > 0 else backward, "amount": amount}
     return SourceAct(kind=ActionType.SCROLL, at=at, values=values)
 
 
 def type_text(text: str) -> SourceAct:
-    """Typed text."""
+    """Returns the action of typing a text."""
     return SourceAct(kind=ActionType.TYPE, values={"text": text})
 
 
 def press_keys(keys: Sequence[str], presses: int = 1) -> SourceAct:
-    """Keys that are held together, once or several times."""
+    """Returns a hotkey: keys that are pressed together, `presses` times."""
     values: dict[str, Any] = {"keys": list(keys)}
     if presses > 1:
         values["presses"] = presses
@@ -199,5 +212,5 @@ def press_keys(keys: Sequence[str], presses: int = 1) -> SourceAct:
 
 
 def wait(seconds: float) -> SourceAct:
-    """A pause until something appeared."""
+    """Returns a wait: a pause in which no key and no button is pressed."""
     return SourceAct(kind=ActionType.WAIT, values={"seconds": seconds})

@@ -1,8 +1,9 @@
-"""The OSWorld-Desktopd trajectory that a trajectory of another tool becomes.
+"""Writes a trajectory of another tool as an OSWorld-Desktopd trajectory.
 
-This module decides which actions become steps and why the others are hidden, puts screenshots and
-places on the canvas, and writes the tree of the one element that a recorder found, and
-`source.json`.
+Each screenshot is fitted into the canvas, and positions follow it. An action whose screenshot or
+position is missing does not become a step; it is recorded as a hidden action with its reason. If
+the recorder found the element under the pointer, ui_tree.json contains this element, otherwise only
+the screen. `source.json` says where the trajectory comes from.
 """
 
 from collections import Counter
@@ -20,23 +21,18 @@ from demo_pipeline.desktopd.models import (
     CANVAS_WIDTH,
     PARAMETERS,
     ActionType,
-    Difficulty,
     ModelInfo,
     Parameters,
     Result,
     Role,
     StepAction,
     TargetElement,
-    Task,
 )
 from demo_pipeline.files.image_files import PngWriter, probe_image
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.recording_files import SOURCE_FILE
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    UnreadableSourceError,
-)
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.source_trajectory import (
     POINTED,
     SourceAct,
@@ -45,31 +41,32 @@ from demo_pipeline.importers.source_trajectory import (
     SourceStep,
     SourceTrajectory,
 )
+from demo_pipeline.importers.source_values import UnreadableSourceError
 from demo_pipeline.importers.upload_folder import OUTCOMES, Given, source_record
 from demo_pipeline.importers.video_remux import first_frame
 from demo_pipeline.observation.clock.canvas import Canvas, Image, fit_canvas
 from demo_pipeline.observation.trees.step_tree import canonical_role
-from demo_pipeline.osworld.task_matching import TaskMatch
-from demo_pipeline.osworld.task_text import Assignment
-from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenReason
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-_LARGEST_TARGET = 0.25  # of the screen; a larger element is a window, a page or the desktop
-_RGB_OF_8_BITS = b"\x08\x02"  # in the header of a PNG file, which is then copied as it is
+# A target covers at most this share of the screen: larger elements are windows, pages, the desktop.
+_LARGEST_TARGET = 0.25
+# Bit depth 8 and color type RGB in the header of a PNG file: the form of our own screenshots. Such
+# a file of the canvas' size is copied unchanged.
+_RGB_OF_8_BITS = b"\x08\x02"
 _HEADER_FORM = slice(24, 26)
-_Box = tuple[int, int, int, int]
+_Box = tuple[int, int, int, int]  # left, top, width and height on the canvas, pixels
 
 
 @dataclass
 class WrittenSteps:
-    """Facts about the steps that the format's own files have no place for.
+    """Facts about the steps that the files of OSWorld-Desktopd cannot express.
 
     Attributes:
-        columns: of the provenance of each step, as far as the source says more than the format.
-        kinds: of the actions of the steps.
-        hidden: the actions that are not steps.
-        status: completed or aborted; empty: not given.
+        columns: for each step the provenance columns that are known from the source.
+        kinds: for each step the type of its action.
+        hidden: the actions that did not become steps.
+        status: completed or aborted; empty: not known.
     """
 
     columns: list[Mapping[str, Any]] = field(default_factory=list)
@@ -80,14 +77,14 @@ class WrittenSteps:
 
 @dataclass(frozen=True)
 class _Screen:
-    """A decoded screenshot: its place on the canvas, and the PNG file of the canvas."""
+    """A screenshot on the canvas: how it is fitted, and the bytes of its PNG file."""
 
     canvas: Canvas
     png: bytes
 
 
 def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
-    """How a trajectory ended, as `--status` says it, and a sentence for result.json."""
+    """Returns the outcome (completed, failed, aborted or empty) and a sentence for result.json."""
     if given.status:
         return given.status, f"given as {given.status}"
     if trajectory.status:
@@ -96,10 +93,10 @@ def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
 
 
 def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
-    """Write `steps/NNN` and `final_screenshot.png`.
+    """Writes `steps/NNN` and `final_screenshot.png`.
 
-    An action without a screenshot of the state before it, and the last one when nothing shows what
-    came after, are hidden. Unreadable screenshots are added to `trajectory.damaged`.
+    Without a screenshot after the last step, the last step is dropped and its screenshot becomes
+    the final one. Unreadable screenshots are added to `trajectory.damaged`.
 
     Raises:
         UnreadableSourceError: no action became a step.
@@ -125,27 +122,21 @@ def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
     return writer.written
 
 
-def task_of(assignment: Assignment, steps: int, match: TaskMatch) -> Task:
-    """task.json of a trajectory with so many steps."""
-    difficulty = Difficulty.HARD
-    if steps <= TrajectorySettings.medium_steps:
-        difficulty = Difficulty.MEDIUM
-    if steps <= TrajectorySettings.easy_steps:
-        difficulty = Difficulty.EASY
-    return Task(
-        task_id=assignment.task_id,
-        instruction=assignment.instruction,
-        osworld_task_id=match.task_id,
-        application=assignment.application,
-        difficulty=difficulty,
-        expected_steps=steps,
-    )
-
-
 def write_result(
     trajectory: SourceTrajectory, given: Given, key: str, steps: int, out: Path
 ) -> str:
-    """Write result.json; return the status for the provenance, empty if it is not known."""
+    """Writes result.json.
+
+    Args:
+        trajectory: the trajectory.
+        given: the facts that a person stated.
+        key: the demonstration's id.
+        steps: the number of written steps.
+        out: the trajectory's folder.
+
+    Returns:
+        The status for the provenance: completed or aborted; empty: not known.
+    """
     status, sentence = outcome_of(trajectory, given)
     times = [step.time_ms for step in trajectory.steps]
     ends = [step.end_ms for step in trajectory.steps if step.end_ms is not None]
@@ -171,25 +162,23 @@ def write_source(
     written: WrittenSteps,
     out: Path,
 ) -> None:
-    """Write source.json: what the trajectory was made from, and what was not carried over."""
+    """Writes source.json: the source's files, and sentences about lost and damaged parts."""
     kinds = Counter(written.kinds)
-    lost = trajectory.lost + [
-        f"{count} {what}" for what, count in sorted((+trajectory.left_out).items())
-    ]
+    lost = trajectory.not_carried_over
     hidden = Counter(action.reason for action in written.hidden)
     lost += [f"{count} actions are hidden: {reason}" for reason, count in sorted(hidden.items())]
     missing = [] if outcome_of(trajectory, given)[0] else ["status"]
     record = source_record(
         source, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
     )
-    # Times of change would make another version of the same files; the recipe has their digests.
+    # The output must not depend on times of change: a touched file is no reason for a new version.
     for file in record["files"]:
         del file["changed_ns"]
     dump_json(out / SOURCE_FILE, record | {"carried_over": dict(sorted(kinds.items()))})
 
 
 class _StepWriter:
-    """Writes steps one after the other, and notes what the format has no place for."""
+    """Writes steps one after the other, and collects their facts in `written`."""
 
     def __init__(self, trajectory: SourceTrajectory, out: Path) -> None:
         self.written = WrittenSteps()
@@ -200,7 +189,11 @@ class _StepWriter:
         self._acts = 0
 
     def screen(self, image: SourceImage | None) -> _Screen | None:
-        """A screenshot on the canvas; None without one, and for one that cannot be read."""
+        """Returns a screenshot on the canvas; None if it is missing or cannot be read.
+
+        The last screenshot is cached, because it is often both after one action and before the
+        next.
+        """
         if image is None:
             return None
         if self._decoded[0] != image:
@@ -212,10 +205,9 @@ class _StepWriter:
         return self._decoded[1]
 
     def _read(self, image: SourceImage) -> _Screen:
-        """Raises ValueError with the reason why it is no image."""
+        """Reads a screenshot; raises ValueError with the reason if it cannot be read."""
         if image.is_video:
-            rgb = first_frame(image.path)
-            return self._fitted(rgb)
+            return self._fitted(first_frame(image.path))
         try:
             data = image.path.read_bytes() if image.data is None else image.data
         except OSError as error:
@@ -236,12 +228,12 @@ class _StepWriter:
         return _Screen(canvas, self._png.encode(np.ascontiguousarray(canvas.fit(rgb))))
 
     def add(self, step: SourceStep) -> None:
-        """Write a step, or note why its actions are hidden."""
+        """Writes the first action as a step if possible; records the others as hidden actions."""
         screen = self.screen(step.screenshot)
         for number, act in enumerate(step.acts):
             reason = _hidden_reason(act, screen)
             if reason is None and number:
-                reason = HiddenReason.UNDECODABLE
+                reason = HiddenReason.UNDECODABLE  # no screenshot shows the screen before it
             if step.screenshot is None and not number:
                 reason = HiddenReason.BEFORE_VIDEO
             if reason is None and screen is not None:
@@ -258,6 +250,7 @@ class _StepWriter:
             self._acts += 1
 
     def _write(self, step: SourceStep, act: SourceAct, screen: _Screen) -> None:
+        """Writes the folder of a step, and records its provenance columns."""
         index = len(self.written.columns)
         folder = self._out / "steps" / f"{index:03d}"
         folder.mkdir(parents=True)
@@ -302,7 +295,7 @@ def _milliseconds(time_ms: float) -> int:
 
 
 def _hidden_reason(act: SourceAct, screen: _Screen | None) -> HiddenReason | None:
-    """The reason why an action at this screenshot is hidden; None: it is a step."""
+    """Returns why an action cannot become a step; None: it can."""
     if screen is None:
         return HiddenReason.UNDECODABLE
     if act.kind not in POINTED:
@@ -316,7 +309,7 @@ def _hidden_reason(act: SourceAct, screen: _Screen | None) -> HiddenReason | Non
 
 
 def _parameters(act: SourceAct, canvas: Canvas) -> Parameters:
-    """The parameters of action.json, on the canvas."""
+    """Returns the parameters of action.json, with positions in pixels of the canvas."""
     values = dict(act.values)
     if act.kind is ActionType.DRAG and act.at is not None and act.end is not None:
         values["start_x"], values["start_y"] = canvas.pixel_of(*act.at)
@@ -327,7 +320,7 @@ def _parameters(act: SourceAct, canvas: Canvas) -> Parameters:
 
 
 def _canvas_box(element: SourceElement, canvas: Canvas) -> _Box:
-    """Left, top, width and height on the canvas; it may be outside."""
+    """Returns an element's box; parts of it may be outside the canvas."""
     left, top = canvas.to_canvas(*element.box[:2])
     right, bottom = canvas.to_canvas(*element.box[2:])
     return round(left), round(top), round(right - left), round(bottom - top)
@@ -336,7 +329,10 @@ def _canvas_box(element: SourceElement, canvas: Canvas) -> _Box:
 def _target(
     element: SourceElement, act: SourceAct, platform: str, canvas: Canvas
 ) -> TargetElement | None:
-    """The element as a target: it has a name, holds the place, and is not most of the screen."""
+    """Returns the element under the pointer as the target of an action, or None.
+
+    A target has a name, contains the action's position, and is not larger than `_LARGEST_TARGET`.
+    """
     left, top, right, bottom = element.box
     if act.kind not in POINTED or act.at is None or not element.name:
         return None
@@ -354,7 +350,13 @@ def _role(element: SourceElement, platform: str) -> Role:
 
 
 def _tree(step: SourceStep, box: _Box | None, platform: str) -> dict[str, Any]:
-    """ui_tree.json: the screen, and the element that the recorder found, if it found one."""
+    """Returns the content of ui_tree.json: the screen, and the element under the pointer if known.
+
+    Args:
+        step: the step.
+        box: the element's box; None: the recorder found no element.
+        platform: windows, macos, linux, or empty.
+    """
     at = datetime.fromtimestamp(_milliseconds(step.time_ms) / 1000, UTC)
     children = []
     if step.element is not None and box is not None:
@@ -369,13 +371,13 @@ def _tree(step: SourceStep, box: _Box | None, platform: str) -> dict[str, Any]:
 
 
 def _node(
-    name: str, role: str, text: str, box: _Box, children: Sequence[dict[str, Any]]
+    key: str, role: str, name: str, box: _Box, children: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))
     return {
-        "id": name,
+        "id": key,
         "role": role,
-        "name": text,
+        "name": name,
         "bounds": bounds,
         "states": [],
         "children": list(children),

@@ -1,7 +1,8 @@
-"""The upload folder that an imported recording becomes: written whole, or not at all.
+"""Writes an imported recording as an upload folder, completely or not at all.
 
-The module also reads the facts that people state about a recording (task, status, application)
-where its source does not: options of the command, or a file `import.json` next to the recording.
+The module also reads the facts that people state about a recording and that its files lack, such as
+the task. People state them as options of the command, or in a file `import.json` next to the
+recording.
 """
 
 import hashlib
@@ -17,14 +18,9 @@ from typing import Any
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.files.recording_files import LOG_FILE, META_FILE, SOURCE_FILE, VIDEO_FILE
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    SourceRecording,
-    UnreadableSourceError,
-    json_object,
-    plain_text,
-)
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer, SourceRecording
+from demo_pipeline.importers.source_values import UnreadableSourceError, json_object, plain_text
 from demo_pipeline.importers.video_remux import VideoFacts, copy_video
 
 SIDECAR = "import.json"
@@ -34,20 +30,24 @@ OUTCOMES = {
     "aborted": ("aborted", None),
 }
 """The outcome as a person states it → `status` and `reason` of meta.json."""
+
 PLATFORMS = ("windows", "macos", "linux")
-_FORM = 1  # of what this module writes; raised when it writes other bytes
-_ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")  # uploaders' e-mail in names of folders
-_UNSAFE = re.compile(r"[^A-Za-z0-9]+")
-_MOST_NAME = 60
+_FORM = 2  # version of the written files; raised when other bytes are written for the same source
+# E-mail addresses of the uploaders in names of folders; the id must not contain them.
+_ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
+_MOST_NAME = 60  # characters of the recording's name in an id
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-_UNFILMED_MS = 5000  # recorders begin and end the video up to 2.5 s apart from the log
+# A log that ends later than this after the video is reported. Video and log of the same recorder
+# begin and end at most 2.5 s apart.
+_UNFILMED_MS = 5000
 
 
 @dataclass(frozen=True)
 class Given:
-    """The facts that a person states about a recording; empty: not stated.
+    """The facts that a person states about a recording; an empty text was not stated.
 
-    `status` is one of `OUTCOMES`, `platform` one of `PLATFORMS`.
+    `status` is a key of `OUTCOMES`, `platform` an item of `PLATFORMS`.
     """
 
     task: str = ""
@@ -57,16 +57,16 @@ class Given:
 
 
 def given_for(source: SourceFiles, options: Given) -> Given:
-    """The facts for one recording: its file `import.json` overrides the options.
+    """Returns the stated facts of a recording: its `import.json` overrides the options.
 
-    Raises `UnreadableSourceError` for a sidecar that cannot be used.
+    Raises `UnreadableSourceError` if `import.json` cannot be read, or has an unknown value.
     """
     stem = source.logs[0].name.rpartition(".")[0]
     for path in (source.folder / f"{stem}.{SIDECAR}", source.folder / SIDECAR):
         if not path.is_file():
             continue
-        value = json_object(path)
-        stated = {name: plain_text(value.get(name)) for name in vars(options)}
+        sidecar = json_object(path)
+        stated = {name: plain_text(sidecar.get(name)) for name in vars(options)}
         for name, choices in (("status", OUTCOMES), ("platform", PLATFORMS)):
             if stated[name] not in {"", *choices}:
                 raise UnreadableSourceError(f"{path}: {name}: expected one of {', '.join(choices)}")
@@ -75,9 +75,10 @@ def given_for(source: SourceFiles, options: Given) -> Given:
 
 
 def import_id(source: SourceFiles) -> str:
-    """The id of a recording: its name, and 8 hex of what its logs contain.
+    """Returns the id of the demonstration that a recording becomes.
 
-    The same logs have the same id, wherever they lie. E-mail addresses are taken out of the name.
+    Without an id of the source, it is the recording's name without e-mail addresses, and 8
+    hexadecimal digits of the hash of its logs. It does not depend on the path of the folder.
     """
     if source.id:
         return source.id
@@ -89,7 +90,7 @@ def import_id(source: SourceFiles) -> str:
 
 
 def source_files(source: SourceFiles) -> list[dict[str, Any]]:
-    """Names, sizes and times of change of what a recording is read from."""
+    """Returns name, size and time of the last change of each file of a recording."""
     return [
         {"name": path.name, "bytes": path.stat().st_size, "changed_ns": path.stat().st_mtime_ns}
         for path in source.files
@@ -98,7 +99,10 @@ def source_files(source: SourceFiles) -> list[dict[str, Any]]:
 
 
 def is_imported(folder: Path, source: SourceFiles, given: Given) -> bool:
-    """Whether `folder` holds what this recording becomes, with what is given for it now."""
+    """Whether `folder` is the upload of these source files, with the same stated facts.
+
+    Names, sizes and times of change of the source files are compared, not their content.
+    """
     try:
         written = load_json(folder / SOURCE_FILE)
     except ValueError:
@@ -114,11 +118,11 @@ def write_upload(
     importer: Importer,
     given: Given,
 ) -> None:
-    """Write the folder, in place of an older one of the same recording.
+    """Writes the upload folder; an older one of the same recording is replaced.
 
     Raises:
-        UnreadableSourceError: the video cannot be copied.
-        OSError: the disk is full, or it cannot be written to.
+        UnreadableSourceError: the video cannot be copied, or the log has no input.
+        OSError: a source file cannot be read, or the folder cannot be written.
     """
     with _whole_folder(folder) as draft:
         video = copy_video(recording.video, draft / VIDEO_FILE)
@@ -128,11 +132,13 @@ def write_upload(
         meta = _meta(folder.name, recording, video, given)
         dump_json(draft / META_FILE, meta)
         missing = [name for name in ("task", "status") if not meta["imported"][name]]
-        lost = recording.lost + [
-            f"{count} {what}" for what, count in sorted((+recording.left_out).items())
-        ]
         record = source_record(
-            source, importer, given, damaged=recording.damaged, lost=lost, missing=missing
+            source,
+            importer,
+            given,
+            damaged=recording.damaged,
+            lost=recording.not_carried_over,
+            missing=missing,
         )
         record |= {"carried_over": dict(sorted(kinds.items())), "film": video._asdict()}
         dump_json(draft / SOURCE_FILE, record)
@@ -147,15 +153,15 @@ def source_record(
     lost: Sequence[str],
     missing: Sequence[str],
 ) -> dict[str, Any]:
-    """The members of source.json that every import has.
+    """Returns the members of source.json that uploads and trajectories have in common.
 
     Args:
-        source: the source.
-        importer: by which it was read.
-        given: what a person says of it.
-        damaged: sentences: what could not be read.
-        lost: sentences: what was not carried over.
-        missing: `task` and `status`, if they are not known.
+        source: the files of the recording.
+        importer: the importer that read them.
+        given: the facts that a person stated.
+        damaged: sentences about parts of the source that could not be read.
+        lost: sentences about parts of the source that were not carried over.
+        missing: names of unknown facts: `task`, `status`.
     """
     return {
         "tool": importer.tool,
@@ -170,7 +176,7 @@ def source_record(
 
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A draft to write into, which becomes `folder` at the end unless an error was raised."""
+    """Yields an empty folder to write into; it replaces `folder` unless an error is raised."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".importing-{folder.name}")
     old = folder.with_name(f".replaced-{folder.name}")
@@ -188,13 +194,14 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Counter[str]:
-    """Write input_log.jsonl; return how many lines of each kind it has."""
+    """Writes input_log.jsonl; returns event type → count of lines."""
     kinds = Counter[str]()
     with path.open("wb") as stream:
         if recording.video_zero_ms is not None:
             first = recording.video_zero_ms + video.first_s * 1000
-            # The form in which recorders log what ffmpeg printed: the clock reads it there.
-            text = f"start: {first / 1000:.6f} (of the first picture, by the imported recording)"
+            # Recorders log ffmpeg's messages, and one of these has the start of the video. The
+            # clock of the pipeline reads it from such a line.
+            text = f"start: {first / 1000:.6f} (of the first frame, by the imported recording)"
             line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
             stream.write(json_bytes(line, compact=True))
         begins = recording.video_zero_ms or recording.recorded_at.timestamp() * 1000
@@ -205,13 +212,13 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
             line = {"event": event, "data": data, "time": round(time)}
             stream.write(json_bytes(line, compact=True))
     if last - ends > _UNFILMED_MS:
-        missing = f"the video ends {(last - ends) / 1000:.0f} s before the last event"
-        recording.damaged.append(f"{missing}: what it does not show becomes no step")
+        gap = f"the video ends {(last - ends) / 1000:.0f} s before the last event"
+        recording.damaged.append(f"{gap}: actions after its end do not become steps")
     return kinds
 
 
 def _meta(name: str, recording: SourceRecording, video: VideoFacts, given: Given) -> dict[str, Any]:
-    """meta.json; facts that are not known are blank, and named in `imported`."""
+    """Returns the content of meta.json; unknown facts are empty, and false in `imported`."""
     status, reason = OUTCOMES.get(given.status or recording.status, ("", None))
     task = given.task or recording.task
     width, height = recording.screen or (video.width, video.height)

@@ -1,7 +1,7 @@
-"""VideoCUA of CUA-Suite: a folder with `action_log.json` and `video/video.mp4`.
+"""Imports recordings of VideoCUA (CUA-Suite): folders with `action_log.json` and a video.
 
-The log has whole actions, at seconds of the video: a click or a text becomes presses and releases
-that follow each other in short steps.
+The log has whole actions, such as a click or a text, with their seconds in the video. Each becomes
+presses and releases at intervals of 40 ms.
 """
 
 from collections import Counter
@@ -11,14 +11,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.importers.source_keys import pynput_key
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_keys import pynput_key, pynput_name
 from demo_pipeline.importers.source_recording import (
     Importer,
-    SourceFiles,
     SourceLine,
     SourceRecording,
-    UnreadableSourceError,
     VideoPart,
+)
+from demo_pipeline.importers.source_values import (
+    UnreadableSourceError,
     as_object,
     json_object,
     number,
@@ -28,33 +30,20 @@ from demo_pipeline.importers.source_recording import (
 _LOG = "action_log.json"
 _VIDEO = Path("video") / "video.mp4"
 _UNKNOWN_DATE = datetime(2000, 1, 1, tzinfo=UTC)
-_PRESS_MS = 40.0  # from a press to its release, and from there to the next press
+_PRESS_MS = 40.0  # assumed time from a press to its release, and from there to the next press
 _BUTTONS = {"right": "Right", "middle": "Middle"}
 _TEXTS = frozenset({"TYPE", "TYPING", "TEXT"})
 _ENDS = frozenset({"TERMINATE_SUCCESS", "TERMINATE", "AFTER_LAST_ACTION"})
 _LOST = (
-    "the date: 2000-01-01 stands for it, and times are seconds of the video",
-    "how long keys and buttons were held: the log has whole actions, and 40 ms stand for it",
-    "groundcua_id, the elements of another data set",
+    "the date, which is not recorded: 2000-01-01 stands for it",
+    "how long keys and buttons were held, which is not recorded: 40 ms stand for it",
+    "groundcua_id, a reference to elements of another data set",
     "sound of the video",
 )
-_KEY_NAMES = {
-    "return": "enter",
-    "escape": "esc",
-    "control": "ctrl",
-    "win": "cmd",
-    "winleft": "cmd",
-    "super": "cmd",
-    "meta": "cmd",
-    "command": "cmd",
-    "pageup": "page_up",
-    "pagedown": "page_down",
-    "capslock": "caps_lock",
-}
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """The folder, if it holds the log."""
+    """Returns the folder as a recording if it contains the log."""
     if _LOG not in names:
         return []
     video = folder / _VIDEO
@@ -66,8 +55,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 def _read(source: SourceFiles) -> SourceRecording:
     log = source.logs[0]
     document = json_object(log)
-    if not source.videos:
-        raise UnreadableSourceError(f"{log}: its video is missing: put it at {_VIDEO} next to it")
+    video = source.only_video(f"put it at {_VIDEO} next to it")
     actions = document.get("action_log")
     if not isinstance(actions, list) or not actions:
         raise UnreadableSourceError(f"{log}: action_log: expected a list of actions")
@@ -79,9 +67,9 @@ def _read(source: SourceFiles) -> SourceRecording:
         recorded_at=_UNKNOWN_DATE,
         platform="",
         lines=lines,
-        video=(VideoPart(source.videos[0]),),
+        video=(VideoPart(video),),
         task=plain_text(document.get("task_instruction")),
-        application=plain_text(document.get("platform")),  # it holds the application's name
+        application=plain_text(document.get("platform")),  # "platform" is the application's name
         status="completed" if "TERMINATE_SUCCESS" in kinds else "",
         lost=list(_LOST),
         left_out=reader.left_out,
@@ -93,7 +81,7 @@ def _kind(action: Any) -> str:
 
 
 class _ActionReader:
-    """Reads the actions in order; no line is earlier than the one before it."""
+    """Reads the actions in order; each line is later than the line before it."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self.left_out = left_out
@@ -102,7 +90,12 @@ class _ActionReader:
         self._next = 0.0
 
     def lines(self, action: Any, zero: float) -> Iterator[SourceLine]:
-        """Yield the lines for an action; what has none is counted."""
+        """Yields the lines for an action; actions without a line are counted in `left_out`.
+
+        Args:
+            action: an action of the source's log.
+            zero: start of the video, epoch milliseconds.
+        """
         seconds = number(as_object(action).get("timestamp"))
         if seconds is None:
             self.left_out["actions without a time"] += 1
@@ -123,6 +116,7 @@ class _ActionReader:
             self.left_out["actions of another kind"] += 1
 
     def _pointer(self, kind: str, given: Mapping[str, Any]) -> Iterator[SourceLine]:
+        """Yields the lines for an action with the mouse; a drag without a press gets one."""
         x = number(given.get("x"))
         y = number(given.get("y"))
         name = plain_text(given.get("text") or given.get("button")).lower()
@@ -139,10 +133,10 @@ class _ActionReader:
                 yield self._line("mousedown", self._place | button)
                 yield self._line("mouseup", self._place | button)
         elif kind == "SCROLL":
-            turned = number(given.get("scrollY")) or number(given.get("scroll"))
+            delta = number(given.get("scrollY")) or number(given.get("scroll"))
             self.left_out["sideways turns of the wheel"] += bool(number(given.get("scrollX")))
-            if turned:
-                yield self._line("mousewheel", {"delta": turned})
+            if delta:
+                yield self._line("mousewheel", {"delta": delta})
         elif kind == "MOUSE_DOWN":
             self._is_down = True
             yield self._line("mousedown", self._place | button)
@@ -151,7 +145,7 @@ class _ActionReader:
             yield self._line("mouseup", self._place | button)
 
     def _keys(self, names: Sequence[str], *, typed: bool = False) -> Iterator[SourceLine]:
-        """Keys that are pressed one after the other and released in the other order."""
+        """Yields the lines for keys that are pressed in order and released in reverse order."""
         keys = [_key(name, typed=typed) for name in names]
         for key in keys:
             yield self._line("keydown", key)
@@ -159,26 +153,33 @@ class _ActionReader:
             yield self._line("keyup", {"key": key["key"]})
 
     def _line(self, event: str, data: dict[str, Any]) -> SourceLine:
+        """Returns a line at the next free time."""
         time = self._next
         self._next += _PRESS_MS
         return SourceLine(event, data, time)
 
 
 def _names(given: Mapping[str, Any]) -> list[str]:
-    """The keys of an action: a list, or names joined by `+`."""
+    """Returns the key names of an action, which are a list, or a text with `+` between them."""
     keys = given.get("keys")
     if isinstance(keys, list):
         return [key for key in keys if isinstance(key, str) and key]
     text = plain_text(given.get("key")) or plain_text(given.get("text"))
-    return [text] if text == "+" else [name.strip() for name in text.split("+") if name.strip()]
+    if text == "+":  # the plus key
+        return [text]
+    return [name.strip() for name in text.split("+") if name.strip()]
 
 
 def _key(name: str, *, typed: bool = False) -> dict[str, Any]:
-    """The data of a key; of a text it has its character."""
+    """Returns the data of a log line for a key.
+
+    Args:
+        name: the key's name, or a character of a text.
+        typed: `name` is a character of a text.
+    """
     if name in {"\n", "\r"}:
         return {"key": "Return"}
-    lower = name.lower()
-    return pynput_key(name if typed else _KEY_NAMES.get(lower, lower), "", typed=typed)
+    return pynput_key(name if typed else pynput_name(name), "", typed=typed)
 
 
 VIDEO_CUA = Importer(

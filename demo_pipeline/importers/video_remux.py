@@ -1,7 +1,8 @@
-"""The video of another tool as recording.mp4: packets copied, never encoded again.
+"""Writes the video of another tool as recording.mp4, without encoding it again.
 
-Videos are untrusted and come in any container; parts of one are joined. Sound and subtitles are
-left out. Frames keep their times, unless the recording says when they were taken.
+The packets of one or several files are copied into an MP4 file. Sound and subtitles are left out.
+Frames keep their times, unless the recording has the times at which they were captured. The files
+are untrusted.
 """
 
 from bisect import bisect_right
@@ -17,24 +18,26 @@ import numpy as np
 
 from demo_pipeline.files.image_files import Pixels
 from demo_pipeline.files.system_errors import raise_disk_trouble
-from demo_pipeline.importers.source_recording import UnreadableSourceError, VideoPart
+from demo_pipeline.importers.source_recording import VideoPart
+from demo_pipeline.importers.source_values import UnreadableSourceError
 
-# Codecs that MP4 holds, and that browsers, FFmpeg and the review page show.
-_SOUND_CODECS = frozenset({"h264", "hevc", "av1", "vp9", "mpeg4"})
+# Codecs that MP4 can hold and that FFmpeg and browsers can play.
+_CODECS = frozenset({"h264", "hevc", "av1", "vp9", "mpeg4"})
 _OPTIONS = {
-    # Else a playlist with the name of a video could read any file.
+    # Without these options, a playlist or a reference in a video could read any file.
     "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,mpegts",
     "protocol_whitelist": "file",
     "enable_drefs": "0",
 }
-_FIRST_OTHER_UNIT = 32  # of HEVC: from here on units are no slices
-_BEGINNINGS = range(16, 24)  # of HEVC: slices that need no earlier frame
-_TIME_BASE = Fraction(1, 90_000)  # seconds; MPEG's own
-_ROUNDING_S = 0.0015  # Matroska has whole milliseconds
+# Types of units in HEVC (H.265, table 7-1).
+_FIRST_OTHER_UNIT = 32  # units with this type or a higher one are not slices
+_KEYFRAME_UNITS = range(16, 24)  # slices that need no earlier frame
+_TIME_BASE = Fraction(1, 90_000)  # seconds; the unit of time in MPEG
+_ROUNDING_S = 0.0015  # tolerance of times, which are whole milliseconds in Matroska
 
 
 class VideoFacts(NamedTuple):
-    """Of a written video: pixels, time of the first picture and of the last, seconds, codec."""
+    """Facts about a written video: size in pixels, times of the first and last frame, codec."""
 
     width: int
     height: int
@@ -44,9 +47,9 @@ class VideoFacts(NamedTuple):
 
 
 def video_shape(path: Path) -> tuple[int, int, float]:
-    """Width and height in pixels, and the seconds that the file says it has, 0 if it does not.
+    """Returns width and height in pixels, and the duration in seconds that the file states.
 
-    Raises `UnreadableSourceError`.
+    The duration is 0 if the file states none. Raises `UnreadableSourceError`.
     """
     with _opened(path) as (container, stream):
         context = stream.codec_context
@@ -55,7 +58,7 @@ def video_shape(path: Path) -> tuple[int, int, float]:
 
 
 def first_frame(path: Path) -> Pixels:
-    """The first frame of a video, as RGB of shape (height, width, 3).
+    """Decodes the first frame of a video, as RGB of shape (height, width, 3).
 
     Raises ValueError with the reason if no frame can be decoded.
     """
@@ -71,10 +74,10 @@ def first_frame(path: Path) -> Pixels:
 
 
 def copy_video(parts: Sequence[VideoPart], out: Path) -> VideoFacts:
-    """Write the parts as one MP4 file; return what it holds.
+    """Writes the parts as one MP4 file.
 
     Raises:
-        UnreadableSourceError: a part cannot be read, or does not continue the one before it.
+        UnreadableSourceError: a part cannot be read, or cannot continue the part before it.
     """
     with av.open(str(out), "w", format="mp4") as target, _opened(parts[0].path) as (_, first):
         size = (first.codec_context.width, first.codec_context.height)
@@ -89,7 +92,7 @@ def copy_video(parts: Sequence[VideoPart], out: Path) -> VideoFacts:
                 for packet in _placed(container, stream, part):
                     packet.stream = copied
                     seconds = float(packet.pts * packet.time_base)
-                    if seconds >= 0:  # players hide earlier frames
+                    if seconds >= 0:  # players do not show frames with times below 0
                         first_s = min(first_s, seconds)
                         last_s = max(last_s, seconds)
                     _write(target, packet, part.path)
@@ -100,7 +103,7 @@ def copy_video(parts: Sequence[VideoPart], out: Path) -> VideoFacts:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, its first video), which MP4 can hold."""
+    """Opens a video whose codec is in `_CODECS`; yields its container and its video stream."""
     try:
         container = av.open(str(path), options=_OPTIONS)
     except (av.error.FFmpegError, OSError, ValueError) as error:
@@ -109,11 +112,11 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         raise UnreadableSourceError(f"{path}: the video cannot be opened: {reason}") from None
     with container:
         if not container.streams.video:
-            raise UnreadableSourceError(f"{path}: holds no video")
+            raise UnreadableSourceError(f"{path}: has no video")
         stream = container.streams.video[0]
         context = stream.codec_context
         codec = context.name if context is not None else "unknown"
-        if codec not in _SOUND_CODECS:
+        if codec not in _CODECS:
             raise UnreadableSourceError(
                 f"{path}: the video's codec is {codec}, which MP4 cannot hold; convert it first: "
                 f"ffmpeg -i VIDEO -c:v libx264 -crf 18 -fps_mode passthrough NEW.mp4"
@@ -124,7 +127,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _require_same(path: Path, stream: Any, first: Any) -> None:
-    """Refuse a part that cannot follow the first one in one video."""
+    """Raises `UnreadableSourceError` unless a part has the codec and the size of the first part."""
     mine = stream.codec_context
     others = first.codec_context
     same_codec = (mine.name, mine.extradata) == (others.name, others.extradata)
@@ -138,88 +141,92 @@ def _require_same(path: Path, stream: Any, first: Any) -> None:
 def _write(target: Any, packet: Any, path: Path) -> None:
     try:
         target.mux(packet)
-    except av.error.ArgumentError:  # times that do not rise
-        message = "its times go back, or begin before the video before it ends"
+    except av.error.ArgumentError:  # the times of the packets do not increase
+        message = "its times go back, or it begins before the end of the part before it"
         raise UnreadableSourceError(f"{path}: the video cannot be copied: {message}") from None
 
 
 def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
-    """Yield the packets of a part with their times in the whole, up to where it is damaged.
+    """Yields the packets of a part with their times in the whole video, up to the first damage.
 
-    A trimmed video begins with packets that are no pictures but that later ones refer to. They get
-    times below 0, for which the copy has an edit list as well. Packets behind the end are left out,
-    but for those that pictures refer to.
+    A trimmed video begins with packets that are not shown but that later frames are decoded from.
+    They get times below 0, so that players do not show them in the copy either. Packets after the
+    trimmed end are left out, unless a shown frame follows them.
     """
-    times = _TakenTimes(part.times_s)
+    times = _CaptureTimes(part.times_s)
     last = None
-    is_seconds = False
-    behind: list[Any] = []
+    has_shown_frame = False
+    not_shown: list[Any] = []  # packets that are copied only if a shown frame follows
     try:
         for packet in container.demux(stream):
             if packet.pts is None or not packet.size:
                 continue
             seconds = float(packet.pts * packet.time_base)
             ahead = 0 if packet.dts is None else float((packet.pts - packet.dts) * packet.time_base)
-            placed = times.of(seconds) + part.begins_s
+            placed = times.captured(seconds) + part.begins_s
             if not packet.is_discard:
                 placed = max(placed, part.begins_s)
-            elif placed >= 0 and not is_seconds:
+            elif placed >= 0 and not has_shown_frame:
                 raise UnreadableSourceError(
-                    f"{part.path}: the video is trimmed, and does not begin the recording; write "
-                    f"it again first: ffmpeg -i VIDEO -c:v libx264 -crf 18 -fps_mode passthrough "
-                    f"NEW.mp4"
+                    f"{part.path}: the start of the video is trimmed, and it is not the first "
+                    f"part; encode it again first: "
+                    f"ffmpeg -i VIDEO -c:v libx264 -crf 18 -fps_mode passthrough NEW.mp4"
                 )
-            packet.pts, packet.dts = (round(t / _TIME_BASE) for t in (placed, placed - ahead))
+            packet.pts = round(placed / _TIME_BASE)
+            packet.dts = round((placed - ahead) / _TIME_BASE)
             packet.time_base = _TIME_BASE
             if last is not None and packet.dts <= last:
-                continue  # a packet twice: MP4 cannot hold it
+                continue  # a repeated packet, which MP4 cannot hold
             last = packet.dts
-            if packet.is_keyframe and _continues(stream, packet):
-                packet.is_keyframe = False  # else players seek to where they cannot begin
+            if packet.is_keyframe and _needs_earlier_frames(stream, packet):
+                packet.is_keyframe = False  # players would seek to it and could not decode it
             if packet.is_discard and placed >= 0:
-                behind.append(packet)
+                not_shown.append(packet)
                 continue
-            is_seconds |= not packet.is_discard
-            yield from behind
-            behind.clear()
+            has_shown_frame |= not packet.is_discard
+            yield from not_shown
+            not_shown.clear()
             yield packet
     except av.error.FFmpegError as error:
         raise_disk_trouble(error, part.path)
 
 
-class _TakenTimes:
-    """When pictures were taken, by their seconds in a file; what is between keeps its distance."""
+class _CaptureTimes:
+    """Converts times in a file to capture times, both in seconds.
 
-    def __init__(self, taken_by_place: Mapping[float, float]) -> None:
-        self._places = sorted(taken_by_place)
-        self._taken = [taken_by_place[place] for place in self._places]
+    A frame without a capture time keeps its distance to the last frame that has one.
+    """
 
-    def of(self, place: float) -> float:
-        """Seconds at which the picture at `place` in the file was taken."""
-        if not self._places:
-            return place
-        before = max(bisect_right(self._places, place + _ROUNDING_S) - 1, 0)
-        taken = self._taken[before] + place - self._places[before]
-        if abs(place - self._places[before]) <= _ROUNDING_S:
-            taken = self._taken[before]
-        if before + 1 < len(self._taken):  # never after the next one
-            taken = min(taken, self._taken[before + 1])
-        return taken
+    def __init__(self, captured_by_time: Mapping[float, float]) -> None:
+        self._times = sorted(captured_by_time)
+        self._captured = [captured_by_time[time] for time in self._times]
+
+    def captured(self, time: float) -> float:
+        """Returns the capture time of the frame at `time` in the file."""
+        if not self._times:
+            return time
+        before = max(bisect_right(self._times, time + _ROUNDING_S) - 1, 0)
+        captured = self._captured[before] + time - self._times[before]
+        if abs(time - self._times[before]) <= _ROUNDING_S:
+            captured = self._captured[before]
+        if before + 1 < len(self._captured):  # at most the capture time of the next frame
+            captured = min(captured, self._captured[before + 1])
+        return captured
 
 
-def _continues(stream: Any, packet: Any) -> bool:
-    """Whether a picture needs the ones before it although its packet says that it does not.
+def _needs_earlier_frames(stream: Any, packet: Any) -> bool:
+    """Whether a packet that is marked as a keyframe cannot be decoded alone.
 
-    An older ocap marks every picture of its HEVC videos so. Told by the type of the packet's first
-    slice (H.265, table 7-1), each unit having its length in four bytes before it.
+    Older versions of ocap mark every packet of a HEVC video as a keyframe. The type of the packet's
+    first slice shows the truth. Each unit in a packet begins with its length in four bytes.
     """
     if stream.codec_context.name != "hevc":
         return False
     data = memoryview(packet)
-    place = 0
-    while place + 5 <= len(data):
-        kind = data[place + 4] >> 1 & 0x3F
+    offset = 0
+    while offset + 5 <= len(data):
+        kind = data[offset + 4] >> 1 & 0x3F
         if kind < _FIRST_OTHER_UNIT:
-            return kind not in _BEGINNINGS
-        place += 4 + int.from_bytes(data[place : place + 4], "big")
+            return kind not in _KEYFRAME_UNITS
+        offset += 4 + int.from_bytes(data[offset : offset + 4], "big")
     return False

@@ -14,18 +14,19 @@ from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import combined_digest, file_digest
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files_of, write_origin
-from demo_pipeline.importers.import_recordings import NO_STATUS, ImportOutcome, ImportState
-from demo_pipeline.importers.source_recording import (
-    Importer,
-    SourceFiles,
-    UnreadableSourceError,
+from demo_pipeline.importers.import_recordings import (
+    NO_STATUS,
+    ImportOutcome,
+    ImportState,
+    read_failure,
 )
+from demo_pipeline.importers.source_facts import SourceFiles
+from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.source_trajectory import SourceTrajectory
+from demo_pipeline.importers.source_values import UnreadableSourceError
 from demo_pipeline.importers.trajectory_folder import (
     outcome_of,
-    task_of,
     write_result,
     write_source,
     write_steps,
@@ -52,6 +53,7 @@ from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.provenance import recorded_outcome
+from demo_pipeline.trajectories.trajectories import trajectory_task
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _MAX_PROBLEMS = 3  # that an outcome names
@@ -92,7 +94,8 @@ def _build(inputs: _ImportInputs, out: Path) -> Summary:
         raise DemonstrationError(problem) from None
     steps = len(written.columns)
     written.status = write_result(inputs.source, inputs.given, inputs.key, steps, out)
-    dump_json(out / "task.json", task_of(inputs.assignment, steps, inputs.match))
+    task = trajectory_task(inputs.assignment, steps, inputs.match)
+    dump_json(out / "task.json", task)
     write_source(
         inputs.source, inputs.found, inputs.importer, inputs.given, written=written, out=out
     )
@@ -106,7 +109,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
     folder=TRAJECTORIES_STAGE.folder,
     description=TRAJECTORIES_STAGE.description,
     kinds=TRAJECTORIES_STAGE.kinds,
-    code_version="imported-2",  # raised whenever the code writes other bytes
+    code_version="imported-3",  # raised whenever the code writes other bytes
     inputs=(),
     build=_build,
     checks=(
@@ -196,10 +199,7 @@ def import_trajectory(
     except UnreadableSourceError as error:
         return _refused(place, str(error))
     except OSError as error:
-        if error.filename is None or Path(str(error.filename)) not in found.files:
-            raise
-        reason = system_trouble(error) or "it cannot be read"
-        return _refused(place, f"{error.filename}: {reason}")
+        return _refused(place, read_failure(error, found))
     except RefusedError as error:
         first = error.problems[:_MAX_PROBLEMS]
         sentences = [str(replace(problem, demonstration="")) for problem in first]

@@ -77,7 +77,6 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     screenshots_folder: Path,
     trees_folder: Path,
     out: Path,
-    settings: TrajectorySettings,
     task_match: TaskMatch = NO_CATALOG,
 ) -> dict[str, Any]:
     """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
@@ -97,7 +96,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     built = build_steps(actions, frames, trees, evidence, filmed)
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
-    task = _task(assignment, len(built.steps), settings, task_match)
+    task = trajectory_task(assignment, len(built.steps), task_match)
     events = read_events(events_folder)
     result = _result(manifest, built, _duration_ms(events))
     dump_json(out / "task.json", task)
@@ -203,13 +202,12 @@ def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:
     )
 
 
-def _task(
-    assignment: Assignment, steps: int, settings: TrajectorySettings, task_match: TaskMatch
-) -> Task:
+def trajectory_task(assignment: Assignment, steps: int, task_match: TaskMatch) -> Task:
+    """Returns the content of task.json; the number of steps decides the difficulty."""
     difficulty = Difficulty.HARD
-    if steps <= settings.medium_steps:
+    if steps <= TrajectorySettings.medium_steps:
         difficulty = Difficulty.MEDIUM
-    if steps <= settings.easy_steps:
+    if steps <= TrajectorySettings.easy_steps:
         difficulty = Difficulty.EASY
     return Task(
         task_id=assignment.task_id,

@@ -30,7 +30,6 @@ def _run_trajectories(inputs: RecordingInputs, out: Path) -> Summary:
         inputs.folders["screenshots"],
         inputs.folders["ui_trees"],
         out,
-        inputs.settings.trajectories,
         inputs.source,
     )
 

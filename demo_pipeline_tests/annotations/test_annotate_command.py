@@ -112,7 +112,7 @@ def test_lines_and_rules_need_no_server(root):
     assert done.exit_code == 1
     assert "1 written" in done.output
     assert "in.jsonl:2" in done.output
-    assert "1 demonstrations of the file are not there" in done.output
+    assert "1 demonstrations of the file are not in the store" in done.output
     assert "6 written" in call("--provider", "rule").output
 
 

@@ -75,7 +75,7 @@ def test_a_dry_run_lists_what_would_be_removed_and_removes_nothing(root):
     assert "  outputs, all versions: actions, " in listed.output
     assert "trajectories" in listed.output
     assert "  sft: " in listed.output
-    assert "datasets that hold them, all versions: dataset, " in listed.output
+    assert "datasets that contain them, all versions: dataset, " in listed.output
     assert f"{BENS}:" not in listed.output
     assert "nothing was removed: 1 demonstration listed" in listed.output
     assert snapshot(root) == before

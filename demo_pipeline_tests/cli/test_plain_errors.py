@@ -144,7 +144,7 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open_and_nothing_to_others(
     assert running.returncode == 130, out + err
     assert "Traceback" not in out + err
     assert "demonstrations were done in this run and are kept" in err
-    assert "the next `demo-pipeline run` goes on with the others" in err
+    assert "the next `demo-pipeline run` continues with the others" in err
     assert stuck_runs(home) == []
     made = [root / "store", *(home / name for name in ("history", "schedules", "storage"))]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 4

@@ -103,9 +103,9 @@ def test_wrong_names_and_foreign_files_give_a_sentence(form, tmp_path):
     text.write_text("no recording")
     (tmp_path / "empty").mkdir()
     for path, words in (
-        (renamed, "holds no recording of a known tool (OWAMcap"),
+        (renamed, "no recording of a known tool found (OWAMcap"),
         (text, "is not an MCAP file"),
-        (tmp_path / "empty", "holds no recording of a known tool"),
+        (tmp_path / "empty", "no recording of a known tool found"),
         (tmp_path / "nowhere", "no such file or folder"),
     ):
         result = run_import(path, "--to", tmp_path / "uploads")
@@ -140,7 +140,8 @@ def test_what_nobody_said_is_blank_and_said_later_it_is_there(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source")
     uploads = tmp_path / "uploads"
     result = run_import(clip, "--to", uploads)
-    assert "1 of 1: --task was not given: without a task it ends in the quarantine" in result.stderr
+    note = "the task is not known: without --task, the demonstration will be quarantined"
+    assert f"1 of 1: {note}" in result.stderr
     [folder] = uploads.iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["status"], meta["reason"], meta["quest"], meta["title"]) == ("", None, None, "")
@@ -167,7 +168,7 @@ def test_a_video_that_ends_early_is_imported_and_said(form, tmp_path):
     (source / "events.jsonl").write_text("\n".join([*lines, json.dumps(late)]))
     result = run_import(source, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
-    assert "s before the last event: what it does not show becomes no step" in result.stderr
+    assert "s before the last event: actions after its end do not become steps" in result.stderr
     assert "1 imported in part" in result.stdout
 
 

@@ -84,7 +84,7 @@ def test_a_video_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source", window=False, corner=(640, 0))
     result = run_import(clip, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
-    assert "does not say which display was filmed" in " ".join(result.stderr.split())
+    assert "does not say which display the video shows" in " ".join(result.stderr.split())
     [folder] = (tmp_path / "uploads").iterdir()
     events = list(input_of(folder))
     assert {place for _, _, place, _ in events} == {None}
@@ -161,7 +161,7 @@ def test_presses_of_showui_aloha_on_a_second_display_get_no_places(form, tmp_pat
     source = source_forms.showui_aloha(form, tmp_path / "source", displays=displays)
     result = run_import(source, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
-    assert "does not say which one was filmed" in " ".join(result.stderr.split())
+    assert "does not say which display the video shows" in " ".join(result.stderr.split())
     [folder] = (tmp_path / "uploads").iterdir()
     assert {place for _, _, place, _ in input_of(folder)} == {None}
 
@@ -219,7 +219,7 @@ def test_segments_of_crowd_cast_follow_each_other(form, tmp_path, bring):
     assert presses[half]["time"] - presses[0]["time"] == 60_000
     assert sum(line["event"] == "redacted" for line in lines) == 2
     source = json.loads((imported / "source.json").read_text())
-    assert any("place of every press" in text for text in source["not_carried_over"])
+    assert any("positions of clicks and scrolls" in text for text in source["not_carried_over"])
 
 
 def test_duck_track_leaves_out_pauses_which_are_not_filmed(form, tmp_path, bring):

@@ -143,8 +143,8 @@ def test_actions_that_no_screenshot_shows_are_hidden(root):
     ]
     assert trajectory.result.error_message == "the benchmark's score is 0"
     lost = source_of(trajectory)["not_carried_over"]
-    assert "1 actions whose code is not Python, so that they did nothing" in lost
-    assert "1 actions that are not read: they are hidden, without a place" in lost
+    assert "1 actions without effect: their code is not Python" in lost
+    assert "1 actions that cannot be read: they are hidden actions" in lost
 
 
 def test_two_actions_within_a_second_share_a_screenshot_and_the_second_is_hidden(root):
@@ -260,7 +260,7 @@ def test_turns_of_cua_driver_are_steps_on_the_pictures_of_their_windows(root):
     assert (rows[1]["press_ms"], rows[1]["end_ms"]) == (1760000001100, 1760000001250)
     assert {row["platform"] for row in rows} == {"windows"}
     lost = source_of(trajectory)["not_carried_over"]
-    assert "1 calls of set_value: they are hidden" in lost
+    assert "1 calls of set_value: they are hidden actions" in lost
     assert "1 calls that failed" in lost
 
 
@@ -296,7 +296,7 @@ def test_without_a_status_it_is_no_success_and_without_a_task_it_is_refused(root
     assert published(root) == []
     result = run_import(source, "--task", "Write notes")
     assert result.exit_code == 0, result.output
-    assert "--status was not given" in result.stderr
+    assert "without --status, the demonstration is no success" in result.stderr
     trajectory = imported(root)
     assert not trajectory.result.success
     assert trajectory.result.error_message == "the outcome is not known"

@@ -7,7 +7,8 @@ import av
 import numpy as np
 import pytest
 
-from demo_pipeline.importers.source_recording import UnreadableSourceError, VideoPart
+from demo_pipeline.importers.source_recording import VideoPart
+from demo_pipeline.importers.source_values import UnreadableSourceError
 from demo_pipeline.importers.video_remux import copy_video
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 

@@ -58,7 +58,6 @@ def build(
         shots or store / "screenshots" / "first",
         trees or store / "ui_trees" / "first",
         out,
-        TrajectorySettings(),
     )
 
 

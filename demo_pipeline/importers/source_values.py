@@ -1,0 +1,151 @@
+"""Reads values of other tools' files: JSON of unknown content, numbers, texts and times.
+
+Nothing in these files can be trusted, so that each function says what it returns for a value of
+another type.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from demo_pipeline.files.json_files import JsonFileError, load_json
+
+_YEAR_3000_MS = 32_503_680_000_000  # epoch milliseconds; times must be earlier
+_LONGEST_NAME = 255  # bytes; file systems allow no longer name of a file
+_LARGEST = 1e20  # numbers must be smaller; nanoseconds of the year 3000 are 3e19
+
+
+class UnreadableSourceError(Exception):
+    """A recording of another tool cannot be imported; the message names the file and the reason."""
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """Reads a JSON file whose top value is an object.
+
+    Raises `UnreadableSourceError` for any other file.
+    """
+    try:
+        value = load_json(path)
+    except JsonFileError as error:
+        raise UnreadableSourceError(f"{path}: {error.message}") from None
+    if not isinstance(value, dict):
+        raise UnreadableSourceError(f"{path}: expected a JSON object")
+    return value
+
+
+def json_members(data: bytes) -> dict[str, Any] | None:
+    """Parses a JSON object; returns None if the bytes are anything else."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def json_lines(
+    path: Path, damaged: list[str], *, comment: bytes | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a JSON Lines file; lines that begin with `comment` are skipped.
+
+    At the end, one sentence about all lines that are not objects is added to `damaged`.
+    """
+    unreadable = 0
+    first = 0
+    with path.open("rb") as stream:
+        for line_number, line in enumerate(stream, 1):
+            if not line.strip() or (comment is not None and line.startswith(comment)):
+                continue
+            if (value := json_members(line)) is not None:
+                yield value
+            else:
+                unreadable = unreadable + 1
+                first = first or line_number
+    if unreadable:
+        lines = "1 line is" if unreadable == 1 else f"{unreadable} lines are"
+        damaged.append(f"{path.name}:{first}: {lines} not readable; the others were read")
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Returns the value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Returns the value if it is a JSON list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def number(value: Any) -> float | None:
+    """Returns a number as a float; None for other types, NaN, infinity and 1e20 or more."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if not plain or not abs(value) < _LARGEST:
+        return None
+    return float(value)
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """Returns the values as floats; an empty list unless `number` accepts all of them."""
+    finite = list[float]()
+    for value in values:
+        if (size := number(value)) is None:
+            return []
+        finite.append(size)
+    return finite
+
+
+def screen_size(width: Any, height: Any) -> tuple[int, int] | None:
+    """Returns (width, height) in whole pixels; None unless both are numbers above 0."""
+    sides = numbers((width, height))
+    if not sides or min(sides) <= 0:
+        return None
+    return round(sides[0]), round(sides[1])
+
+
+def moment(milliseconds: float, where: Path) -> datetime:
+    """Converts epoch milliseconds to a time in UTC.
+
+    Args:
+        milliseconds: the time.
+        where: the file that the error names.
+
+    Raises:
+        UnreadableSourceError: the time is not in the years 1970 to 2999.
+    """
+    if not 0 <= milliseconds < _YEAR_3000_MS:
+        raise UnreadableSourceError(f"{where}: the time of the recording is not in 1970 to 2999")
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def zoneless_time(value: Any, form: str) -> datetime | None:
+    """Reads a local time without a time zone, which is taken as UTC.
+
+    Args:
+        value: the text.
+        form: as `datetime.strptime` takes it.
+
+    Returns:
+        The time; None if the value is not a text of this form.
+    """
+    try:
+        return datetime.strptime(plain_text(value), form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def file_name(value: Any) -> str:
+    """Returns the last part of a path of any system; empty if it cannot be the name of a file."""
+    name = PureWindowsPath(plain_text(value)).name
+    try:
+        is_possible = "\0" not in name and len(name.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        return ""
+    return name
+
+
+def plain_text(value: Any) -> str:
+    """Returns a text without white space at its ends; empty if the value is not a text."""
+    return value.strip() if isinstance(value, str) else ""

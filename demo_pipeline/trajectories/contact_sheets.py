@@ -1,7 +1,7 @@
 """The `contact_sheets` stage: shows every step of a trajectory as a tile on a few JPEG sheets.
 
-overlay.py draws actions and targets on the screenshots. Colours are BGR; sizes are pixels of the
-sheet.
+A tile is a screenshot below two lines of text. overlay.py draws action and target on the
+screenshot. Colours are BGR; sizes are pixels of the sheet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,19 +34,19 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, loa
 TITLE_HEIGHT = 40
 _AMBER: Colour = (40, 150, 235)
 _GREY: Colour = (200, 200, 200)
-_EDGE = 6
+_EDGE = 6  # space between a text and the edge of its tile
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The tile of a step.
+    """The content of a step's tile.
 
     Attributes:
-        screenshot: its PNG.
+        screenshot: the PNG file.
         heading: the number and the type of the step.
         caption: a short line about the screenshot; it never quotes typed text.
         action: the action to draw on the screenshot; None: nothing is drawn.
-        box: (x, y, width, height) of the target on the canvas.
+        box: (x, y, width, height) of the target on the canvas; None: there is no target.
         leak: the kind of pointer leak in the screenshot; empty: no leak.
         thumbnail: a small JPEG to read instead of the screenshot; None: there is no thumbnail.
     """
@@ -95,10 +95,10 @@ def encode_jpeg(picture: Picture, quality: int = 70) -> bytes:
 
 
 def _dark(width: int, height: int) -> Picture:
-    """Returns an empty picture; copying rows is fifty times as fast as filling pixels."""
+    """Returns a picture in the background colour."""
     picture: Picture = np.empty((height, width, 3), np.uint8)
     picture[:1] = DARK
-    picture[1:] = picture[:1]
+    picture[1:] = picture[:1]  # fifty times as fast as setting all pixels to a colour
     return picture
 
 
@@ -110,37 +110,38 @@ def _picture_height(width: int) -> int:
     return round(CANVAS_HEIGHT * width / CANVAS_WIDTH)
 
 
-def _draw_tile(place: Picture, tile: Tile) -> None:
-    width = place.shape[1]
+def _draw_tile(area: Picture, tile: Tile) -> None:
+    """Draws a tile into its area of the sheet, which is changed."""
+    width = area.shape[1]
     captions = _caption_height(width)
-    size = 0.5 if width >= 360 else 0.38
-    write(place, tile.heading, (_EDGE, captions // 2 - 4), size, WHITE)
-    write(place, tile.caption, (_EDGE, captions - 8), size * 0.9, _GREY)
+    font_scale = 0.5 if width >= 360 else 0.38
+    write(area, tile.heading, (_EDGE, captions // 2 - 4), font_scale, WHITE)
+    write(area, tile.caption, (_EDGE, captions - 8), font_scale * 0.9, _GREY)
     if tile.leak:
-        _draw_flag(place, tile.leak, captions // 2 - 4, size)
-    # A thin gap on the right and below separates tiles that look alike.
+        _draw_flag(area, tile.leak, captions // 2 - 4, font_scale)
+    # A gap of two pixels on the right and below separates tiles.
     inner_width = width - 2
     inner_height = _picture_height(width) - 2
     picture = tile_picture(tile, width)[:inner_height, :inner_width]
-    place[captions : captions + inner_height, :inner_width] = picture
+    area[captions : captions + inner_height, :inner_width] = picture
 
 
-def _draw_flag(place: Picture, flag: str, line: int, size: float) -> None:
-    """Writes the kind of leak on a coloured ground, at the right end of a line."""
+def _draw_flag(area: Picture, flag: str, baseline: int, font_scale: float) -> None:
+    """Writes the kind of leak on a coloured background, at the right end of a line of text."""
     background = _AMBER
     ink = DARK
     if flag == "LEAK":
         background = RED
         ink = WHITE
-    wide, high = text_size(flag, size)
-    left = place.shape[1] - wide - 2 * _EDGE
-    corner = (place.shape[1] - 4, line + 4)
-    cv2.rectangle(place, (left - 2, line - high - 4), corner, background, cv2.FILLED)
-    write(place, flag, (left + 3, line), size, ink)
+    wide, high = text_size(flag, font_scale)
+    left = area.shape[1] - wide - 2 * _EDGE
+    corner = (area.shape[1] - 4, baseline + 4)
+    cv2.rectangle(area, (left - 2, baseline - high - 4), corner, background, cv2.FILLED)
+    write(area, flag, (left + 3, baseline), font_scale, ink)
 
 
 def tile_picture(tile: Tile, width: int) -> Picture:
-    """Returns the screenshot, `width` pixels wide, with action and target drawn on it."""
+    """Returns the screenshot of a tile, `width` pixels wide, with action and target drawn on it."""
     height = _picture_height(width)
     picture = _picture(tile)
     if picture is None:
@@ -162,13 +163,13 @@ def _picture(tile: Tile) -> Picture | None:
     return cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None
 
 
-TILES = 24
-COLUMNS = 4
+TILES = 24  # tiles on a sheet, at most
+COLUMNS = 4  # tiles in a row
 TILE_WIDTH = 480
-QUALITY = 80
+QUALITY = 80  # of the JPEG files, 0 to 100
 FIRST_SHEET = "sheet.jpg"
-_END_OF_JPEG = b"\xff\xd9"
-_CONTRAST = 16  # of 255; a title is white on dark
+_END_OF_JPEG = b"\xff\xd9"  # last bytes of a complete file
+_CONTRAST = 16  # least difference of brightness, of 255, in the area of a title: it is not empty
 
 
 def build_contact_sheets(
@@ -179,8 +180,8 @@ def build_contact_sheets(
     Args:
         demonstration: the id, for the title.
         trajectory: the folder of a trajectory with its provenance.
-        screenshots: the folder of the screenshots with their thumbnails; None: the screenshots are
-            redacted, so that they have no thumbnails.
+        screenshots: the folder with the thumbnails of the screenshots; None: redacted screenshots
+            have no thumbnails.
         out: a folder to write into.
 
     Raises:
@@ -216,14 +217,14 @@ def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
         data = (out / name).read_bytes() if (out / name).is_file() else b""
         tiles = min(TILES, len(steps) - number * TILES)
         wide, high = sheet_size(tiles, COLUMNS, TILE_WIDTH, titled=True)
-        # Decoding an eighth of the size is ten times as fast as decoding all pixels.
+        # Decoding at an eighth of the size is ten times as fast as decoding all pixels.
         eighth = (-(-high // 8), -(-wide // 8))
         picture = None
         if data.endswith(_END_OF_JPEG):
             buffer = np.frombuffer(data, np.uint8)
             picture = cv2.imdecode(buffer, cv2.IMREAD_REDUCED_GRAYSCALE_8)
         if picture is None:
-            problems.append(_sheet_problem(name, "is not a whole JPEG"))
+            problems.append(_sheet_problem(name, "is not a complete JPEG"))
         elif picture.shape != eighth:
             message = f"is not {wide} by {high} pixels, for {tiles} steps"
             problems.append(_sheet_problem(name, message))
@@ -243,6 +244,7 @@ def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
 
 
 def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
+    """Returns the title of the sheets: id, clock, leaks and number of steps."""
     leaks = _leak_counts(rows)
     clock = "clock unknown"
     if rows:
@@ -255,9 +257,12 @@ def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
 def step_tiles(
     demonstration: str, folder: Path, thumbnails: Mapping[str, bytes] | None = None
 ) -> tuple[list[Tile], list[ProvenanceRow]]:
-    """Returns the tile and the provenance of every step, without opening a screenshot.
+    """Returns the tile and the provenance of every step; no screenshot is opened.
 
-    `thumbnails`: name of a screenshot → JPEG; None: the tiles show the screenshots themselves.
+    Args:
+        demonstration: the id.
+        folder: the trajectory.
+        thumbnails: name of a screenshot → JPEG; None: the tiles show the screenshots themselves.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.

@@ -1,7 +1,7 @@
 """Draws an action and its target on a screenshot: rings, arrows, boxes and labels.
 
-Colours are BGR; points and boxes are pixels of the picture. Sizes are meant for pictures that are
-480 pixels wide, and grow with the width.
+Colours are BGR; points and boxes are pixels of the picture. The constants are pixels in a picture
+that is 480 pixels wide; in a larger picture they are scaled by `unit`, its width / 480.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,10 +31,10 @@ GREEN: Colour = (80, 170, 40)
 WHITE: Colour = (255, 255, 255)
 DARK: Colour = (40, 36, 32)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
-_RING = 8
-_STEP = 5
-_ARROW = 44
-_GAP = 4
+_RING = 8  # radius of the ring of a click
+_STEP = 5  # by which the radius of each further ring is larger
+_ARROW = 44  # length of the arrow of a scroll
+_GAP = 4  # around the text of a label, and between a label and a mark
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
@@ -58,9 +58,9 @@ class _Rectangle(NamedTuple):
 
 
 def label_of(action: StepAction) -> str:
-    """Returns what the marks do not show, such as keys; empty: they show everything.
+    """Returns a text about the parts of an action that rings and arrows do not show, such as keys.
 
-    A label never quotes typed text.
+    It is empty if they show the whole action. It never quotes typed text.
     """
     match parameters := action.parameters:
         case TypeParameters():
@@ -78,7 +78,7 @@ def label_of(action: StepAction) -> str:
 
 
 def _kind(action: StepAction) -> str:
-    """Returns a pointing action as text; empty: the marks show it, as a left click or drag."""
+    """Returns the kind of a pointing action, such as `triple`; empty for a left click or drag."""
     match parameters := action.parameters:
         case ScrollParameters():
             return f"scroll {parameters.direction} {parameters.amount}"
@@ -95,13 +95,14 @@ def draw_action(
 ) -> None:
     """Draws an action and its target on the screenshot before it.
 
-    Each click is a ring; drags and scrolls are arrows; a label has what these do not show.
+    Each click is a ring, drags and scrolls are arrows, and the target is a box. A label shows the
+    rest, see `label_of`.
 
     Args:
         picture: (height, width, 3) BGR; it is changed.
         action: the action to draw.
         scale: pixels of the picture per canvas pixel.
-        box: (x, y, width, height) of the target on the canvas.
+        box: (x, y, width, height) of the target on the canvas; None: no target.
     """
     unit = picture.shape[1] / 480
     marks = [(round(x * scale), round(y * scale)) for x, y in points(action)]
@@ -135,7 +136,10 @@ def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: 
 
 
 def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
-    """Writes on a dark background beside the taken rectangles, or in a corner if there are none."""
+    """Writes a label on a dark background.
+
+    It is next to a rectangle in `taken`, where marks are drawn, or else in a corner.
+    """
     text_width, text_height = text_size(text, scale)
     wide = text_width + 2 * _GAP
     high = text_height + 2 * _GAP + 2
@@ -151,9 +155,10 @@ def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale:
 
 
 def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
-    """Returns whether a label fits at a spot.
+    """Returns whether a label at a spot hides no mark.
 
-    It must not touch the first rectangle. It may lie inside another one, but not on its edge.
+    It must not touch the first rectangle (the action's marks). It may lie inside another rectangle
+    (the target's box), but not on its edge.
     """
     if taken and spot.overlaps(taken[0]):
         return False
@@ -163,7 +168,11 @@ def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
 def _label_corners(
     taken: Sequence[_Rectangle], wide: int, high: int, inside: _Rectangle
 ) -> Iterator[PixelPoint]:
-    """Yields left upper corners to try: beside taken rectangles, then the picture's corners."""
+    """Yields positions to try for the upper left corner of a label.
+
+    They are next to the taken rectangles, then in the corners of the picture `inside`. The label is
+    `wide` by `high` pixels.
+    """
     for left, top, right, bottom in taken:
         middle_x = (left + right - wide) // 2
         middle_y = (top + bottom - high) // 2
@@ -192,13 +201,17 @@ def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) ->
 
 
 def _bounds(marks: Sequence[PixelPoint], reach: int) -> _Rectangle:
+    """Returns the rectangle around points, with a margin of `reach` pixels."""
     xs = [x for x, _ in marks]
     ys = [y for _, y in marks]
     return _Rectangle(min(xs) - reach, min(ys) - reach, max(xs) + reach, max(ys) + reach)
 
 
 def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
-    """Returns colour and thickness of two strokes: red on white is visible on any background."""
+    """Returns colour and thickness of two strokes, a white one below a red one.
+
+    Together they are visible on any background.
+    """
     thickness = max(1, round(2 * unit))
     return (WHITE, thickness + 2), (RED, thickness)
 
@@ -219,7 +232,10 @@ def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) ->
 
 
 def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
-    """Draws an arrow from the pointer, or to it if it would leave the picture; returns its ends."""
+    """Draws an arrow in the direction of a scroll, and returns its two ends.
+
+    It starts at the pointer. If it would leave the picture, it ends at the pointer.
+    """
     across, down = _DIRECTIONS[direction]
     step = round(_ARROW * unit)
     end = (start[0] + across * step, start[1] + down * step)

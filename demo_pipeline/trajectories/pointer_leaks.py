@@ -1,7 +1,8 @@
-"""Leak rates: how often a screenshot already shows the pointer at the target of its step.
+"""Counts leaks: screenshots that already show the pointer at the target of their step.
 
-`observation.frames.video_pointer` finds a leak when it chooses a frame. This module counts leaks in
-the provenance table, warns above a limit, and decides which steps training exports leave out.
+`observation.frames.video_pointer` detects leaks when it chooses the frame of a screenshot. This
+module counts them in the provenance table, warns if there are too many, and decides which steps
+training exports leave out.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow, provenance_batches
 
 UNPROVEN_CLOCK = "unproven_clock"
-# Why training exports leave out a step.
+# Reasons for which training exports leave out a step.
 AVOIDABLE_LEAK = "avoidable_leak"
 UNAVOIDABLE_LEAK = "unavoidable_leak"
 LEAK_EXCLUSIONS = (AVOIDABLE_LEAK, UNAVOIDABLE_LEAK, DOUBTFUL_TEXT, UNPROVEN_CLOCK)
@@ -67,12 +68,15 @@ def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
 
 
 def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
-    """Returns which of `LEAK_EXCLUSIONS` keeps a step out of training exports; empty: none does.
+    """Returns the reason (in `LEAK_EXCLUSIONS`) for which training exports leave out a step.
 
     Args:
-        row: provenance of the step, with `leak` and `unavoidable`, and optionally `doubtful_text`
-            and `unproven_clock`.
-        settings: `include_avoidable_leaks` and `include_unavoidable_leaks`.
+        row: the step's provenance with the columns `leak` and `unavoidable`; `doubtful_text` and
+            `unproven_clock` may be missing.
+        settings: decides with `include_avoidable_leaks` and `include_unavoidable_leaks`.
+
+    Returns:
+        The reason; empty: exports use the step.
     """
     if row.get(DOUBTFUL_TEXT):
         return DOUBTFUL_TEXT
@@ -86,11 +90,11 @@ def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
 
 
 def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
-    """Reports every rate that is above its limit.
+    """Reports the leak rates that are above their limits.
 
     Args:
         path: the provenance table of a demonstration or of a dataset.
-        limits: `max_avoidable_leak_rate` and `max_leak_rate`.
+        limits: has the limits `max_avoidable_leak_rate` and `max_leak_rate`.
     """
     rates = LeakRates()
     leak_reasons: Counter[str] = Counter()
@@ -125,6 +129,6 @@ def _message(kind: str, reasons: Counter[str], rates: LeakRates, limit: float) -
 
 
 _REMEDY = (
-    "look at the contact sheets, where these steps are marked; datasets.include_avoidable_leaks "
+    "look at these steps in the contact sheets, which mark them; datasets.include_avoidable_leaks "
     "and datasets.include_unavoidable_leaks decide which of them training exports use"
 )

@@ -1,8 +1,8 @@
 """The tables of a trajectory: provenance.parquet and hidden_actions.parquet.
 
-provenance.parquet has a row for each step, with everything that the OSWorld-Desktopd files have no
-place for. hidden_actions.parquet has a row for each action that is not a step, with neither
-coordinates nor text. `HiddenActions` finds the gaps that they leave between the steps.
+provenance.parquet has a row for each step, with the facts that the OSWorld-Desktopd files cannot
+express. hidden_actions.parquet has a row for each action that is not a step, without coordinates
+and text. `HiddenActions` finds the gaps that hidden actions leave between the steps.
 exports/prompts.py decides how a prompt names a hidden action.
 """
 
@@ -34,31 +34,31 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.recording.key_names import LAYOUTS
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
-"""The provenance tables of trajectories, or their rows with the columns that are counted."""
+"""The provenance tables of trajectories, or a table of their rows with some of the columns."""
 
 
 ProvenanceRow = Mapping[str, Any]
 
-# The contents of the quest beyond the instruction; task.json has no place for them.
+# Columns of the quest in meta.json; task.json contains only its instruction.
 QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("objectives", pa.list_(pa.string()), True, "of meta.quest, in order; null: no quest"),
     ("max_reward", pa.float64(), True, "of meta.quest, in $VIRAL; null: unknown"),
-    ("reward_time_ms", pa.int64(), True, "when it was calculated, epoch milliseconds"),
+    ("reward_time_ms", pa.int64(), True, "time of the reward's calculation, epoch milliseconds"),
 )
 QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
-IMPORTED = "imported"  # a reason code: the screenshot came with an imported trajectory
-# The contents of action.json as columns.
+IMPORTED = "imported"  # reason code of a screenshot that came with an imported trajectory
+# Columns with the content of action.json.
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("x", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
-    ("y", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
-    ("end_x", pa.int32(), True, "a drag's end on the canvas, pixels"),
-    ("end_y", pa.int32(), True, "a drag's end on the canvas, pixels"),
-    ("text", pa.string(), True, "what was typed"),
-    ("keys", pa.list_(pa.string()), True, "hotkey: keys held together"),
+    ("x", pa.int32(), True, "position of the action on the canvas, pixels; of a drag its start"),
+    ("y", pa.int32(), True, "position of the action on the canvas, pixels; of a drag its start"),
+    ("end_x", pa.int32(), True, "end of a drag on the canvas, pixels"),
+    ("end_y", pa.int32(), True, "end of a drag on the canvas, pixels"),
+    ("text", pa.string(), True, "typed text"),
+    ("keys", pa.list_(pa.string()), True, "hotkey: keys pressed together"),
     ("direction", pa.string(), True, "scroll: up, down, left, right"),
     ("amount", pa.int32(), True, "scroll: notches of the wheel"),
-    ("target_role", pa.string(), True, "role of the element that was acted on; null: not known"),
-    ("target_name", pa.string(), True, "its name; null: not known"),
+    ("target_role", pa.string(), True, "role of the element that was acted on; null: unknown"),
+    ("target_name", pa.string(), True, "name of the element that was acted on; null: unknown"),
 )
 
 # name, type, nullable, meaning (with unit)
@@ -67,16 +67,21 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
     ("action_index", pa.int32(), False, "row of actions.parquet that the step came from"),
     ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
-    ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
-    ("end_ms", pa.int64(), False, "when the action ended, epoch milliseconds"),
-    ("end_filmed", pa.bool_(), False, "the video goes on until the action ended, or about"),
+    ("press_ms", pa.int64(), False, "start of the action, epoch milliseconds"),
+    ("end_ms", pa.int64(), False, "end of the action, epoch milliseconds"),
+    ("end_filmed", pa.bool_(), False, "the video lasts until about the end of the action"),
     ("pts", pa.float64(), True, "presentation time of the screenshot, seconds; null: missing"),
-    ("lead_ms", pa.float64(), True, "screenshot to press, milliseconds"),
+    ("lead_ms", pa.float64(), True, "time from the screenshot to the press, milliseconds"),
     ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
-    ("leak", pa.bool_(), False, "the screenshot may already show the answer"),
+    ("leak", pa.bool_(), False, "the screenshot may already show the pointer at the target"),
     ("unavoidable", pa.bool_(), False, "a leak that no earlier frame would avoid"),
-    ("pointer_distance_px", pa.float64(), True, "shown pointer to press, screen pixels"),
-    ("settle_ms", pa.float64(), True, "how long the screen had been still, milliseconds"),
+    (
+        "pointer_distance_px",
+        pa.float64(),
+        True,
+        "from the pointer in the screenshot to the press, pixels",
+    ),
+    ("settle_ms", pa.float64(), True, "time without a change before the frame, milliseconds"),
     (
         "clock_method",
         pa.string(),
@@ -84,33 +89,53 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "ffmpeg_start, pixels, typing, inputs, click_onsets, meta_timestamp",
     ),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
-    ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
+    (
+        "tree_age_ms",
+        pa.int64(),
+        True,
+        "time from the end of the scan to the press, milliseconds; null: no scan",
+    ),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
     (
         "tree_agreement",
         pa.string(),
         False,
-        "agrees, partial, differs or unknown: tree and picture",
+        "whether tree and screenshot agree: agrees, partial, differs or unknown",
     ),
-    ("cursor_agrees", pa.bool_(), True, "the scan's own hit test finds the same; null: unchecked"),
+    (
+        "cursor_agrees",
+        pa.bool_(),
+        True,
+        "the recorder's own hit test found the same element; null: it made none",
+    ),
     ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
     *_ACTION_COLUMNS,
     ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
-    ("wheel_disagrees", pa.bool_(), True, "scroll: the video shows the opposite sign of the rule"),
-    ("screen_changed", pa.bool_(), True, "until the next screenshot; null: not known"),
+    (
+        "wheel_disagrees",
+        pa.bool_(),
+        True,
+        "scroll: the video shows the opposite direction of that which unit and platform imply",
+    ),
+    (
+        "screen_changed",
+        pa.bool_(),
+        True,
+        "the screen changed until the next screenshot; null: unknown",
+    ),
     ("changed_x", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("changed_y", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("changed_width", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("changed_height", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
-    ("taken_back_by", pa.int32(), True, "the later step that undoes it by keys; null: none known"),
+    ("taken_back_by", pa.int32(), True, "index of the later step whose keys undo it; null: none"),
     (
         "doubtful_text",
         pa.bool_(),
         True,
-        "typed text that may be another one, or an Enter that may only have ended it; else null",
+        "typed text that may be wrong, or an Enter that may only have ended a composition; or null",
     ),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
     ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
@@ -130,7 +155,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("recorded_at", pa.string(), False, "meta.timestamp in UTC, ISO 8601"),
     ("status", pa.string(), False, "meta.status"),
     ("reason", pa.string(), False, "meta.reason, empty when null"),
-    ("osworld_task_id", pa.string(), True, "OSWorld task of the demonstration; null: none known"),
+    ("osworld_task_id", pa.string(), True, "OSWorld task of the demonstration; null: no match"),
     ("osworld_match", pa.string(), True, "how the task was matched: id or instruction"),
     ("osworld_match_field", pa.string(), True, "the meta.json field that matched"),
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
@@ -142,15 +167,20 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         True,
         "type: whether the scans show the text: confirmed, contradicted or unseen",
     ),
-    ("text_scan_event", pa.int64(), True, "type: line of the scan that says so; null: unseen"),
-    ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
-    ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
-    ("unproven_clock", pa.bool_(), True, "the clock may be off so far that it is another screen"),
+    ("text_scan_event", pa.int64(), True, "type: log line of that scan; null: unseen"),
+    ("text_source", pa.string(), True, "type: keys, or field: the text that the field gained"),
+    ("keyboard_layout", pa.string(), True, "type: the keyboard layout by which keys were read"),
+    (
+        "unproven_clock",
+        pa.bool_(),
+        True,
+        "the clock may be so wrong that the screenshot shows another state of the screen",
+    ),
     (
         "opened_by_hover",
         pa.bool_(),
         True,
-        "what was pressed had opened beside the resting pointer; null: nobody looked",
+        "the pressed element had opened beside the resting pointer; null: not examined",
     ),
     ("hover_x", pa.int32(), True, "where the pointer rested, canvas pixels"),
     ("hover_y", pa.int32(), True, "where the pointer rested, canvas pixels"),
@@ -159,13 +189,13 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "hovered_before",
         pa.list_(pa.int32()),
         True,
-        "x, y, x, y, … of the rests that opened the place of that one, in order; null: none",
+        "x, y, x, y, … of earlier rests, each of which opened the next, in order; null: none",
     ),
     (
         "erased_text",
         pa.bool_(),
         True,
-        "the screenshot may show text that was typed and erased again, which no step typed",
+        "the screenshot may show text that was typed and erased again, and is in no step",
     ),
 )
 
@@ -236,7 +266,7 @@ PROVENANCE_SCHEMA = described_schema(
 def recorded_outcome(status: str | None, *, success: bool) -> str:
     """Returns how a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
 
-    Without a success, the `status` of the recorder decides; it is `unknown` if that is empty.
+    `status` is that of meta.json; it decides if the demonstration is not a success.
     """
     if success:
         return "done"
@@ -246,12 +276,12 @@ def recorded_outcome(status: str | None, *, success: bool) -> str:
 
 
 def has_picture(row: ProvenanceRow) -> bool:
-    """Returns whether a step has a screenshot: a frame of its video, or an imported picture."""
+    """Returns whether a step has a screenshot, either a frame of its video or an imported one."""
     return row["pts"] is not None or row["reason_code"] == IMPORTED
 
 
 def action_columns(action: StepAction) -> dict[str, Any]:
-    """Returns the columns of a step that repeat its action.json."""
+    """Returns the provenance columns with the content of action.json."""
     values = action.parameters.model_dump()
     target = action.target_element
     if "start_x" in values:
@@ -279,7 +309,7 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
     Args:
         path: the file.
-        columns: names of columns; None: all. A column that is missing in the file is null.
+        columns: names of columns; None: all. A column that the file lacks is null.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
@@ -295,7 +325,8 @@ def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict
 
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
-INCOMPLETE = "incomplete"  # why hidden actions keep a step or a trajectory out of exports
+# Reason for which exports leave out steps and trajectories with too many hidden actions.
+INCOMPLETE = "incomplete"
 
 
 class HiddenReason(StrEnum):
@@ -330,10 +361,15 @@ class HiddenReason(StrEnum):
 HIDDEN_ACTIONS_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("before_step", pa.int32(), False, "the step that follows; the number of steps: none"),
+        (
+            "before_step",
+            pa.int32(),
+            False,
+            "index of the step that follows; the number of steps if none follows",
+        ),
         ("action_index", pa.int32(), False, "row of actions.parquet"),
         ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
-        ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
+        ("press_ms", pa.int64(), False, "start of the action, epoch milliseconds"),
         ("reason", pa.string(), False, ", ".join(HiddenReason)),
     ),
     {
@@ -371,18 +407,21 @@ class HiddenActions:
         return tuple(action for action in self.actions if action.before_step == step_index)
 
     def follow(self, step_index: int) -> bool:
-        """Returns whether a hidden action, which may change the screen, follows a step."""
+        """Returns whether any hidden action follows a step."""
         return any(action.before_step > step_index for action in self.actions)
 
     def by_reason(self) -> dict[str, int]:
-        """Counts the hidden actions by reason; reasons without any are left out."""
+        """Returns reason → number of hidden actions, for the reasons that occur."""
         return dict(sorted(Counter(action.reason for action in self.actions).items()))
 
     def around(self, steps: Sequence[int]) -> "HiddenActions":
-        """Returns the hidden actions that remain if all steps except these are cut off.
+        """Returns the hidden actions of a part of a trajectory.
 
-        They come after the first of these steps, or before the first step of the demonstration, and
-        up to the step after the last of these steps.
+        These are the hidden actions from the first of the part's steps to the step after its last.
+        If the part begins with step 0, the hidden actions before it are included, too.
+
+        Args:
+            steps: the indexes of the part's steps, ascending.
         """
         first = steps[0]
         last = steps[-1]
@@ -399,10 +438,13 @@ class HiddenActions:
         """Returns the steps before which too large a share of the actions is hidden.
 
         Args:
-            steps: number of steps. In the answer, the index after the last step stands for the end.
+            steps: number of steps.
             waits: indexes of the steps that are waits; they do not count as actions.
-            max_share: 0 to 1.
+            max_share: largest allowed share, 0 to 1.
             first: index of the first step.
+
+        Returns:
+            Indexes of steps; the index after the last step stands for the end of the demonstration.
         """
         incomplete: set[int] = set()
         hidden = 0
@@ -425,15 +467,17 @@ class HiddenActions:
         return max((range(start, stop) for start, stop in pairwise(bounds)), key=len)
 
     def whole_stretch(self, steps: int, min_steps: int, first: int = 0) -> range | None:
-        """Returns the steps that an export of whole trajectories takes; None: a gap leaves too few.
+        """Returns the steps that an export of whole trajectories uses.
 
-        If nothing is hidden, it takes all steps, even if they are few.
+        Without hidden actions these are all steps, else the longest run without a gap.
 
         Args:
             steps: number of steps.
-            min_steps: the shortest run of steps that is taken from a demonstration with hidden
-                actions.
+            min_steps: least length of a run; it does not matter without hidden actions.
             first: index of the first step.
+
+        Returns:
+            Indexes of steps; None: the longest run is too short.
         """
         if not self.actions:
             return range(first, first + steps)
@@ -450,13 +494,13 @@ def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Map
 
 
 def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
-    """Writes hidden_actions.parquet into the folder of a trajectory; it may have no rows."""
+    """Writes hidden_actions.parquet into the folder of a trajectory, even without any action."""
     rows = hidden_rows(trajectory_id, actions)
     write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
 
 
 def read_hidden_actions(folder: Path) -> HiddenActions:
-    """Reads the hidden actions of a trajectory; empty if it has no such table.
+    """Reads the hidden actions of a trajectory; empty if hidden_actions.parquet is missing.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.

@@ -1,7 +1,7 @@
-"""The effects of steps: whether and where the screen changed, and which later step undid a step.
+"""Finds the effects of steps: whether and where the screen changed, and which later step undid it.
 
-Each screenshot is compared with the next, except under the pointer. Whether a change was intended
-stays open, because only a model or a person can know it.
+Each screenshot is compared with the next, except under the pointer. Whether the person intended a
+change cannot be decided here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,11 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-CHANGED_GREY = 8  # of 255; the noise of x264 at the recorders' quality stays below
-_POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
+# Difference of brightness (of 255) above which a cell changed. The noise of x264 at the quality of
+# the recorders is lower.
+CHANGED_GREY = 8
+# Box that an arrow or a hand pointer covers: left, top, right and bottom, pixels from its hot spot.
+_POINTER = (-10, -6, 24, 34)
 PART_GAP = 3  # cells between the parts of a change, such as lines of text
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})
@@ -30,12 +33,12 @@ _Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class ShownScreen:
-    """A screenshot, reduced to what is compared.
+    """A screenshot with the facts that a comparison needs.
 
     Attributes:
-        facts: of the screenshot.
-        pointers: places where the pointer may be, canvas pixels; empty: unknown.
-        scale: canvas pixels per pixel of the usual image of the pointer.
+        facts: the brightness of the screenshot's cells.
+        pointers: positions where the pointer may be, canvas pixels; empty: unknown.
+        scale: size of the pointer on the canvas, relative to its usual size.
     """
 
     facts: ScreenshotFacts
@@ -63,9 +66,9 @@ def change_between(
 ) -> dict[str, Any]:
     """Returns the columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
-    The pointer hides the element that it pressed. If the screen changed nowhere else, the
-    screenshots before and after these two may show the screen under the pointer. Otherwise it is
-    unknown whether the screen changed.
+    The pointer hides a part of each screenshot. If no visible cell changed, the screenshots
+    `earlier` and `later` may show that the hidden cells did not change either. Otherwise
+    `screen_changed` is None: unknown.
 
     Args:
         before: the screenshot of the step.
@@ -102,7 +105,7 @@ def _differ(before: ShownScreen, after: ShownScreen) -> _Cells:
 
 
 def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cells: _Cells) -> bool:
-    """Returns whether two screenshots show cells without a pointer and without a change."""
+    """Returns whether cells are visible and equal in two screenshots."""
     if not cells.any():
         return True
     if before is None or after is None or before.facts.missing or after.facts.missing:
@@ -112,9 +115,10 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 
 
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
-    """Returns which step is undone by which later step, judging by the keys.
+    """Returns index of a step → index of the later step whose keys undo it.
 
-    Ctrl+Z undoes an edit directly before it. Escape undoes opening a menu if nothing was chosen.
+    Ctrl+Z undoes an edit directly before it. Escape undoes the opening of a menu if no item was
+    chosen since.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []
@@ -135,6 +139,7 @@ def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
 
 
 def _edits(action: Action) -> bool:
+    """Returns whether an action changes a text: typing, pasting, cutting, or an editing key."""
     keys = set(action.keys)
     if action.action_type == "type":
         return True

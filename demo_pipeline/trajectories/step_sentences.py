@@ -1,8 +1,9 @@
-"""Writes the sentence about a step in words that a person would use.
+"""Describes a step in a sentence, in words that a person would use.
 
-A sentence claims only what the action and its target show: a click on a tick box may set or clear
-it, and the effect of a drag on a file is unknown. It never quotes typed text, because the action
-has it. It is empty if neither an element nor a window is known.
+A sentence states only facts that the action and its target show. For example, a click on a check
+box may set or clear it, so that the sentence only says that it was clicked. Typed text is never
+quoted, because the action has it. The sentence is empty if neither an element nor a window is
+known.
 """
 
 import re
@@ -44,12 +45,13 @@ _ROLE_WORDS = {
 }
 
 
-MOST_CHARACTERS = 60  # a longer name is content
-_LONGEST_WORD = 24
+MOST_CHARACTERS = 60  # of a name; longer names are content, such as a paragraph
+_LONGEST_WORD = 24  # characters; longer words in ASCII are identifiers
 _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
 _SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")  # a long word of letters and digits
 _LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
-_PARTS_MATTER = 3  # characters; many names contain a shorter typed text by chance
+# Shorter texts are only compared as a whole: many names contain them by chance.
+_SHORTEST_PART = 3
 
 
 def shown_name(name: str) -> str:
@@ -71,7 +73,7 @@ def is_readable(name: str) -> bool:
 
 
 class TypedTexts:
-    """Compares names of elements with the texts that were typed in a demonstration."""
+    """Finds names of elements that may quote texts that were typed in the same demonstration."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         folded = [_folded(text) for text in texts]
@@ -80,16 +82,20 @@ class TypedTexts:
         self._joined = "".join(folded)
 
     def may_be(self, name: str) -> bool:
-        """Returns whether a name may be a typed text, a part of it, or contain it."""
+        """Returns whether a name is, contains or is a part of a typed text.
+
+        Case and spaces are ignored. Parts with less than `_SHORTEST_PART` characters do not count.
+        """
         folded = _folded(name)
         if folded in self._texts:
             return True
-        if len(folded) >= _PARTS_MATTER and (folded in self._all or folded in self._joined):
+        if len(folded) >= _SHORTEST_PART and (folded in self._all or folded in self._joined):
             return True
-        return any(len(text) >= _PARTS_MATTER and text in folded for text in self._texts)
+        return any(len(text) >= _SHORTEST_PART and text in folded for text in self._texts)
 
 
 def _folded(text: str) -> str:
+    """Returns a text without case and spaces."""
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -100,7 +106,7 @@ def name_key(name: str) -> str:
 
 
 def element_text(name: str, role: str) -> str:
-    """Returns the words that name an element, as in `the Save button`."""
+    """Returns the words for an element, such as `the Save button`."""
     line = shown_name(name)
     word = role_word(Role(role))
     if line.casefold().endswith(word):
@@ -108,14 +114,15 @@ def element_text(name: str, role: str) -> str:
     return f"the {line} {word}"
 
 
-_Box = tuple[int, int, int, int]
+_Box = tuple[int, int, int, int]  # left, top, width and height, canvas pixels
 
 _VERBS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
 _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
-# Elements that move when they are dragged. For others, such as text of a list item, it is unknown.
+# Elements that move when they are dragged. For other elements, such as list items, this is unknown.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# The wheel scrolls the container of these. For other small elements, it is unknown.
+# Elements whose container is scrolled when the wheel is turned over them → the container. For other
+# small elements, it is unknown which element is scrolled.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",
@@ -136,8 +143,9 @@ _SCROLLED = frozenset(
     }
 )
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
-_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # people do not say their roles
-# Clicks of a drag → the verb, and what it selects in a text.
+# Elements that are named without their role, because people would not say it.
+_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})
+# Number of clicks with which a drag begins (None: one) → verb, and the units of text it selects.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),
@@ -156,9 +164,9 @@ def step_sentence(
     """Returns the sentence about a step, such as `Click the "Save" button`.
 
     Args:
-        kind: of the action.
-        parameters: of the action.
-        target: the element that it acted on; None: unknown.
+        kind: the action's type.
+        parameters: the action's parameters.
+        target: the element that the action acted on; None: unknown.
         box: left, top, width and height of the target on the canvas; None: unknown.
         window: the title of the window; empty: unknown.
 
@@ -183,11 +191,12 @@ def hover_sentence(
     """Returns the sentence about a step with a hover: `Hover over the "File" menu and …`.
 
     Args:
-        sentence: of the step without the hover; empty: only the place of the press is known.
-        kind: of the action.
-        parameters: of the action.
-        places: where the pointer rested, canvas pixels, in order.
-        element: the element at the last place; None: unknown.
+        sentence: the sentence about the step without the hover; empty: only the position of the
+            press is known.
+        kind: the action's type.
+        parameters: the action's parameters.
+        places: the positions where the pointer rested, canvas pixels, in order.
+        element: the element at the last position; None: unknown.
     """
     hovered = [f"at {place}" for place in places]
     phrase = element_phrase(element)
@@ -199,6 +208,7 @@ def hover_sentence(
 
 
 def _press_at(kind: ActionType, parameters: Parameters) -> str:
+    """Returns the phrase for a press whose element is unknown."""
     if isinstance(parameters, ClickParameters | PointParameters):
         return f"{_click(kind, parameters)} at {(parameters.x, parameters.y)}"
     if isinstance(parameters, DragParameters):
@@ -213,7 +223,10 @@ def _action_phrase(
     box: _Box | None,
     within: str,
 ) -> str:
-    """Returns the sentence about a step without held keys and without its full stop."""
+    """Returns a step's sentence without the held keys and the full stop; empty: too little known.
+
+    `within` is a phrase with the window, such as `in the "Files" window`, or empty.
+    """
     match parameters:
         case DragParameters():
             return _drag(parameters, target, box)
@@ -235,6 +248,7 @@ def _action_phrase(
 
 
 def _typed(text: str, target: TargetElement | None, within: str) -> str:
+    """Returns the phrase for typed text, without the text itself."""
     if target is not None and target.role in _TYPED_INTO:
         return f"Type the text into {element_phrase(target)}"
     if not text.strip(" "):
@@ -263,6 +277,7 @@ def _place(
 
 
 def _drag(parameters: DragParameters, target: TargetElement | None, box: _Box | None) -> str:
+    """Returns the phrase for a drag: a selection of text, a moved element, or two positions."""
     start = (parameters.start_x, parameters.start_y)
     end = (parameters.end_x, parameters.end_y)
     ends = f"from {start} to {end}"
@@ -286,7 +301,7 @@ def _is_inside(point: tuple[int, int], box: _Box) -> bool:
 
 
 def _scrolled(target: TargetElement | None) -> str:
-    """Returns where a scroll happened, such as ` in the list`; empty: unknown."""
+    """Returns the phrase for the scrolled element, such as ` in the list`; empty: unknown."""
     if target is None:
         return ""
     if target.role in _HOLDERS:
@@ -296,12 +311,12 @@ def _scrolled(target: TargetElement | None) -> str:
 
 
 def _chord(keys: Sequence[str]) -> str:
-    """Returns keys as people write them: `Ctrl+S`."""
+    """Returns keys in the usual notation, such as `Ctrl+S`."""
     return "+".join(_KEYS.get(key, key[:1].upper() + key[1:]) for key in keys)
 
 
 def element_phrase(target: TargetElement | None) -> str:
-    """Returns a target for a sentence, such as `the "Save" button`; empty: nothing names it."""
+    """Returns the phrase for a target, such as `the "Save" button`; empty: no name and no role."""
     if target is None:
         return ""
     name = shown_name(target.name)

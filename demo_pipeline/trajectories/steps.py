@@ -1,8 +1,8 @@
-"""Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
+"""Turns recorded actions into OSWorld-Desktopd steps, with positions on the canvas.
 
-An action becomes a step, or it is hidden because no screenshot can show it. Pauses to think and
-actions on the recorder are neither. Typing that was split at a break is joined again if the screen
-did not change.
+An action becomes a step, or a hidden action because no screenshot can show it. Two kinds of actions
+become neither: pauses to think, and actions on the recorder itself. Typing that was split at a
+pause is joined if the screen did not change during the pause.
 """
 
 import logging
@@ -65,7 +65,7 @@ def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
 
 
 def _joined(first: Action, second: Action) -> Action:
-    """Joins two parts of typing to an action. Its text is confirmed only if both parts are."""
+    """Joins two parts of typing to one action; its text is confirmed only if both parts are."""
     text_evidence = first.text_evidence
     if TextEvidence.CONTRADICTED in {first.text_evidence, second.text_evidence}:
         text_evidence = TextEvidence.CONTRADICTED
@@ -93,14 +93,17 @@ def with_unknown_texts(actions: Iterable[_Recorded]) -> Iterator[_Recorded]:
 
 
 _THINKING_PAUSE = "thinking_pause"
-_NEITHER = (_THINKING_PAUSE, Reason.RECORDER.value)
+_NEITHER = (_THINKING_PAUSE, Reason.RECORDER.value)  # kinds of actions that are ignored
 _KEYBOARD = frozenset({"type", "hotkey"})
 _LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """A place where the pointer rested: a pixel of the canvas, and epoch milliseconds."""
+    """A position where the pointer rested, canvas pixels, and the time since which it rested.
+
+    The time is in epoch milliseconds.
+    """
 
     x: int
     y: int
@@ -112,14 +115,14 @@ class Step:
     """An action that became a step.
 
     Attributes:
-        action: as recorded, with the direction and amount of scrolls that the video shows.
-        written: as it is written to action.json.
-        frame: its row of the frames table.
-        tree: its row of the trees table.
-        wheel_disagrees: whether the video shows the opposite sign of the rule for a scroll; None:
-            it is no scroll, or the video does not show it.
-        hovered: where the pointer rested so that the pressed element opened, in order; empty:
-            nothing opened in this way.
+        action: the recorded action; a scroll has the direction and amount that the video shows.
+        written: the content of action.json.
+        frame: the action's row of the frames table.
+        tree: the action's row of the trees table.
+        wheel_disagrees: whether a scroll in the video goes against the direction that the wheel's
+            unit and platform imply; None: not a scroll, or the video does not show it.
+        hovered: positions at which the pointer rested and thereby opened the pressed element, in
+            order; empty: the element was not opened by hovering.
     """
 
     action: Action
@@ -135,10 +138,10 @@ class Steps:
     """The steps of a demonstration and the actions that are not steps.
 
     Attributes:
-        steps: in time order.
+        steps: the steps in time order.
         hidden: the actions that no screenshot shows.
-        neither: number of pauses to think (`thinking_pause`) and of actions on the recorder.
-        doubtful_scrolls: number of scrolls without a certain direction; they are hidden.
+        neither: kind of ignored actions (pauses to think, actions on the recorder) → count.
+        doubtful_scrolls: number of scrolls with an uncertain direction; they are hidden actions.
     """
 
     steps: tuple[Step, ...]
@@ -148,7 +151,7 @@ class Steps:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many actions are not steps, for every reason."""
+        """The number of actions that are not steps, for every reason."""
         counts = {name: self.neither.get(name, 0) for name in _NEITHER}
         hidden = self.hidden.by_reason()
         for reason in HiddenReason:
@@ -190,7 +193,7 @@ class _StepsBuilder:
     Attributes:
         steps: the steps so far.
         hidden: the hidden actions so far.
-        neither: counts of the actions that are neither.
+        neither: kind of ignored actions → count so far.
     """
 
     def __init__(self, evidence: Evidence, filmed: Span) -> None:
@@ -241,7 +244,7 @@ class _StepsBuilder:
         return reason
 
     def _hide_private(self, action: Action) -> None:
-        """Hides an action in private; a single row stands for all of them up to the next step."""
+        """Hides an action on a private screen; one row stands for all until the next step."""
         last = self.hidden[-1] if self.hidden else None
         is_listed = (
             last is not None
@@ -262,6 +265,7 @@ class _StepsBuilder:
     def _add_step(
         self, recorded: Action, action: Action, frame: _Row, tree: _Row, canvas: Canvas
     ) -> None:
+        """Adds a step for an action; `recorded` is the action before corrections by the video."""
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, self._evidence.wheel)
         written = _step_action(len(self.steps), action, tree, canvas, self._waits)
         hovered = _hovered_places(self._hovers.get(action.action_index), canvas)
@@ -299,7 +303,7 @@ def _sentence(
 
 
 def _hovered_places(hover: Hover | None, canvas: Canvas) -> tuple[HoveredPlace, ...]:
-    """Returns the places of a hover; empty: a place is not on the canvas."""
+    """Returns the positions of a hover on the canvas; empty if one of them is outside."""
     if hover is None or not all(canvas.on_screen(place.x, place.y) for place in hover.places):
         return ()
     return tuple(
@@ -309,7 +313,7 @@ def _hovered_places(hover: Hover | None, canvas: Canvas) -> tuple[HoveredPlace, 
 
 
 def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _Row) -> str:
-    """Returns the sentence about a step that begins with where the pointer had to rest."""
+    """Returns the sentence about a step and the hover before it."""
     element = None
     if tree.get("hover_id"):
         element = TargetElement(
@@ -325,7 +329,7 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
-    """Yields the steps. Waits for the target of the next step get a sentence that names it."""
+    """Yields the steps; the sentence of a wait names the next step's target if it appeared then."""
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
     for number, step in enumerate(steps):
         if step.action.action_index in waits and number + 1 < len(steps):
@@ -341,8 +345,8 @@ def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
     """Returns a scroll with the direction that the video shows; other actions are unchanged.
 
-    If only the video can tell the unit of a scroll, the amount follows from the video, too. It is 0
-    if the video does not show the unit.
+    If the log does not show the unit of a scroll, its amount is measured in the video, too. The
+    amount is 0 if this is impossible.
     """
     if action.action_type != "scroll":
         return action
@@ -361,7 +365,11 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
 
 
 def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
-    """Returns whether the direction of a scroll is uncertain: a single vote contradicts it."""
+    """Returns whether the direction of a scroll is uncertain.
+
+    It is if the video shows only one scroll, and that goes against the direction that the wheel's
+    unit and platform imply.
+    """
     if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
         return False
     if recorded.wheel_method == OVERRIDE or recorded.action_index in vote.sideways:
@@ -383,7 +391,8 @@ def _pressed_by_space(action: Action, tree: _Row) -> Action:
 def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> HiddenReason | None:
     """Returns why a pointing action is not entirely on the canvas; None: it is.
 
-    `is_elsewhere`: it is at the border, and may have happened on another display.
+    `is_elsewhere`: the action is at the border of the screen, and may have happened on another
+    display.
     """
     if action.action_type not in POINTER_TYPES:
         return None
@@ -413,9 +422,9 @@ def _unseen_time(clock: Clock, press_ms: int, filmed: Span) -> HiddenReason:
 class _RecordedFocus:
     """Follows whether keys go to the recorded screen.
 
-    A press on another display, even a possible one, takes the keyboard focus there. No screenshot
-    shows the text that is typed then. The focus returns when the person presses a button on the
-    recorded screen, or when a later scan has the focus on an element of that screen.
+    A press that is or may be on another display moves the keyboard focus there, so that no
+    screenshot shows the text that is typed next. The focus returns when the person presses a button
+    on the recorded screen, or when a later scan has the focus on an element of that screen.
     """
 
     def __init__(self) -> None:
@@ -431,9 +440,12 @@ class _RecordedFocus:
     def follow(
         self, action: Action, reason: HiddenReason | None, elsewhere: Collection[int]
     ) -> None:
-        """Notes a press, which takes the focus to its place; a scroll does not.
+        """Updates the focus after a press; other actions, such as scrolls, do not move it.
 
-        `elsewhere`: indexes of the actions that may have happened on another display.
+        Args:
+            action: the action.
+            reason: why the action is hidden; None: it is on the recorded screen.
+            elsewhere: indexes of the actions that may have happened on another display.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
             may_be_elsewhere = (
@@ -461,7 +473,7 @@ def _target(tree: _Row) -> TargetElement | None:
 
 
 def _box(tree: _Row) -> tuple[int, int, int, int] | None:
-    """Returns the box of the target on the canvas; None: it has none."""
+    """Returns left, top, width and height of the target on the canvas; None: no target."""
     if tree.get("target_x") is None:
         return None
     return (tree["target_x"], tree["target_y"], tree["target_width"], tree["target_height"])

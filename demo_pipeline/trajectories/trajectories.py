@@ -1,7 +1,7 @@
 """The `trajectories` stage: writes and checks a demonstration as an OSWorld-Desktopd trajectory.
 
-provenance.parquet tells where each step comes from; hidden_actions.parquet lists the actions that
-are not steps.
+Two tables are added to the format: provenance.parquet with the origin of each step, and
+hidden_actions.parquet with the actions that are not steps.
 """
 
 from bisect import bisect_right
@@ -61,9 +61,10 @@ from demo_pipeline.trajectories.step_effects import (
 from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 
 PROVENANCE_FILE = "provenance.parquet"
-DIFFERING_TREES_FILE = "differing_trees.json"  # for loaders of plain OSWorld-Desktopd
+# Lists the steps whose tree differs from the screenshot, for programs that do not read provenance.
+DIFFERING_TREES_FILE = "differing_trees.json"
 MODEL_VERSION = "1"
-_LATEST_MS = 2**63  # the limit of a column of whole numbers
+_LATEST_MS = 2**63  # limit of a column of type int64
 COMPLETED = "completed"
 DONE = "done"
 _TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
@@ -81,7 +82,10 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 ) -> dict[str, Any]:
     """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
 
-    If there are any, differing_trees.json names the steps whose tree differs from the screenshot.
+    If trees of some steps differ from the screenshot, differing_trees.json lists these steps.
+
+    Returns:
+        The summary of the output.
 
     Raises:
         DemonstrationError: there is no instruction, or no action can be a step.
@@ -126,6 +130,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 
 
 def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
+    """Writes the folder of a step: action.json, and links to screenshot and tree."""
     folder = out / "steps" / f"{step.written.step_index:03d}"
     folder.mkdir(parents=True)
     _link_picture(screenshots / step.frame["file"], folder / "screenshot.png")
@@ -134,7 +139,7 @@ def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
 
 
 def _link_picture(picture: Path, to: Path) -> None:
-    """Links a screenshot, and the picture in the resolution of the screen next to it."""
+    """Links a screenshot and, if it exists, its copy in the resolution of the screen."""
     link_or_copy(picture, to)
     if native_of(picture).is_file():
         link_or_copy(native_of(picture), native_of(to))
@@ -150,7 +155,10 @@ def _changes(
     times = [item.time for item in placed]
 
     def screen_of(step: Step) -> ShownScreen | None:
-        """Returns the facts of a step's screenshot, with the places where the pointer may be."""
+        """Returns a step's screenshot with the positions where its pointer may be; None: missing.
+
+        The clock is uncertain, so that several positions around its time are possible.
+        """
         screenshot = facts.get(step.frame["file"])
         if screenshot is None:
             return None
@@ -167,7 +175,7 @@ def _changes(
         index = step.written.step_index
         earlier, before, after, later = screens[number : number + 4]
         if built.hidden.before(index + 1):
-            after = None
+            after = None  # a hidden action may have changed the screen, too
         yield {
             **change_between(before, after, earlier, later),
             "taken_back_by": taken_back.get(index),
@@ -226,7 +234,7 @@ def _duration_ms(events: pa.Table) -> int:
 
 
 def recorded_failure(manifest: RecordingManifest) -> str | None:
-    """Returns why a recording is no success according to its meta file; None: it is a success."""
+    """Returns why a recording is not a success according to meta.json; None: it is a success."""
     meta = manifest.parsed_meta()
     if meta.status == COMPLETED and meta.reason == DONE:
         return None
@@ -234,7 +242,7 @@ def recorded_failure(manifest: RecordingManifest) -> str | None:
 
 
 def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
-    """Returns the outcome as it was recorded; hidden actions do not change it."""
+    """Returns the content of result.json; hidden actions do not change the outcome."""
     message = recorded_failure(manifest)
     return Result(
         trajectory_id=manifest.id,
@@ -249,7 +257,7 @@ def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Res
 def _provenance(
     step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
 ) -> dict[str, Any]:
-    """Returns the columns about where a step and its screenshot come from."""
+    """Returns the columns about the origin of a step: action, frame, clock, tree and recording."""
     meta = manifest.parsed_meta()
     frame = step.frame
     tree = step.tree
@@ -288,7 +296,7 @@ def _provenance(
 
 
 def _text_columns(action: Action) -> dict[str, Any]:
-    """Returns the columns of typed text: its source, its evidence, and whether it is doubtful."""
+    """Returns the columns about a typed text: its source, evidence, and whether it is doubtful."""
     is_doubtful = DOUBTFUL_TEXT in action.flags
     return {
         "doubtful_text": is_doubtful or None,
@@ -300,7 +308,7 @@ def _text_columns(action: Action) -> dict[str, Any]:
 
 
 def _hover_row(step: Step) -> dict[str, Any]:
-    """Returns the columns about where the pointer rested so that the pressed element opened."""
+    """Returns the columns about the hover that opened the pressed element; null without a hover."""
     if not step.hovered:
         empty = dict.fromkeys(("hover_x", "hover_y", "hover_ms", "hovered_before"))
         return {"opened_by_hover": False, **empty}
@@ -318,7 +326,7 @@ def _hover_row(step: Step) -> dict[str, Any]:
 
 
 def _quest_row(meta: Meta) -> dict[str, Any]:
-    """Returns the columns of the quest; null without a quest."""
+    """Returns the columns `QUEST_COLUMNS`; null if meta.json has no quest."""
     columns: dict[str, Any] = dict.fromkeys(QUEST_NAMES)
     quest = meta.quest
     if quest is None:
@@ -373,13 +381,13 @@ def _summary(
 
 
 def _evidence_counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Counts the typed texts by their evidence."""
+    """Returns evidence → number of typed texts."""
     counts = Counter(row["text_evidence"] for row in rows if row["text_evidence"])
     return {str(evidence): counts[evidence] for evidence in TextEvidence}
 
 
 def _wheel_warnings(built: Steps) -> Iterator[str]:
-    """Yields warnings about scrolls for which video and rule disagree."""
+    """Yields warnings about scrolls whose direction in the video contradicts unit and platform."""
     count = sum(step.wheel_disagrees is True for step in built.steps)
     if count:
         yield (
@@ -397,10 +405,10 @@ def _wheel_warnings(built: Steps) -> Iterator[str]:
 
 
 def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
-    """Returns whether the video lasts until an action ended.
+    """Returns whether the video lasts until the end of an action.
 
-    The last frame stands for one more frame interval, and the clock has an uncertainty. An action
-    that ends within both still counts as filmed.
+    An action may end later than the last frame by one frame interval, during which that frame is
+    shown, plus the uncertainty of the clock.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
     latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000
@@ -408,11 +416,11 @@ def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
 
 
 def _video_warnings(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields a warning if the video ends before the last action does."""
+    """Yields a warning if the video ends before the end of the last action."""
     acting = [row for row in rows if row["action_type"] != ActionType.WAIT]
     if acting and not acting[-1]["end_filmed"]:
         yield (
-            "the video ends before the last step's action does: no picture shows what it led to; "
+            "the video ends before the last step's action does: no frame shows its result; "
             "record the video until after the last action"
         )
 
@@ -438,7 +446,7 @@ def check_provenance(folder: Path) -> list[Problem]:
 
 
 def check_every_action_shown(folder: Path) -> list[Problem]:
-    """Reports hidden actions with their number for each reason."""
+    """Reports the number of hidden actions for each reason."""
     hidden = read_hidden_actions(folder)
     if not hidden:
         return []

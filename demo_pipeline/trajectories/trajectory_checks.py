@@ -34,10 +34,10 @@ def check_against_inputs(
     """Reports how a trajectory differs from the actions and screenshots that it was built from.
 
     Args:
-        out: the trajectory; its files are valid OSWorld-Desktopd.
-        demonstration: its id.
-        folders: stage → folder with its output.
-        failure: why the recording is no success; None: it is a success.
+        out: the folder of the trajectory, which follows the OSWorld-Desktopd format.
+        demonstration: the demonstration's id.
+        folders: name of a stage → folder of its output.
+        failure: why the recording is not a success; None: it is a success.
     """
     rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
     hidden = read_rows(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA)
@@ -61,25 +61,25 @@ def _check_rows(out: Path, demonstration: str, rows: list[dict[str, Any]]) -> It
     for row, step in zip(rows, steps, strict=True):
         file = f"steps/{step}/action.json"
         if row["trajectory_id"] != demonstration:
-            yield _problem(PROVENANCE_FILE, f"step {step} belongs to another trajectory")
+            yield _problem(PROVENANCE_FILE, f"step {step} has the id of another trajectory")
         if load_json(out / file, file).get("action_type") != row["action_type"]:
-            yield _problem(file, "is another action than its row in the provenance")
+            yield _problem(file, f"has another action_type than its row in {PROVENANCE_FILE}")
     expected_steps = load_json(out / "task.json").get("expected_steps")
     if expected_steps != len(steps):
         yield _problem("task.json", f"expects {expected_steps} steps, not {len(steps)}")
 
 
 def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
-    """Yields differences between result.json and the outcome that was recorded."""
+    """Yields a problem if result.json has another outcome than the recording."""
     result = load_json(out / "result.json")
     if result.get("success") is not (failure is None) or result.get("error_message") != failure:
         yield _problem("result.json", "has another outcome than the recording")
 
 
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
-    """Returns for each typing action the lines of the scans that show its text.
+    """Returns index of a typing action → log lines of the scans that show its text.
 
-    Typing that may be joined to an action counts as a part of it.
+    Actions that may be joined to one step share their scans.
     """
     scans: dict[int, set[int]] = {}
     scans_of_joined: set[int] = set()
@@ -110,9 +110,9 @@ def _check_actions(
         if row["opened_by_hover"] not in {None, row["hover_x"] is not None}:
             yield _problem(
                 PROVENANCE_FILE,
-                f"step {row['step_index']} has a place of hovering exactly if it was opened there",
+                f"step {row['step_index']}: opened_by_hover and hover_x contradict each other",
             )
-        # Ends are not compared, because joined typing ends later.
+        # `end_ms` is not compared, because joined typing ends later than its first action.
         if times.get(row["action_index"]) != row["press_ms"]:
             message = f"step {row['step_index']} is not at the time of its action"
             yield _problem(PROVENANCE_FILE, message)
@@ -127,18 +127,18 @@ def _check_actions(
 
 
 def _check_files(out: Path, rows: list[dict[str, Any]], screenshots: Path) -> Iterator[Problem]:
-    """Yields unexpected files, and pictures that differ from the screenshots."""
+    """Yields missing and unexpected files, and files that differ from their inputs."""
     differing = [row["step_index"] for row in rows if row["tree_agreement"] == "differs"]
     expected = _FILES | _TABLES
     if differing:
         expected |= {DIFFERING_TREES_FILE}
         is_written = (out / DIFFERING_TREES_FILE).is_file()
         if is_written and load_json(out / DIFFERING_TREES_FILE) != {"steps": differing}:
-            yield _problem(DIFFERING_TREES_FILE, "names other steps than the provenance")
+            yield _problem(DIFFERING_TREES_FILE, f"lists other steps than {PROVENANCE_FILE}")
     native = native_of(out / _FINAL_SCREENSHOT).name
     names = {path.name for path in out.iterdir()} - {native}
     for name in sorted(names ^ expected):
-        message = "is missing" if name in expected else "does not belong here"
+        message = "is missing" if name in expected else "is not a file of the format"
         yield _problem(name, message)
     for row in rows:
         file = f"steps/{row['step_index']:03d}/screenshot.png"
@@ -146,7 +146,7 @@ def _check_files(out: Path, rows: list[dict[str, Any]], screenshots: Path) -> It
         if picture.is_file() and not _is_same(out / file, picture):
             yield _problem(file, f"is not the screenshot of action {row['action_index']}")
     if not _is_same(out / _FINAL_SCREENSHOT, screenshots / FINAL_FILE):
-        yield _problem(_FINAL_SCREENSHOT, "is not the last of the screenshots")
+        yield _problem(_FINAL_SCREENSHOT, "is not the final screenshot of its input")
 
 
 def _is_same(picture: Path, other: Path) -> bool:

@@ -1,6 +1,7 @@
-"""Reads trajectories from the store: steps, provenance and hidden actions.
+"""Reads a trajectory from the store: its steps, provenance and hidden actions.
 
-All errors name the demonstration. `datasets.selection` decides which trajectories a dataset has.
+All errors name the demonstration. `datasets.selection` decides which trajectories a dataset
+contains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,25 +24,29 @@ from demo_pipeline.trajectories.provenance import (
 )
 
 _PROVENANCE = "provenance.parquet"
+# Columns that have a value in every row.
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrajectory:
-    """A trajectory in the store. Its paths are texts, because a `Path` takes a kilobyte.
+    """A reference to a trajectory in the store, with the decisions about it.
+
+    Paths are texts, because a `Path` takes a kilobyte.
 
     Attributes:
-        id: trajectory_id.
-        folder: path of its folder in the OSWorld-Desktopd layout, or of a link to it.
-        content: changes whenever any of its files changes; empty: unknown.
-        table: path of its provenance, either below its folder or absolute.
-        records: path of the folder with its records; empty: they are made when they are needed.
-        digests: name → SHA-256 of each file of its records.
+        id: the demonstration's id.
+        folder: path of the trajectory, an OSWorld-Desktopd folder or a link to it.
+        content: a text that changes if a file of the trajectory changes; empty: unknown.
+        table: path of the provenance, absolute or relative to `folder`.
+        records: path of the folder with the stored records of exports; empty: exports compute them.
+        digests: name → SHA-256 of each file in `records`.
         review: the decision of reviewers.
-        rejected_for: why it was rejected.
-        group, split: of its task; empty: the task is new.
-        duplicate_of: the earlier demonstration with the same video or log; or empty.
-        read: a cache of its contents for later exports of the same list.
+        rejected_for: why reviewers rejected it.
+        group: the task group; empty: the task is new.
+        split: the split of the task group; empty: the task is new.
+        duplicate_of: id of the earlier demonstration with the same video or log; empty: none.
+        read: a cache of the trajectory's contents, shared by the exports that use this reference.
     """
 
     id: str
@@ -59,12 +64,12 @@ class DatasetTrajectory:
 
     @property
     def path(self) -> Path:
-        """The path of its folder."""
+        """The path of the trajectory."""
         return Path(self.folder)
 
     @property
     def provenance(self) -> Path:
-        """The path of its provenance.parquet."""
+        """The path of provenance.parquet."""
         return Path(self.folder, self.table)
 
 
@@ -76,14 +81,17 @@ def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTraje
 def load(
     source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
-    """Reads a trajectory under its id in the store, and its provenance by step index.
+    """Reads a trajectory.
 
     Args:
         source: the trajectory.
-        rows: its provenance; None: read it from its table.
+        rows: the rows of its provenance; None: they are read from `source.provenance`.
+
+    Returns:
+        The trajectory under its id in the store, and step index → row of the provenance.
 
     Raises:
-        DemonstrationError: it cannot be read, or a step has no provenance.
+        DemonstrationError: the trajectory cannot be read, or a step has no provenance.
     """
     try:
         trajectory = replace(read_trajectory(source.path), id=source.id)
@@ -131,7 +139,7 @@ def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
 
 
 def of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
-    """Returns the problems with the id of the demonstration."""
+    """Adds the id of the demonstration to problems."""
     return [replace(problem, demonstration=source.id) for problem in problems]
 
 

@@ -16,7 +16,8 @@ from demo_pipeline.trajectories.trajectory_checks import check_against_inputs
 def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
     """Builds the contact sheets of a trajectory."""
     trajectory = inputs.folders["trajectories"]
-    is_redacted = trajectory == inputs.folders["redactions"]  # thumbnails are not redacted
+    # Thumbnails are made before redaction, so that a redacted trajectory must not use them.
+    is_redacted = trajectory == inputs.folders["redactions"]
     screenshots = None if is_redacted else inputs.folders["screenshots"]
     return contact_sheets.build_contact_sheets(inputs.demonstration, trajectory, screenshots, out)
 
@@ -51,16 +52,16 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     "action, and result. provenance.parquet records the source of each step, "
     "hidden_actions.parquet the actions that no screenshot shows.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="20",
+    code_version="21",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=_run_trajectories,
     checks=(
         Check(
             "desktopd_trajectory",
-            "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets; the "
-            "tables beside it have their columns and values, a row for each step, at the times of "
-            "the actions.",
+            "The folder follows the OSWorld-Desktopd format: files, sizes, bounds, ids, targets. "
+            "The two tables have the right columns and values, and a row for each step at the time "
+            "of its action.",
             _check_trajectory,
             compared=("steps", "targets"),
         ),
@@ -68,7 +69,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
             "nothing_missing",
             "Every action is a step: none is off the screen, outside the video or undecodable. The "
             "shares of screenshots that already show the pointer at its target are within limits. "
-            "It was compared with a catalog of OSWorld tasks.",
+            "The task was compared with a catalog of OSWorld tasks.",
             joined(
                 lambda _, out: trajectories.check_every_action_shown(out),
                 lambda inputs, out: check_leak_rates(
@@ -98,7 +99,7 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "sheets_whole",
-            "The sheets are whole pictures with a title and a tile for every step.",
+            "The sheets are complete images with a title and a tile for every step.",
             lambda inputs, out: contact_sheets.check_contact_sheets(
                 inputs.folders["trajectories"], out
             ),

@@ -79,7 +79,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "pointer_distance_px",
         pa.float64(),
         True,
-        "from the pointer in the screenshot to the press, pixels",
+        "distance of the pointer in the screenshot from the press, screen pixels",
     ),
     ("settle_ms", pa.float64(), True, "time without a change before the frame, milliseconds"),
     (

@@ -1,7 +1,7 @@
-"""The test split as AgentNetBench's own files, so that its script can score it.
+"""The export `agentnetbench`: the test split as files that AgentNetBench's script can score.
 
-Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: writing `tasks/<trajectory>.json`
-and `images/`, and the declaration of the training export.
+The files are `tasks/<trajectory>.json` and `images/`. Their form is described in OpenCUA,
+evaluation/agentnetbench/README.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ _NEEDED = {
     "middleclick": "",
     "wait": "",
 }
-"""Type, in lower case as the script compares it → the parameter that it reads; empty: none."""
+"""Type of an action, in lower case → the parameter that the script reads; empty: none."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -105,7 +105,8 @@ class _Parameters(Document):
 
 
 class _Box(Document):
-    rel_bbox: list[float] = Field(min_length=4, max_length=4)  # left, top, width, height, shares
+    # left, top, width and height, as shares of the screen
+    rel_bbox: list[float] = Field(min_length=4, max_length=4)
     category_id: int | None = None
 
     @model_validator(mode="after")
@@ -128,7 +129,7 @@ class _TrueAction(Document):
     def _has_its_parameter(self) -> Self:
         needed = _NEEDED.get(self.type.lower())
         if needed is None:
-            raise ValueError("type is none that the script knows")
+            raise ValueError("type is unknown to AgentNetBench's script")
         if needed and getattr(self.params, needed) is None:
             raise ValueError(f"params has no {needed}, which this type needs")
         return self
@@ -155,10 +156,10 @@ class _BenchTask(Document):
 
 
 def validate_agentnetbench(root: Path) -> list[Problem]:
-    """The problems of a folder with `tasks/` and `images/`; no task is right: a split can be empty.
+    """Validates a folder with `tasks/` and `images/`; it may have no task, as a split can be empty.
 
     Args:
-        root: what `--data` and `--image_dir` of AgentNetBench's script lie in.
+        root: the folder that contains the folders `--data` and `--image_dir` of the script.
     """
     absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
     if absent:
@@ -168,8 +169,8 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     files = NamedFiles.below(root / _IMAGES)
     for path in sorted((root / _TASKS).glob("*.json")):
         file = f"{_TASKS}/{path.name}"
-        task, found = read_document(_BenchTask, path, file)
-        problems += found
+        task, task_problems = read_document(_BenchTask, path, file)
+        problems += task_problems
         if task is not None:
             problems += (fault.at(file, None) for fault in record_faults(_FORMAT, task, files))
     return problems
@@ -178,7 +179,7 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
 def _bench_faults(task: _BenchTask, _files: NamedFiles) -> Iterator[Fault]:
     numbers = [step.step_num for step in task.steps if step.step_num is not None]
     if any(after <= before for before, after in pairwise(numbers)):
-        yield Fault("step_num", "steps: their step_num do not rise")
+        yield Fault("step_num", "steps: step_num does not increase from step to step")
 
 
 _FORMAT = RecordFormat(
@@ -190,18 +191,18 @@ _FORMAT = RecordFormat(
 
 
 Put = Callable[[str, bytes | Path], object]
-"""Takes the path and the content of a file, or the file with the same content."""
+"""Is called with the name of a file to write, and its content or a file to copy."""
 
 
 def build_agentnetbench(
     trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> ExportSummary:
-    """Write the steps of the test split, a file per trajectory.
+    """Writes the steps of the test split, a file for each trajectory.
 
     Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into.
-        settings: what takes part, and the splits.
+        trajectories: all trajectories, committed and valid, in any order.
+        out: the folder to write into.
+        settings: decide about the splits and the excluded steps.
     """
     for folder in (_TASKS, _IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)
@@ -213,7 +214,7 @@ def build_agentnetbench(
             (out / name).write_bytes(content)
 
     summary, tasks = put_tasks(trajectories, settings, write)
-    if tasks:  # `datasets` fails on a split without a row
+    if tasks:  # the library `datasets` cannot read a split without rows
         write_table(out / _TABLE_FILE, _table(tasks))
     return summary
 
@@ -221,8 +222,8 @@ def build_agentnetbench(
 def put_tasks(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, put: Put
 ) -> tuple[ExportSummary, list[dict[str, str]]]:
-    """Hand every file but the table to `put`; returns the summary, and the rows of the table."""
-    task: dict[str, Any] = {}  # of the trajectory whose steps come
+    """Calls `put` for every file except the table; returns the summary and the table's rows."""
+    task: dict[str, Any] = {}  # the file of the trajectory whose steps are being added
     rows: list[dict[str, str]] = []
 
     def end_task() -> None:
@@ -252,7 +253,7 @@ def _table(rows: Sequence[Mapping[str, str]]) -> pa.Table:
 
 
 def check_agentnetbench(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """How the files differ from the steps of the test split, and the problems in the files."""
+    """Compares the files with the steps of the test split, and validates them."""
     expected: dict[str, bytes | Path] = {}
     trajectories = inputs.committed.trajectories
     with silence():
@@ -328,7 +329,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
     checks=(
         Check(
             "agentnetbench_files",
-            "Every task has its keys, pictures, true actions and boxes.",
+            "Every task has its keys, images, true actions and boxes.",
             check_agentnetbench,
             compared=("records",),
         ),

@@ -1,7 +1,7 @@
-"""The forms in which a model can be asked: the question, the right answer, and the decoder.
+"""The forms of requests and answers: how a model is asked, the right answer, and the decoder.
 
-The decoders are in the modules of their forms. The question in AgentNet's form has a system prompt
-of our own; users can replace it by the authors' system prompt.
+The decoders are in the modules of the export forms. The system prompt of AgentNet's form is our
+own; users can replace it by the authors' system prompt.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
-_MOST_STEPS = 10  # the latest steps of the history
+_MOST_STEPS = 10  # the history contains only so many latest steps
 _SYSTEM = (
     "You operate a computer for a person. You are shown the screen, the task and the steps so far."
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"
@@ -43,7 +43,10 @@ _SYSTEM = (
 
 
 def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, str]:
-    """Returns the system prompt, and the instruction with the last steps as words and code."""
+    """Returns the system prompt, and a text with the instruction and the last steps.
+
+    A step is described by a sentence and the code of its action.
+    """
     parts = [f"# Task:\n{escape_markers(record.trajectory.task.instruction)[0]}"]
     history = list(enumerate(_history(record), start=1))
     parts += [f"# Step {number}:\n{words}" for number, words in history[-_MOST_STEPS:]]
@@ -51,7 +54,10 @@ def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, st
 
 
 def answer_opencua(record: StepRecord) -> str:
-    """Returns the right answer; without code if the form has none for the action."""
+    """Returns the right answer as a sentence and code; the code may be missing, see `answer_code`.
+
+    The step's action is described by its recorded sentence.
+    """
     true_step = record.step
     words = end_sentence(success=true_step.answer.status == "success")
     for step in record.trajectory.steps:
@@ -61,7 +67,7 @@ def answer_opencua(record: StepRecord) -> str:
 
 
 def answer_code(record: StepRecord) -> str:
-    """Returns the code of the right answer; empty if the form has none for the action."""
+    """Returns the code of the right answer; empty if AgentNet cannot express the action."""
     step = record.step
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
@@ -69,7 +75,7 @@ def answer_code(record: StepRecord) -> str:
 
 
 def _history(record: StepRecord) -> Iterator[str]:
-    """Yields the actions before the step; actions that no screenshot shows only as words."""
+    """Yields a text for each action before the step; hidden actions have a sentence only."""
     index = record.step.step_index
     size = record.step.size
     for step in record.trajectory.steps:
@@ -88,7 +94,7 @@ def _history(record: StepRecord) -> Iterator[str]:
 
 
 def _sentence(action: StepAction, size: tuple[int, int]) -> str:
-    """Describes an action with places as shares of the screen, like the code."""
+    """Returns the sentence about an action, with positions as shares of the screen (0 to 1)."""
     return sentence(action, partial(share_place, size=size))
 
 
@@ -97,9 +103,9 @@ class _AnswerForm:
     """A form of questions and answers.
 
     Attributes:
-        question: returns the system prompt and the text beside the screenshot.
+        question: returns the system prompt, and the text after the screenshot.
         right: returns the right answer.
-        decoder: returns a decoder of answers for the settings of the prompts.
+        decoder: returns the decoder of answers to prompts with these settings.
     """
 
     question: Callable[[StepRecord, DatasetSettings], tuple[str, str]]
@@ -108,12 +114,15 @@ class _AnswerForm:
 
 
 def is_absolute(form: str, settings: DatasetSettings) -> bool:
-    """Whether the coordinates of a form are pixels of the image as the model sees it."""
+    """Whether coordinates in a form are pixels of the image after the model's own scaling."""
     return form == "messages" and settings.coordinates == "absolute"
 
 
 def is_native(form: str) -> bool:
-    """Whether a form shows native screenshots where they exist, as its training export does."""
+    """Whether requests in a form have screenshots in the size of the screen, where they exist.
+
+    The training export of the form has them, too.
+    """
     return form == "messages"
 
 
@@ -122,10 +131,13 @@ def _calls_form(
     decoder: Callable[[WheelUnits, int | None], AnswerDecoder],
     action_line: bool | None,
 ) -> _AnswerForm:
-    """Returns a form of tool calls.
+    """Returns a form whose answers are tool calls.
 
     Args:
-        action_line: whether words before the calls are asked for; None: the settings decide.
+        form: the form's name.
+        decoder: returns the decoder for units of the wheel and a largest number of pixels.
+        action_line: whether the prompt asks for a sentence before the calls; None: the settings
+            decide.
     """
 
     def max_pixels(settings: DatasetSettings) -> int | None:

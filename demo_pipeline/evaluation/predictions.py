@@ -1,7 +1,8 @@
 """Reads the answers of a model: plain JSON Lines, or the results of an OpenAI batch.
 
 Answers may contain text that people typed, so that no message quotes them. The file is read twice:
-first to find the places of its lines, then answer by answer. Memory only holds the places.
+first to find the byte offset of each step's line, then answer by answer. Only the offsets are kept
+in memory.
 """
 
 import re
@@ -17,9 +18,9 @@ from demo_pipeline.exports.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
-LONGEST_ANSWER = 200_000  # characters; real answers are shorter
-_LONGEST_LINE = 4 * 2**20  # bytes; batch results repeat ids and counts
-_MOST_STEPS = 1_000_000
+LONGEST_ANSWER = 200_000  # characters; longer answers are not used. Real answers are shorter
+_LONGEST_LINE = 4 * 2**20  # bytes; longer lines are not used. Batch results repeat ids and counts
+_MOST_STEPS = 1_000_000  # step indexes are below this
 MISSING = "missing"
 UNKNOWN_STEP = "unknown step"
 FAILED = "the request failed"
@@ -35,23 +36,23 @@ class Predictions:
 
     Attributes:
         file: the open file of answers.
-        unusable: reason → number of lines that belong to no step.
+        unusable: reason → number of lines that are not the answer of a known step.
         lines: number of lines.
-        unasked: number of steps that have a line and were not asked for yet.
+        unasked: number of steps that have a line and for which `answer` was not called yet.
     """
 
     file: BinaryIO
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     unasked: int = 0
-    # Trajectory → step → place of its line in the file, or the reason why it cannot be used.
-    _places: dict[str, dict[int, int | str]] = field(default_factory=dict)
+    # Trajectory → step → byte offset of its line, or the reason why it has no usable answer.
+    _offsets: dict[str, dict[int, int | str]] = field(default_factory=dict)
 
-    def add(self, place: int, line: bytes, known_trajectories: Collection[str]) -> None:
-        """Adds the line at a place of the file; see `read_predictions`.
+    def add(self, offset: int, line: bytes, known_trajectories: Collection[str]) -> None:
+        """Adds the line at a byte offset of the file; see `read_predictions`.
 
-        If a failed request was sent again, its answer counts. If a step has two answers, neither
-        counts.
+        A step with a failed request and an answer uses the answer. A step with two answers uses
+        neither.
         """
         self.lines += 1
         try:
@@ -62,7 +63,7 @@ class Predictions:
         if trajectory not in known_trajectories or not 0 <= step < _MOST_STEPS:
             self.unusable[UNKNOWN_STEP] += 1
             return
-        steps = self._places.setdefault(trajectory, {})
+        steps = self._offsets.setdefault(trajectory, {})
         before = steps.get(step)
         self.unasked += before is None
         if text is None:
@@ -70,22 +71,22 @@ class Predictions:
         elif len(text) > LONGEST_ANSWER:
             steps[step] = _TOO_LONG
         elif before in (None, FAILED):
-            steps[step] = place
+            steps[step] = offset
         elif isinstance(before, int):
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step. Each step may only be asked for once.
+        """Returns the answer of a step; it must be called only once for a step.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.
         """
         trajectory, step = key
-        place = self._places.get(trajectory, {}).get(step, MISSING)
-        self.unasked -= place != MISSING
-        if isinstance(place, str):
-            raise AnswerFormatError(place)
-        self.file.seek(place)
+        offset = self._offsets.get(trajectory, {}).get(step, MISSING)
+        self.unasked -= offset != MISSING
+        if isinstance(offset, str):  # the reason why there is no answer
+            raise AnswerFormatError(offset)
+        self.file.seek(offset)
         _, text = parse_line(self.file.readline(_LONGEST_LINE))
         return text or ""
 
@@ -112,12 +113,12 @@ def read_predictions(path: Path, known_trajectories: Collection[str]) -> Iterato
     with path.open("rb") as file:
         predictions = Predictions(file)
         while line := file.readline(_LONGEST_LINE):
-            place = file.tell() - len(line)
+            offset = file.tell() - len(line)
             rest = line
             while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
                 rest = file.readline(_LONGEST_LINE)  # skips the rest of a line that is too long
             if line.strip():
-                predictions.add(place, line, known_trajectories)
+                predictions.add(offset, line, known_trajectories)
         yield predictions
 
 
@@ -125,15 +126,16 @@ _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 def without_thoughts(text: str) -> str:
-    """Removes `<think>` parts, in which a model may mention other actions.
+    """Removes the thoughts of a model, in which it may mention other actions.
 
-    If the chat template ends the question with `<think>`, the answer only contains `</think>`.
+    They are between `<think>` and `</think>`. If a chat template puts `<think>` at the end of the
+    question, the answer begins with the thoughts and only contains `</think>`.
     """
     return _THOUGHT.sub("", text).rpartition("</think>")[2]
 
 
 def parse_line(line: bytes) -> tuple[StepKey, str | None]:
-    """Returns the key and text of a line of either form; the text is None if the request failed.
+    """Returns step and answer of a line in either form; the answer is None if the request failed.
 
     Raises:
         AnswerFormatError: the line is too long, is not JSON, or lacks its key or text.
@@ -171,7 +173,7 @@ def _text(value: Any) -> str:
 
 
 def _batch_text(value: Mapping[str, Any]) -> str | None:
-    """Returns the text of the first choice; None if the request failed."""
+    """Returns the text of the first choice in a batch result; None if the request failed."""
     response = value.get("response")
     if value.get("error") or not isinstance(response, dict):
         return None
@@ -187,7 +189,10 @@ def _batch_text(value: Mapping[str, Any]) -> str | None:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    """Returns the content, followed by the tool calls that the server parsed out of it."""
+    """Returns the content of a message, followed by its tool calls as text.
+
+    Some servers remove tool calls from the content and send them apart.
+    """
     content = message.get("content")
     calls = message.get("tool_calls") or []
     if isinstance(content, list):
@@ -198,7 +203,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
     for call in calls:
         name = call["function"]["name"]
         arguments = call["function"]["arguments"]
-        if isinstance(arguments, str):  # servers send them as JSON text
+        if isinstance(arguments, str):  # the usual form: JSON as text
             try:
                 arguments = parse_json(arguments, "tool call", any_depth=False)
             except JsonFileError:

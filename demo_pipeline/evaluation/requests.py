@@ -1,8 +1,8 @@
 """Writes the requests of an evaluation and sends them to a server.
 
-The history in a request contains the person's actions, as in the datasets: a wrong answer does not
-change later questions. Errors quote neither questions nor answers. The files have mode 0600 from
-their first byte. Results are appended and synced line by line.
+The history in a request contains the person's actions, as in the datasets, so that a wrong answer
+does not change later requests. Errors quote neither requests nor answers. Only the owner can read
+the files, from their first byte on. Results are appended and synced line by line.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.files.shown_text import replace_surrogates
 
 _OWNER_ONLY = 0o600
-_ANSWER_TOKENS = 2048
+_ANSWER_TOKENS = 2048  # `max_tokens` of a request
 
 
 @contextmanager
 def private_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file with mode 0600 that gets the name `path` when it is closed."""
+    """Opens a new file with mode 0600; it replaces the file at `path` when it is closed."""
     with atomic_file(path) as file:
         os.fchmod(file.fileno(), _OWNER_ONLY)
         yield file
@@ -55,7 +55,7 @@ def private_log(path: Path) -> Iterator[BinaryIO]:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether users besides the owner may read a file."""
+    """Whether other users than the owner may read, write or execute a file."""
     return bool(path.stat().st_mode & 0o077)
 
 
@@ -65,7 +65,8 @@ def batch_request(
     """Returns the request of a step in the OpenAI batch form.
 
     Args:
-        system: the system message, unless it is empty.
+        record: the step.
+        system: the system message; empty: the request has none.
         words: the text after the screenshot.
         model: name of the model.
         url: returns the URL of a screenshot.
@@ -96,23 +97,23 @@ def data_url(picture: Path) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-# The names of the screenshots that an evaluation copies: trajectory and place.
+# Names of the screenshots that an evaluation copies: the trajectory's id, and the path in the
+# trajectory with underscores.
 _COPIED_SCREENSHOT = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)(_native)?\.png"
 )
 
 
 def copy_picture(picture: Path, copy: Path) -> None:
-    """Copies a screenshot and replaces a copy of an earlier run."""
+    """Copies a screenshot; a copy of an earlier run is replaced."""
     copy.unlink(missing_ok=True)
     link_or_copy(picture, copy)
 
 
 def remove_old_pictures(folder: Path, kept: set[str]) -> None:
-    """Removes screenshots that an earlier run copied, recognised by their names.
+    """Removes the screenshots in a folder that an earlier run copied, except those in `kept`.
 
-    Args:
-        kept: names of files that stay.
+    They are recognised by their names.
     """
     for file in list(folder.iterdir()):
         is_old_copy = _COPIED_SCREENSHOT.fullmatch(file.name) and file.name not in kept
@@ -121,7 +122,7 @@ def remove_old_pictures(folder: Path, kept: set[str]) -> None:
 
 
 def count_requests(requests: Path, results: Path) -> tuple[int, int]:
-    """Counts the requests of a file, and those of them that have an answer in `results`.
+    """Counts the requests in a file, and how many of them have an answer in `results`.
 
     Raises:
         ValueError: a line is not a request.
@@ -206,7 +207,11 @@ def send_requests(
 
 
 def _requests(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the requests of a file."""
+    """Yields the requests in a file.
+
+    Raises:
+        ValueError: a line is not a request.
+    """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -225,7 +230,10 @@ def _requests(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
-    """Returns the body with the model's name, and with images in place of their paths."""
+    """Returns the body with the model's name, and with image data instead of file URLs.
+
+    `folder` is that of the file of requests; images must be in it.
+    """
     filled = {**body, "model": model}
     messages = body.get("messages")
     if isinstance(messages, list):
@@ -246,18 +254,25 @@ def _part_with_image(part: Any, folder: Path) -> Any:
     if not isinstance(url, str) or not url.startswith("file://"):
         return part
     picture = Path(unquote(urlsplit(url).path)).resolve()
-    # A file of requests must not make this machine send other files.
+    # Otherwise a file of requests could make this machine send any of its files.
     if not picture.is_relative_to(folder.resolve()):
-        raise ValueError("a picture is not in the folder of the requests")
+        raise ValueError("an image is not in the folder of the requests")
     try:
         probe_image(picture.read_bytes())
     except (OSError, ValueError):
-        raise ValueError("a picture of the requests cannot be read") from None
+        raise ValueError("an image of the requests cannot be read") from None
     return {**part, "image_url": {"url": data_url(picture)}}
 
 
 def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
-    """Returns a line in the form of batch results."""
+    """Returns a line in the form of batch results.
+
+    Args:
+        key: the request's `custom_id`.
+        status: the status of HTTP.
+        body: the server's answer.
+        fault: why the request failed; empty: it succeeded.
+    """
     response: dict[str, Any] | None = {"status_code": 200, "request_id": "", "body": body}
     error: dict[str, Any] | None = None
     if fault:

@@ -1,13 +1,13 @@
 """The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
 
-Published rules give much credit for the right action type alone; the strict rule gives none.
+Published rules give much credit for the right action type alone; our strict rule gives none.
 
 Sources of the rules:
 
 - AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py; the first version, with which
   the published numbers were computed, and the revised one. docs/guides/evaluation.md lists their
   quirks.
-- CUDAG: its documents read the tolerance in four contradicting ways. This is the reading of
+- CUDAG: its documents explain the tolerance in four contradicting ways. This module follows
   docs/reference/output-formats.md.
 - Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py, and SeeClick,
   agent_tasks/mind2web_test.py.
@@ -49,21 +49,22 @@ def edit_distance(left: str, right: str) -> int:
     """Returns the least number of inserted, deleted and replaced characters between two texts.
 
     Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003), whose memory does not grow with
-    the product of the lengths.
+    the product of the lengths. A bit stands for a character of the shorter text, and an integer for
+    a column of the usual table of distances.
     """
     pattern, text = sorted((left, right), key=len)
     if not pattern:
         return len(text)
-    places: defaultdict[str, int] = defaultdict(int)
+    positions: defaultdict[str, int] = defaultdict(int)  # character → bits where it stands
     for number, character in enumerate(pattern):
-        places[character] |= 1 << number
+        positions[character] |= 1 << number
     distance = len(pattern)
     last = 1 << (len(pattern) - 1)
     ones = (1 << len(pattern)) - 1
     more = ones  # cells that are 1 greater than the cell above
     less = 0  # cells that are 1 smaller than the cell above
     for character in text:
-        equal = places.get(character, 0)
+        equal = positions.get(character, 0)
         down = equal | less
         across = (((equal & more) + more) ^ more) | equal
         up_step = less | (ones & ~(across | more))
@@ -76,10 +77,11 @@ def edit_distance(left: str, right: str) -> int:
     return distance
 
 
-# Constants of AgentNetBench's script.
-_NEAR = 0.01 * 2**0.5  # distance from the true point with the full score, as a share of the screen
-_DECAY = 120  # per share of the screen beyond that distance
-_SIMILAR = 0.8  # similarity of texts with the full score
+# Constants of AgentNetBench's script. Distances are shares of the screen.
+_NEAR = 0.01 * 2**0.5  # largest distance from the true point that has the full score
+_DECAY = 120  # exponent per distance beyond `_NEAR`: the score falls to 1/e within 1/120
+_SIMILAR = 0.8  # least similarity of texts, 0 to 1, that has the full score
+# Kind of our action (see `action_kind`) → name in the script.
 _CLICKS = {
     "left_click": "click",
     "right_click": "rightClick",
@@ -99,10 +101,12 @@ _PARAMETERS |= {"hscroll": "amount", "terminate": "status"}
 class BenchAction:
     """An action in AgentNetBench's form.
 
+    Positions and boxes are shares of the screen, 0 to 1.
+
     Attributes:
         name: click, doubleClick, moveTo, dragTo, write, press, hotkey, scroll, terminate, …
-        value: a point (0 to 1), a text, a list of keys, an amount or a status.
-        boxes: targets of a true action as [x, y, width, height], 0 to 1.
+        value: a position, a text, a list of keys, an amount or a status.
+        boxes: the targets' boxes; only a true action has them.
     """
 
     name: str
@@ -111,7 +115,10 @@ class BenchAction:
 
 
 def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
-    """Converts an answer: drags and scrolls begin with a move, a single key is a `press`."""
+    """Converts an answer to AgentNetBench's actions.
+
+    A drag or scroll becomes a move and a drag or scroll. A hotkey of one key becomes a `press`.
+    """
     actions = list[BenchAction]()
     for action in answer.actions:
         actions += _bench_actions(action, size)
@@ -121,7 +128,7 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 
 
 def bench_truth(step: TrueStep) -> list[BenchAction]:
-    """Converts the person's action; the target's box is attached to the first action."""
+    """Converts the person's action to AgentNetBench's actions; the first has the target's box."""
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:
         return actions
@@ -132,11 +139,12 @@ def bench_truth(step: TrueStep) -> list[BenchAction]:
 
 
 def _bench_actions(action: AnyAction, size: tuple[int, int]) -> list[BenchAction]:
+    """Converts an action; the result is empty if its position is missing."""
     kind = action_kind(action)
     width, height = size
     points = [(x / width, y / height) for x, y in places(action)]
-    has_their_name = isinstance(action, ForeignAction) and kind.lower() in _PLACED
-    if kind in _CLICKS or has_their_name:
+    has_bench_name = isinstance(action, ForeignAction) and kind.lower() in _PLACED
+    if kind in _CLICKS or has_bench_name:
         if not points:
             return []
         return [BenchAction(_CLICKS.get(kind, kind), points[0])]
@@ -158,9 +166,16 @@ def _bench_actions(action: AnyAction, size: tuple[int, int]) -> list[BenchAction
 def score_bench(
     truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool = False
 ) -> float:
-    """Returns the score of the first version of AgentNetBench's script, 0 to 1.
+    """Scores an answer as AgentNetBench's script does, 0 to 1.
 
-    The revised version also scores scrolls, the order of keys and surplus actions.
+    True actions and answered actions are compared by their positions in the two lists. The score is
+    the mean over the true action types of their mean scores.
+
+    Args:
+        truth: the person's actions.
+        answer: the model's actions.
+        revised: the revised version of the script, which also scores the amounts of scrolls, the
+            order of keys and surplus actions; false: the first version.
     """
     if not truth or not answer:
         return 0.0
@@ -191,7 +206,10 @@ def score_bench(
 
 
 def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
-    """Replaces a text followed by a single Enter with a text that ends in a line feed."""
+    """Replaces a text and a following Enter by a text that ends with a line feed.
+
+    `keys`: the names of actions that count as an Enter if it is their only key.
+    """
     joined: list[BenchAction] = []
     for before, action in pairwise((None, *actions)):
         if action is None:
@@ -227,7 +245,10 @@ def _action_score(name: str, truth: BenchAction, value: Any, *, revised: bool) -
 
 
 def _text_score(true_text: str, given_text: str) -> float:
-    """Compares texts without white space at their ends, so that a missing Enter costs nothing."""
+    """Scores a text by its similarity, 0 to 1.
+
+    White space at both ends is ignored, so that a missing Enter does not lower the score.
+    """
     true_text = true_text.lower().strip()
     given_text = given_text.lower().strip()
     longest = max(len(true_text), len(given_text))
@@ -240,6 +261,7 @@ def _text_score(true_text: str, given_text: str) -> float:
 
 
 def _place_score(truth: BenchAction, point: ScreenPoint) -> float:
+    """Scores a position: 1 near the true one or in a target's box, beyond that less."""
     distance = math.dist(point, truth.value)
     if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
         return 1.0
@@ -253,7 +275,7 @@ def _amount_score(true_amount: int, given_amount: int) -> float:
 
 
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
-    """Returns a true action as in AgentNetBench's files: type, params, metadata with the boxes."""
+    """Returns a true action in the form of AgentNetBench's files: type, params and metadata."""
     name = action.name.lower()
     params = {}
     metadata = {}
@@ -267,15 +289,15 @@ def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
 
 
 def score_step_bench(step: TrueStep, answer: Answer, *, revised: bool = False) -> float:
-    """Scores a step by the first version of AgentNetBench's script, or by the revised one."""
+    """Scores an answer to a step, see `score_bench`."""
     return score_bench(bench_truth(step), bench_answer(answer, step.size), revised=revised)
 
 
 def score_step_cudag(step: TrueStep, answer: Answer) -> float:
-    """Returns 1 if the last call of the answer is the expected call, else 0.
+    """Returns 1 if the last action of the answer is the expected action, else 0.
 
-    For a drag only the end counts, for a repeated key one press. Texts and keys must be equal. A
-    scroll must have the right direction; its amount and the duration of a wait do not count.
+    Texts and keys must be equal. Of a drag, only the end is compared. These are ignored: how often
+    a key is pressed, the amount of a scroll, the duration of a wait.
     """
     if step.action is None:
         return float(answer.status == step.answer.status)
@@ -299,7 +321,7 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
 
 
 def _words(action: AnyAction) -> tuple[Any, ...]:
-    """Returns the kind of an action, and its text, keys or direction."""
+    """Returns the kind of an action, followed by its text, keys or direction, if it has one."""
     kind = action_kind(action)
     match getattr(action, "parameters", None):
         case TypeParameters(text=text):
@@ -314,19 +336,23 @@ def _words(action: AnyAction) -> tuple[Any, ...]:
 def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
     """Returns 1 if the point is in the target's box and the operation has the same words, else 0.
 
-    Steps without a place, such as typing, are scored by their words alone. Returns None for a step
-    with a place but without a known target, because every step of the benchmark has a target.
+    The words are the kind of the action and its text, keys or direction. Steps without a position,
+    such as typing, are scored by their words alone.
+
+    Returns:
+        None for a step with a position but without a known target: every step of the benchmark has
+        a target, so that the rule does not say how to score it.
     """
     on_target = is_grounded(step, answer)
     if on_target is None and step.action is not None and places(step.action):
         return None
-    # Their F1 score of the words is 1 only for equal sets.
+    # The benchmark computes an F1 score of the words and requires 1, as for equal sets.
     has_same_words = _tokens(step.answer) == _tokens(answer)
     return float(has_same_words and on_target is not False)
 
 
 def _tokens(answer: Answer) -> set[str]:
-    """Returns the words of the first operation. Single punctuation marks are ignored, as there."""
+    """Returns the words of the first action, as the benchmark does without punctuation marks."""
     words: tuple[Any, ...] = ()
     if answer.actions:
         words = _words(answer.actions[0])
@@ -342,8 +368,8 @@ def _tokens(answer: Answer) -> set[str]:
 def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
     """Returns 1 if the first point of the answer is in the target's box or on its edge, else 0.
 
-    The action at that point does not count. Returns None for a step without a place, or without a
-    known target.
+    The kind of the action at that point is ignored. Returns None for a step without a position or
+    without a known target.
     """
     on_target = is_grounded(step, answer)
     if on_target is None:
@@ -352,7 +378,7 @@ def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
 
 
 def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
-    """Whether the first point is in the target's box; None without a place or a known target."""
+    """Whether the first point is in the target's box; None without a position or a target."""
     if step.box is None or step.action is None or not places(step.action):
         return None
     if not answer.actions:
@@ -361,16 +387,19 @@ def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
     return bool(points) and in_box(points[0], step.box)
 
 
-NEAR = 0.01  # of the screen's width and height; the allowed distance if the target is unknown
-_NOTCH = 1
+# Largest distance in x and y that the strict rule accepts if the target is unknown, as a share of
+# the screen's width and height.
+NEAR = 0.01
+_NOTCH = 1  # largest difference of the amount of a scroll that the strict rule accepts
 
 
 def score_step_strict(step: TrueStep, answer: Answer) -> float:
     """Returns 1 if the answer is a single action that is right in every respect, else 0.
 
     - The type, the button, the number of clicks and the held modifiers are equal.
-    - The place is in the target's box; within 1 % of the screen's sides if the target is unknown.
-    - Both ends of a drag are within 1 % of the screen's sides.
+    - The position is in the target's box; if the target is unknown, it differs from the true one by
+      at most 1 % of the screen's width and height.
+    - Both ends of a drag differ by at most 1 % of the screen's width and height.
     - Texts are equal after `normalised_text`; keys are equal in order and number of presses.
     - The direction of a scroll is equal and its amount differs by at most one notch.
     - A wait may have any duration. The step that ends the task has the right status.
@@ -399,13 +428,16 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
 
 
 def normalised_text(text: str) -> str:
-    """Returns a text in Unicode's composed form, with line feeds, without one final line feed."""
+    """Returns a text in Unicode's form NFC, with line feeds only, without a final line feed."""
     with_line_feeds = text.replace("\r\n", "\n").replace("\r", "\n")
     return unicodedata.normalize("NFC", with_line_feeds).removesuffix("\n")
 
 
 def _exact_parts(action: AnsweredAction) -> tuple[Any, ...]:
-    """Returns everything except places, the amount of a scroll and the duration of a wait."""
+    """Returns the parts of an action that must be equal under the strict rule.
+
+    These are all parts except positions, the amount of a scroll and the duration of a wait.
+    """
     parameters = action.parameters
     kind = action_kind(action)
     modifiers = sorted(getattr(parameters, "modifiers", None) or ())
@@ -434,6 +466,6 @@ PRESETS: Mapping[str, Rule] = {
 }
 FOOTNOTES: Mapping[str, str] = dict.fromkeys(
     ("agentnetbench", "agentnetbench_revised"),
-    "The script of this rule does not know waits: a wait scores 0, also in the truth.",
+    "The script of this rule does not know waits: a wait scores 0, even the true one.",
 )
-"""Rule → why even the true answers do not score 1."""
+"""Name of a rule → why even the true answers do not score 1."""

@@ -1,7 +1,7 @@
 """Scores the answers of a model and of baselines, step by step.
 
-Neither tables nor images show typed text or text of a model. The confidence intervals resample
-tasks, not steps, because the steps of a task are not independent.
+Tables and images contain neither typed text nor text of a model. The confidence intervals are a
+bootstrap over tasks, not over steps, because the steps of a task are not independent.
 """
 
 from collections import Counter
@@ -42,55 +42,86 @@ from demo_pipeline.exports.answers import (
 from demo_pipeline.files.parquet import TableWriter, described_schema
 from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encode_jpeg
 
-DIMENSIONS = ("action_type", "application", "platform", "difficulty")
+DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps are grouped by these
 ALL_STEPS = "all"
-RIGHT = 1 - 1e-9
-RESAMPLES = 1000
-_DRAWN_AT_ONCE = 50  # resamples that are in memory as 64-bit numbers at the same time
+RIGHT = 1 - 1e-9  # least score of a right answer: 1, except for rounding
+RESAMPLES = 1000  # of the bootstrap
+_DRAWN_AT_ONCE = 50  # resamples in memory as 64-bit numbers at the same time
 
 SCORES_SCHEMA = described_schema(
     (
         ("preset", pa.string(), False, "the rule"),
         ("answers", pa.string(), False, "predictions, or the name of a baseline"),
         ("dimension", pa.string(), False, "all, action_type, application, platform or difficulty"),
-        ("value", pa.string(), False, "of the dimension; all: every step"),
-        ("steps", pa.int32(), False, "that the rule judges"),
-        ("tasks", pa.int32(), False, "task groups that these steps are of"),
+        ("value", pa.string(), False, "value of the dimension; all: every step"),
+        ("steps", pa.int32(), False, "number of steps that the rule scores"),
+        ("tasks", pa.int32(), False, "number of task groups of these steps"),
         ("score", pa.float64(), True, "mean over steps, 0 to 1; null: no step"),
         ("low", pa.float64(), True, "95 % bootstrap interval over tasks; null: one task"),
         ("high", pa.float64(), True, "95 % bootstrap interval over tasks; null: one task"),
         ("trajectory_score", pa.float64(), True, "mean over trajectories of their means"),
         ("success", pa.float64(), True, "share of steps with the full score"),
         ("grounding", pa.float64(), True, "share of points in the target's box; null: no box"),
-        ("grounded_steps", pa.int32(), False, "steps that have a place and a known target"),
-        ("prefix_steps", pa.float64(), True, "right steps before the first wrong one, mean; all"),
-        ("prefix_share", pa.float64(), True, "the same as share of the trajectory; all"),
+        (
+            "grounded_steps",
+            pa.int32(),
+            False,
+            "number of steps with a position and a known target",
+        ),
+        (
+            "prefix_steps",
+            pa.float64(),
+            True,
+            "mean number of right steps before the first wrong one; only of the dimension all",
+        ),
+        (
+            "prefix_share",
+            pa.float64(),
+            True,
+            "mean share of these steps in the trajectory; only of the dimension all",
+        ),
     )
 )
 STEPS_SCHEMA = described_schema(
     (
         ("preset", pa.string(), False, "the rule"),
         ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("step_index", pa.int32(), False, "0-based; the number of steps for the closing terminate"),
+        (
+            "step_index",
+            pa.int32(),
+            False,
+            "0-based; the number of steps for the additional step terminate",
+        ),
         ("task", pa.string(), False, "task group"),
         ("application", pa.string(), False, "normalised name"),
         ("platform", pa.string(), False, "windows, macos, linux"),
         ("difficulty", pa.string(), False, "easy, medium, hard"),
-        ("action_type", pa.string(), False, "what the person did"),
-        ("answered_type", pa.string(), True, "what the answer does first; null: nothing usable"),
-        ("score", pa.float64(), True, "0 to 1; null: the rule does not judge this step"),
-        ("grounded", pa.bool_(), True, "the point is in the target's box; null: no place or box"),
+        ("action_type", pa.string(), False, "kind of the person's action"),
+        (
+            "answered_type",
+            pa.string(),
+            True,
+            "kind of the first answered action; null: no usable answer",
+        ),
+        ("score", pa.float64(), True, "0 to 1; null: the rule does not score this step"),
+        (
+            "grounded",
+            pa.bool_(),
+            True,
+            "the point is in the target's box; null: no position or no known target",
+        ),
         ("reason", pa.string(), True, "why there is no usable answer; null: there is one"),
     )
 )
 
 
 def answers_schema(answerers: int, presets: int) -> pa.Schema:
-    """Returns the columns of the file of all scores, which has a row per step, in order.
+    """Returns the columns of the temporary file with all scores, a row for each step.
 
-    `task` and `trajectory` are running numbers. `hit_<answerer>` says whether the point is in the
-    target's box and is null without a place or box. `score_<preset>_<answerer>` is null if the rule
-    does not apply to the step.
+    An answerer is the model or a baseline. Trajectories, tasks, answerers and presets are running
+    numbers. `hit_<answerer>` says whether the point is in the target's box; it is null without a
+    position or a known target. `score_<preset>_<answerer>` is null if the rule does not score the
+    step.
     """
     columns = dict.fromkeys(("trajectory", "task", "step"), pa.int32())
     columns |= dict.fromkeys(DIMENSIONS, pa.string())
@@ -126,14 +157,14 @@ _BY_TRAJECTORY = """
 def score_table(
     file: Path, presets: Sequence[str], answerers: Mapping[str, int], tasks: int, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rows of `SCORES_SCHEMA` by rule, dimension, value and answerer.
+    """Yields the rows of `SCORES_SCHEMA`, ordered by rule, dimension, value and answerer.
 
     Args:
         file: Parquet with the columns of `answers_schema`.
         presets: names of the rules.
         answerers: name in the table → number of the answerer.
         tasks: number of all tasks.
-        seed: of the bootstrap.
+        seed: the seed of the bootstrap.
     """
     import duckdb  # noqa: PLC0415 - only an evaluation needs it
 
@@ -152,7 +183,15 @@ def score_table(
 def _groups(
     database: Any, file: Path, dimension: str, column: str, draws: NDArray[np.uint16]
 ) -> Iterator[dict[str, Any]]:
-    """Yields the numbers of an answerer under a rule for every value of a dimension."""
+    """Yields a row, without rule, answerer and dimension, for every value of a dimension.
+
+    Args:
+        database: a connection to DuckDB.
+        file: Parquet with the columns of `answers_schema`.
+        dimension: one of `DIMENSIONS`, or `ALL_STEPS`.
+        column: `<preset>_<answerer>`, as in the names of the columns.
+        draws: see `task_draws`.
+    """
     value = dimension
     if dimension == ALL_STEPS:
         value = f"'{ALL_STEPS}'"
@@ -195,9 +234,10 @@ def _share(total: float, count: int) -> float | None:
 
 
 def task_draws(tasks: int, seed: int = 0) -> NDArray[np.uint16]:
-    """Returns how often each resample draws each task, shape (resamples, tasks).
+    """Draws the resamples of the bootstrap.
 
-    The same seed returns the same draws.
+    Returns:
+        How often a resample contains a task, shape (resamples, tasks); the same for the same seed.
     """
     draws = np.zeros((RESAMPLES, tasks), np.uint16)
     if tasks < 2:
@@ -215,10 +255,12 @@ def interval(
     totals: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> tuple[float, float] | tuple[None, None]:
-    """Returns the 95 % interval of the mean of a group of steps; None for fewer than two tasks.
+    """Returns the 95 % interval of the mean score of a group of steps.
+
+    Both ends are None if the group has fewer than two tasks.
 
     Args:
-        draws: of all tasks, see `task_draws`.
+        draws: see `task_draws`.
         tasks: numbers of the tasks in the group.
         totals: sum of the scores of each of these tasks.
         counts: number of steps of each of these tasks.
@@ -236,8 +278,9 @@ def interval(
 
 
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]
-"""Answers a step. The second argument is the step before, None at the start of a trajectory."""
+"""Answers a step. The second argument is the step before; None: it is the first step."""
 
+# Kind of action → type and parameters of the default action, see `guessed_kind`.
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
     "left_click": (ActionType.CLICK, {"button": "left"}),
     "middle_click": (ActionType.CLICK, {"button": "middle"}),
@@ -253,9 +296,13 @@ _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
 GUESSED_KINDS = (*_GUESSES, TERMINATE)
 
 
-@lru_cache(maxsize=256)  # a store has few sizes of screens
+@lru_cache(maxsize=256)  # sizes of screens are few
 def guessed_kind(kind: str, size: tuple[int, int]) -> Answer:
-    """Returns a default action of a kind: at the centre, without text, Enter, one notch down."""
+    """Returns an answer with the default action of a kind.
+
+    Positions are the centre of the screen. The text is empty, the hotkey is Enter, a scroll is one
+    notch down, and the task ends with success.
+    """
     if kind == TERMINATE:
         return Answer((), "success")
     action_type, defaults = _GUESSES[kind]
@@ -275,7 +322,10 @@ def _middle(box: TargetBox) -> ScreenPoint:
 
 
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
-    """Returns the right answer with its places moved to the middle of a box."""
+    """Returns the right answer with its positions moved to the middle of a box.
+
+    `keep_end`: the end of a drag is not moved.
+    """
     if step.action is None:
         return step.answer
     parameters = step.action.parameters.members()
@@ -324,19 +374,15 @@ BASELINES: Mapping[str, Baseline] = {
 }
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
-_OTHER = "other"
-_MOST_FAILURES = 24  # failed steps on the sheet
-_MOST_FAILURES_PER_KIND = 4
+_OTHER = "other"  # shown for kinds of actions that only other forms have
+_MOST_FAILURES = 24  # wrong answers on the sheet
+_MOST_FAILURES_PER_KIND = 4  # of the same kind of action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step that was answered wrong.
-
-    Attributes:
-        reason: why there is no usable answer; None if there is one.
-    """
+    """A step with a wrong answer, or without a usable answer for the given reason."""
 
     step: TrueStep
     answer: Answer | None
@@ -345,14 +391,14 @@ class FailedStep(NamedTuple):
 
 @dataclass(slots=True)
 class ScoreReport:
-    """The result of an evaluation. It quotes no answer.
+    """The result of an evaluation; it contains no text of an answer.
 
     Attributes:
-        rows: of `SCORES_SCHEMA`, rule by rule.
+        rows: rows of `SCORES_SCHEMA`, ordered by rule.
         steps: number of steps.
         lines: number of lines in the predictions.
         unusable_steps: reason → number of steps without a usable answer.
-        unusable_lines: reason → number of lines that belong to no step.
+        unusable_lines: reason → number of lines that are not the answer of a step.
         failures: some of the steps whose answer is wrong by the first rule.
     """
 
@@ -369,7 +415,7 @@ class ScoreReport:
         return self.steps - self.unusable_steps.get(MISSING, 0)
 
     def row(self, preset: str, answers: str = PREDICTIONS) -> Mapping[str, Any]:
-        """Returns the row of a rule over all steps."""
+        """Returns the row of a rule over all steps. `answers`: the name of an answerer."""
         wanted = {"preset": preset, "answers": answers, "dimension": ALL_STEPS}
         return next(row for row in self.rows if wanted.items() <= row.items())
 
@@ -386,12 +432,12 @@ def score_steps(
     """Scores the answers of a model and of the baselines.
 
     Args:
-        each_step: calls its argument with every step, by trajectory, in order.
+        each_step: calls its argument with every step; the steps of a trajectory are consecutive.
         presets: the rules, keys of `PRESETS`.
         decode: reads the form of the answers.
         predictions: the answers of the model.
         keep: is called with a row of `STEPS_SCHEMA` for every step and rule.
-        seed: of the intervals.
+        seed: the seed of the bootstrap.
     """
     report = ScoreReport()
     with TemporaryDirectory(prefix="demo_pipeline-") as folder:
@@ -416,7 +462,17 @@ def score_steps(
 
 @dataclass(slots=True)
 class _Scorer:
-    """Scores one step after another; see `score_steps`."""
+    """Scores one step after another; the first five fields are arguments of `score_steps`.
+
+    Attributes:
+        report: the report to fill.
+        kinds: kind of the person's action → number of steps.
+        reasons: reason → number of steps without a usable answer.
+        tasks: task group → its number.
+        trajectories: number of trajectories so far.
+        before: the last step.
+        failed_kinds: kind of the person's action → number of steps in `report.failures`.
+    """
 
     presets: Sequence[str]
     decode: AnswerDecoder
@@ -431,7 +487,7 @@ class _Scorer:
     failed_kinds: Counter[str] = field(default_factory=Counter)
 
     def row(self, step: TrueStep) -> list[Any]:
-        """Returns the scores of all answers to a step as a row of `answers_schema`."""
+        """Scores all answers to a step; returns a row of `answers_schema`."""
         before = self.before
         if before is None or before.trajectory_id != step.trajectory_id:
             before = None
@@ -445,7 +501,7 @@ class _Scorer:
         answers: list[Answer | None] = [answer]
         answers += [baseline(step, before) for baseline in BASELINES.values()]
         answers += [guessed_kind(kind, step.size) for kind in GUESSED_KINDS]
-        # Baselines often return the same object, which is then scored once.
+        # Several baselines may return the same object, which is scored once.
         distinct = {id(given): given for given in answers}
         hits = {key: is_grounded(step, given or Answer(())) for key, given in distinct.items()}
         facts = {
@@ -474,7 +530,7 @@ class _Scorer:
         return row
 
     def _keep_failure(self, failed: FailedStep) -> None:
-        """Keeps a few failed steps of each kind for the sheet of failures."""
+        """Adds a failed step to the report, if it has few of this kind."""
         kind = failed.step.kind
         if len(self.report.failures) >= _MOST_FAILURES:
             return
@@ -490,14 +546,14 @@ class _Scorer:
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
-            # No decoder is known to raise these, but an answer must never end an evaluation.
+            # No decoder is known to raise these errors, but an answer must not end an evaluation.
             return None, "cannot be read"
 
 
 def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
-    """Returns the score of an answer; None if the rule does not apply to the step.
+    """Returns the score of an answer; None if the rule does not score the step.
 
-    A missing answer scores 0, even if the rule would give an empty answer credit.
+    A missing answer scores 0, even if the rule gives points for an empty answer.
     """
     score = rule(step, answer or Answer(()))
     if answer is None and score is not None:
@@ -506,7 +562,10 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
 
 
 def _answered_kind(answer: Answer) -> str:
-    """Returns the kind of the first action. Foreign names are not shown: a model wrote them."""
+    """Returns the kind of an answer's first action, without text that a model wrote.
+
+    For that reason a kind that only other forms have is `other`.
+    """
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"
     first = answer.actions[0]
@@ -521,7 +580,7 @@ _JPEG_QUALITY = 80
 
 
 def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
-    """Returns a JPEG with a row per failed step: the person's action and the model's answer."""
+    """Returns a JPEG with a row for each failed step: the person's action, the model's answer."""
     tiles = list[Tile]()
     for failed in failures:
         tiles += _tiles(failed)
@@ -532,6 +591,7 @@ def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
 
 
 def _tiles(failed: FailedStep) -> tuple[Tile, Tile]:
+    """Returns the tiles with the person's action and with the model's answer."""
     step = failed.step
     name = f"{step.trajectory_id} step {step.step_index}"
     box = None
@@ -550,7 +610,7 @@ def _tiles(failed: FailedStep) -> tuple[Tile, Tile]:
 
 
 def _drawable_action(step: TrueStep, answer: Answer | None) -> StepAction | None:
-    """Returns the first action of an answer, or None if it cannot be drawn."""
+    """Returns the first action of an answer; None: it is missing or cannot be drawn."""
     if answer is None or not answer.actions:
         return None
     first = answer.actions[0]
@@ -558,7 +618,7 @@ def _drawable_action(step: TrueStep, answer: Answer | None) -> StepAction | None
         return None
     parameters = first.parameters.members()
     keys = [*(parameters.get("keys") or ()), *(parameters.get("modifiers") or ())]
-    # A model may write any text as a key, and labels show keys.
+    # Labels show keys, and a model may write any text as a key.
     if not all(map(is_canonical_key, keys)):
         return None
     return StepAction(
@@ -570,6 +630,7 @@ def _drawable_action(step: TrueStep, answer: Answer | None) -> StepAction | None
 
 
 def _caption(answer: Answer | None) -> str:
+    """Describes an answer in a few words, without text that a model wrote."""
     if answer is None:
         return "nothing"
     if not answer.actions:

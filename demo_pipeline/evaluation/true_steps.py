@@ -1,6 +1,6 @@
-"""The steps that a model is asked about, with their right answers.
+"""Selects the steps that a model is asked about, with their right answers.
 
-The loop of the training exports selects them, so that they are the steps of the datasets.
+They are the steps of the datasets, because the same code selects the rows of the training exports.
 """
 
 from collections import Counter
@@ -29,9 +29,11 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 OTHER_SPLIT = "other_split"
-TERMINATE = "terminate"  # the kind of the last step, which ends the task
+TERMINATE = "terminate"  # kind of the additional last step, in which a model ends the task
 TargetBox = tuple[float, float, float, float]
+"""Left, top, width and height."""
 ScreenPoint = tuple[float, float]
+"""x and y."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class TrueStep:
     """A step with its right answer.
 
     Attributes:
-        step_index: 0-based; the number of steps for the closing `terminate`.
+        step_index: 0-based; for the additional step `terminate` the number of steps.
         task: the task group, which demonstrations of the same task share.
         size: width and height of the screenshot, pixels.
-        answer: the person's action, or the status at the end of the task.
-        box: left, top, width and height of the target, pixels; None if it is unknown.
-        tolerance: of the CUDAG test, RU (1000 per axis).
-        centre: place that the CUDAG test expects, pixels; None: the place of the action.
+        answer: the person's action, or the status with which the task ended.
+        box: the target's box, pixels; None: the target is unknown.
+        tolerance: largest distance in x and y that the CUDAG test accepts, in RU: thousandths of
+            the screen's width and height.
+        centre: the position that the CUDAG test expects, pixels; None: that of the action.
     """
 
     trajectory_id: str
@@ -63,7 +66,7 @@ class TrueStep:
 
     @property
     def action(self) -> AnsweredAction | None:
-        """The person's action; None for the step that ends the task."""
+        """The person's action; None for the additional step `terminate`."""
         if not self.answer.actions:
             return None
         first = self.answer.actions[0]
@@ -78,9 +81,10 @@ class TrueStep:
 
 
 def action_kind(action: AnsweredAction | ForeignAction) -> str:
-    """Returns `left_click`, `triple_click`, `scroll` and so on; a foreign action's own name.
+    """Returns the kind of an action, such as `left_click`, `triple_click` or `scroll`.
 
-    A click with the right button and a `right_click` have the same kind.
+    A click with the right button and a `right_click` have the same kind. An action that only other
+    forms have keeps its name there.
     """
     if isinstance(action, ForeignAction):
         return action.name
@@ -93,7 +97,7 @@ def action_kind(action: AnsweredAction | ForeignAction) -> str:
 
 
 def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
-    """Returns the points of an action, pixels: none, one, or both ends of a drag."""
+    """Returns the positions of an action, pixels: of a drag two, of typing none, else one."""
     if not isinstance(action, ForeignAction):
         return tuple(points(action))
     if action.point is None:
@@ -126,14 +130,21 @@ def each_true_step(
     absolute: bool = False,
     native: bool = False,
 ) -> ExportSummary:
-    """Calls `receive` with every step of the splits, by trajectory id and step.
+    """Calls `receive` with every step of the splits, in the order of trajectory id and step.
 
     These are the steps of the messages export and the CUDAG dataset. One trajectory is in memory at
     a time.
 
     Args:
+        plan: assigns demonstrations to splits.
+        settings: decide which steps are excluded.
+        splits: the splits to take.
+        receive: is called with each step.
         absolute: see `record_drafts`.
-        native: with native screenshots instead of scaled ones.
+        native: use screenshots in the size of the screen instead of those on the canvas.
+
+    Returns:
+        Counts of the taken and the excluded steps.
     """
 
     def take(_candidate: Candidate, split: Split, record: StepRecord) -> str:
@@ -160,7 +171,7 @@ def each_true_step(
 def _records(
     source: Source, task: str, *, absolute: bool
 ) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
-    """Returns the number of excluded steps by reason, and the records of all other steps."""
+    """Returns reason → number of excluded steps, and the records of all other steps."""
     candidate = source.candidate
     trajectory = source.trajectory
     rows = source.rows
@@ -186,6 +197,15 @@ def _true_step(
     trajectory: Trajectory,
     rows: Mapping[int, ProvenanceRow],
 ) -> TrueStep:
+    """Returns a step with its right answer.
+
+    Args:
+        draft: the step's record in the training exports.
+        files: the step's files; None: it is the additional step `terminate`.
+        task: the task group.
+        trajectory: the trajectory of the step.
+        rows: step index → provenance.
+    """
     metadata = draft.metadata
     row: ProvenanceRow = rows.get(metadata.step_index) or {}
     if not row and rows:
@@ -194,7 +214,7 @@ def _true_step(
     box = None
     if files is not None:
         parameters = files.action.parameters
-        if isinstance(parameters, HotkeyParameters):  # with the key names of the answer decoders
+        if isinstance(parameters, HotkeyParameters):  # decoders of answers have other key names
             keys = list(map(answered_key, parameters.keys))
             parameters = parameters.model_copy(update={"keys": keys})
         action = AnsweredAction(files.action.action_type, parameters, hovered_places(row))

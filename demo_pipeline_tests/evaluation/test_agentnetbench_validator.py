@@ -86,7 +86,7 @@ CHANGES: list[tuple[Callable[[Document], object], str]] = [
     (step(0, image="../demo.png"), "steps[0].image: "),
     (step(1, ground_truth_actions=[]), "steps[1].ground_truth_actions: "),
     (step(1, alternative_options=[[{"type": "click"}]]), "steps[1].alternative_options[0][0]."),
-    (step(1, step_num=0), "steps: their step_num do not rise"),
+    (step(1, step_num=0), "steps: step_num does not increase from step to step"),
     (place(1), "steps[0].ground_truth_actions[0].params.position.x: "),
     (place(-0.01), "steps[0].ground_truth_actions[0].params.position.x: "),
     (place("0.5"), "steps[0].ground_truth_actions[0].params.position.x: "),
@@ -94,7 +94,7 @@ CHANGES: list[tuple[Callable[[Document], object], str]] = [
     (box(0.1), "steps[0].ground_truth_actions[0].metadata.bboxes[0].rel_bbox: "),
     (box(0, 0, -1, 0), "metadata.bboxes[0]: rel_bbox is not [x, y, width, height]"),
     (lambda task: first(task)["params"].clear(), "params has no position"),
-    (lambda task: first(task).update(type=TYPED), "type is none that the script knows"),
+    (lambda task: first(task).update(type=TYPED), "type is unknown to AgentNetBench's script"),
     (lambda task: first(task).update(type="write"), "params has no text"),
 ]
 

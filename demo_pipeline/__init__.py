@@ -1,10 +1,11 @@
-"""Recorded demonstrations of people using computers, made into training data.
+"""Turns recorded demonstrations of people using computers into training data.
 
-In a notebook: `import demo_pipeline as dp; store = dp.load_store()`. The API is imported at its
-first use, so that importing the package stays cheap.
+In a notebook: `import demo_pipeline as dp; store = dp.load_store()`. The module `api` is imported
+at the first use of one of its names, so that importing the package is fast.
 """
 
-TYPE_CHECKING = False  # known to type checkers by its name; `typing` would be another import
+# Type checkers take any variable of this name as true. It saves the import of `typing`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from demo_pipeline.api import LoadedStep, LoadedTrajectory, NotebookStore, load_store
 
@@ -13,7 +14,7 @@ __version__ = "0.1.0"  # the only place: pyproject.toml reads it from here
 
 
 def __getattr__(name: str) -> object:
-    """A name of the API; Python calls this for names that the package does not have yet."""
+    """Imports a name of the API; Python calls this for names that are not imported yet."""
     if name in __all__:
         from demo_pipeline import api  # noqa: PLC0415 - at the first use
 
@@ -22,5 +23,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion in notebooks."""
+    """Returns the public names, which notebooks complete."""
     return __all__

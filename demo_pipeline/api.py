@@ -1,7 +1,7 @@
-"""The API for notebooks: a store as pandas DataFrames, trajectories as arrays and models.
+"""The API for notebooks: tables of a store as DataFrames, and trajectories with their images.
 
-Belongs here: the names that `import demo_pipeline as dp` gives. Everything is for reading; stores
-are written by the pipeline.
+`import demo_pipeline as dp` provides the names in `__all__`. The API only reads; the pipeline
+writes stores.
 """
 
 import difflib
@@ -78,7 +78,8 @@ FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "triage": TRIAGE_SCHEMA,
     "triage_steps": TRIAGE_STEPS_SCHEMA,
 }
-# Without these types, a null turns integers into fractions, and booleans and texts into objects.
+# Without these types, pandas converts integers with a null to floats, and booleans and texts to
+# objects.
 _NULLABLE = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
@@ -110,11 +111,11 @@ class LoadedStep:
     """A step of a trajectory.
 
     Attributes:
-        index: 0-based, in the order of the steps.
-        action: the model of action.json: `action_type`, `parameters` in canvas pixels,
+        index: 0-based index of the step.
+        action: the content of action.json: `action_type`, `parameters` in canvas pixels,
             `target_element`, `reasoning`. It contains typed text.
-        provenance: column → value of the step's row of its trajectory's table.
-        files: the paths of its screenshot and its tree.
+        provenance: column → value of the step's row in provenance.parquet.
+        files: the paths of the step's files.
     """
 
     index: int
@@ -124,7 +125,7 @@ class LoadedStep:
 
     @property
     def screenshot(self) -> RgbImage:
-        """The screen before the action: RGB, shape (1080, 1920, 3). Decoded at every access.
+        """The screen before the action: RGB, shape (1080, 1920, 3); decoded at every access.
 
         Raises:
             StorageError: the file no longer exists, or is damaged.
@@ -133,7 +134,7 @@ class LoadedStep:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """ui_tree.json: `timestamp`, `screen` and `root`, whose nodes have canvas coordinates.
+        """The content of ui_tree.json: `timestamp`, `screen` and `root`; boxes in canvas pixels.
 
         Raises:
             JsonFileError: the file no longer exists, or is damaged.
@@ -153,15 +154,15 @@ class LoadedStep:
 class LoadedTrajectory:
     """A trajectory with its steps.
 
-    The files belong to one committed version; `demo-pipeline prune` keeps a version for a day after
-    a newer one has replaced it.
+    The files are those of one version in the store. `demo-pipeline prune` keeps them for a day
+    after a newer version has replaced it.
 
     Attributes:
-        id: demonstration id.
-        task: the model of task.json: `instruction`, `application`, `difficulty`, …
-        steps: in order.
-        result: the model of result.json: `success`, `completion_time_ms`, `error_message`, …
-        provenance: a row per step; `columns("steps")` describes the columns.
+        id: the demonstration's id.
+        task: the content of task.json: `instruction`, `application`, `difficulty`, …
+        steps: the steps in order.
+        result: the content of result.json: `success`, `completion_time_ms`, `error_message`, …
+        provenance: a row for each step; `columns("steps")` describes the columns.
     """
 
     id: str
@@ -174,15 +175,16 @@ class LoadedTrajectory:
 
     @property
     def final_screenshot(self) -> RgbImage:
-        """The screen after the last step, like `LoadedStep.screenshot`."""
+        """The screen after the last step: RGB, shape (1080, 1920, 3); decoded at every access."""
         return _read_picture(self._final_screenshot)
 
     def clip(self, step_index: int, before_s: float = 1.0, after_s: float = 2.0) -> Shown:
         """Returns the video around a step.
 
         Args:
-            before_s: seconds before the step's screenshot.
-            after_s: seconds after its action.
+            step_index: the step.
+            before_s: seconds from the start of the clip to the step's screenshot.
+            after_s: seconds from the end of the action to the end of the clip.
 
         Raises:
             StorageError: the trajectory has no such step, or the video is neither in the store nor
@@ -207,6 +209,7 @@ class LoadedTrajectory:
 
 
 def _step_of(trajectory: LoadedTrajectory, index: int) -> LoadedStep:
+    """Returns a step; raises `StorageError` if the trajectory has no such step."""
     for step in trajectory.steps:
         if step.index == index:
             return step
@@ -227,7 +230,15 @@ def _read_picture(path: Path) -> RgbImage:
 
 
 def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
-    """Returns a split as on the Hub, with paths of files in the store for images and trees."""
+    """Converts a split to the columns that it has on the Hub.
+
+    Images and trees are replaced by the paths of their files in the store.
+
+    Args:
+        rows: the split as the export stores it.
+        table: declares the columns on the Hub.
+        export: the folder of the export.
+    """
 
     def with_full_path(name: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -260,7 +271,7 @@ def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
 
 @contextmanager
 def _buildable() -> Iterator[None]:
-    """Replaces errors of an output by errors that name the command which builds it."""
+    """Converts errors about an output to errors that name the command to build it."""
     try:
         yield
     except OutputError as error:
@@ -271,10 +282,9 @@ __all__ = ["LoadedStep", "LoadedTrajectory", "NotebookStore", "load_store"]
 
 
 class NotebookStore:
-    """A store for reading. The tables contain typed text: check them before you publish them.
+    """A store, opened for reading; `load_store` returns it.
 
-    Args:
-        store: the opened store.
+    The tables contain typed text: check them before you publish them.
     """
 
     def __init__(self, store: Store) -> None:
@@ -293,7 +303,7 @@ class NotebookStore:
         return [name.rpartition("/")[2] for name in self._store.outputs(TRAJECTORIES_STAGE.folder)]
 
     def trajectories(self) -> pd.DataFrame:
-        """Returns a row per trajectory of the built dataset; see `columns("trajectories")`.
+        """Returns a row for each trajectory of the dataset; see `columns("trajectories")`.
 
         Raises:
             StorageError: the datasets have not been built.
@@ -301,11 +311,11 @@ class NotebookStore:
         return self._frame("trajectories", INDEX_STAGE.folder)
 
     def steps(self, *, triage: bool = False) -> pd.DataFrame:
-        """Returns a row per step of the built dataset, as recorded; see `columns("steps")`.
+        """Returns a row for each step of the dataset, without corrections; see `columns("steps")`.
 
         Args:
-            triage: adds `doubt`, a column for each signal (see `columns("triage_steps")`), and
-                `review` of the demonstration: `open`, `approved` or `rejected`.
+            triage: adds columns: `doubt`, one for each signal (see `columns("triage_steps")`), and
+                `review`, the decision on the demonstration: `open`, `approved` or `rejected`.
 
         Raises:
             StorageError: the datasets have not been built.
@@ -320,14 +330,20 @@ class NotebookStore:
         return self._with_reviews(steps.merge(doubts, how="left", on=keys))
 
     def triage(self) -> pd.DataFrame:
-        """Returns a row per demonstration with its doubt and the number of each signal.
+        """Returns a row for each demonstration with its doubt and the counts of its signals.
 
-        `columns("triage")` describes the columns. `review` is `open`, `approved` or `rejected`.
+        `columns("triage")` describes the columns. The additional column `review` is the decision of
+        reviewers: `open`, `approved` or `rejected`.
         """
         return self._with_reviews(self._triaged("triage", DEMONSTRATION_FILE))
 
     def _triaged(self, name: str, file: str) -> pd.DataFrame:
-        """Returns a table of the stage `triage` for all demonstrations."""
+        """Joins a table of the stage `triage` over all demonstrations.
+
+        Args:
+            name: name of the table in `FRAME_SCHEMAS`.
+            file: name of the file in each output of the stage.
+        """
 
         def read(output: str) -> pa.Table:
             folder = self._store.open(output, file)[0]
@@ -337,7 +353,7 @@ class NotebookStore:
         return _data_frame(pa.concat_tables([FRAME_SCHEMAS[name].empty_table(), *tables]))
 
     def _with_reviews(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Adds the column `review` of the demonstrations."""
+        """Adds the column `review`, the decision of reviewers on the row's demonstration."""
         reviews = Reviews(self._store)
         reviews.refresh()
         statuses = {}
@@ -354,9 +370,9 @@ class NotebookStore:
 
         Args:
             steps: rows with `trajectory_id` and `step_index`, for example of `steps()`.
-            columns: steps per row.
-            width: of a step, pixels.
-            most: maximum number of steps.
+            columns: number of steps in a row of the image.
+            width: width of a step, pixels.
+            most: largest number of steps; further rows are ignored.
 
         Raises:
             StorageError: a demonstration has no trajectory, or a trajectory has no such step.
@@ -379,8 +395,9 @@ class NotebookStore:
     def dataset(self, name: str, split: str) -> Any:
         """Returns a split of a training export as a Hugging Face dataset.
 
-        Images and trees stay in the store. Images are decoded at each access; the column of trees
-        contains paths. `demo-pipeline prune` keeps the files for a day after a newer version.
+        Images and trees stay in the store. Images are decoded at every access; the column of trees
+        contains paths. `demo-pipeline prune` keeps these files for a day after a newer version has
+        replaced them.
 
         Args:
             name: sft, messages, grounding, transitions, step_labels or outcome_labels.
@@ -391,7 +408,8 @@ class NotebookStore:
             StorageError: the export or split does not exist, or the export has not been built.
         """
         try:
-            with warnings.catch_warnings(action="ignore"):  # progress bars without widgets
+            # `datasets` warns if its progress bars have no widgets.
+            with warnings.catch_warnings(action="ignore"):
                 import datasets  # noqa: PLC0415 - an optional library
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
@@ -408,13 +426,13 @@ class NotebookStore:
         with _buildable():
             export = self._store.open(stage.folder)[0]
             file = export / table.folder / f"{split}.parquet"
-            splits = [each for each in Split if file.with_name(f"{each}.parquet").is_file()]
+            splits = [name for name in Split if file.with_name(f"{name}.parquet").is_file()]
             if split not in splits:
                 raise StorageError(f"{name} has no split {split!r}; it has {', '.join(splits)}")
             return datasets.Dataset(_with_pictures(read_table(file), table, export))
 
     def actions(self, demonstration: str) -> pd.DataFrame:
-        """Returns a row per action, including pauses; see `columns("actions")`.
+        """Returns a row for each action, including pauses; see `columns("actions")`.
 
         Raises:
             StorageError: the demonstration has not been processed.
@@ -422,7 +440,7 @@ class NotebookStore:
         return self._frame("actions", self._output(ACTIONS_STAGE, demonstration))
 
     def events(self, demonstration: str) -> pd.DataFrame:
-        """Returns a row per accepted line of the input log; see `columns("events")`.
+        """Returns a row for each accepted line of the input log; see `columns("events")`.
 
         Raises:
             StorageError: the demonstration has not been processed.
@@ -430,7 +448,7 @@ class NotebookStore:
         return self._frame("events", self._output(EVENTS_STAGE, demonstration))
 
     def trajectory(self, demonstration: str) -> LoadedTrajectory:
-        """Returns a trajectory with its task, steps and result; downloads it from a bucket.
+        """Returns a trajectory with its task, steps and result; from a bucket it is downloaded.
 
         Raises:
             StorageError: the demonstration has no trajectory.
@@ -478,14 +496,14 @@ class NotebookStore:
         split: str = "test",
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Scores a model's answers beside baselines; see `columns("scores")`.
+        """Scores the answers of a model and of baselines; see `columns("scores")`.
 
         Args:
-            frame: a row per answer, with `trajectory_id`, `step_index` and `response`.
+            frame: a row for each answer, with `trajectory_id`, `step_index` and `response`.
             preset: a rule or several rules; see docs/guides/evaluation.md.
-            form: the form of the questions.
+            form: the form of requests and answers.
             split: the split of the steps, or `any`.
-            seed: of the bootstrap.
+            seed: the seed of the bootstrap for the confidence intervals.
 
         Raises:
             ValueError: a column is missing.
@@ -505,8 +523,8 @@ class NotebookStore:
     def columns(table: str) -> pd.DataFrame:
         """Describes the columns of a table: column, type, nullable, values, description.
 
-        `values` lists the allowed values and is empty if all are allowed. The description contains
-        the unit.
+        `values` lists the allowed values; it is empty if all values are allowed. The description
+        has the unit.
 
         Args:
             table: trajectories, steps, actions, events, scores, triage or triage_steps.
@@ -530,7 +548,7 @@ class NotebookStore:
         )
 
     def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
-        """Returns the output of a stage of a demonstration.
+        """Returns the name in the store of a stage's output for a demonstration.
 
         Raises:
             StorageError: the output does not exist.
@@ -538,15 +556,15 @@ class NotebookStore:
         output = stage.output(demonstration)
         if not is_safe_id(demonstration) or self._store.current(output) is None:
             near = difflib.get_close_matches(demonstration, self.demonstrations(), 3)
-            hint = f"; near it is {', '.join(near)}" if near else ""
+            hint = f"; similar ids: {', '.join(near)}" if near else ""
             raise StorageError(
                 f"{self.url} has no {stage.name} of {demonstration!r}{hint}; demonstrations() "
-                f"lists what is there, `demo-pipeline inspect {demonstration}` says why it is not"
+                f"lists all ids, `demo-pipeline inspect {demonstration}` says why it is missing"
             )
         return output
 
     def _frame(self, name: str, output: str) -> pd.DataFrame:
-        """Reads the table `<name>.parquet` of an output with its declared columns."""
+        """Reads the table `<name>.parquet` of an output with the columns of `FRAME_SCHEMAS`."""
         file = f"{name}.parquet"
         with _buildable():
             folder = self._store.open(output, file)[0]
@@ -571,8 +589,8 @@ def load_store(url: str | Path | None = None, *, cache: str | Path | None = None
         root = str(url)
     if not is_bucket(root) and not local_path(root).is_dir():
         raise StorageError(
-            f"{local_path(root)}: no such folder; `demo-pipeline run` builds a store, "
-            "DEMO_PIPELINE_STORE or the argument of `load_store` names another"
+            f"{local_path(root)}: no such folder; build a store with `demo-pipeline run`, or name "
+            "another with DEMO_PIPELINE_STORE or the argument of `load_store`"
         )
     downloads = settings.cache
     if cache is not None:

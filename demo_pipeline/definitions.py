@@ -1,4 +1,4 @@
-"""The Dagster code location: the definitions for the settings of this environment."""
+"""The code location that Dagster loads: its definitions, built from the current settings."""
 
 import logging
 import os
@@ -7,15 +7,15 @@ from pathlib import Path
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.settings import Settings, project_home
 
-save_memory()  # before anything imports Arrow
-from demo_pipeline.defs import build_defs  # noqa: E402 - therefore
+save_memory()  # must run before the next import, which imports Arrow
+from demo_pipeline.defs import build_defs  # noqa: E402 - see above
 
-_MADE_BY_DEV = ".tmp_dagster_home"  # what `dagster dev` begins the name of its own folder with
+_MADE_BY_DEV = ".tmp_dagster_home"  # start of the name of the temporary home of `dagster dev`
 
 if Path(os.environ.get("DAGSTER_HOME") or _MADE_BY_DEV).name.startswith(_MADE_BY_DEV):
     logging.getLogger(__name__).warning(
-        "DAGSTER_HOME is not set: Dagster shows no earlier runs, and partitions only once its "
-        "sensor has seen the uploads. `demo-pipeline ui` opens the project; or first type: "
+        "DAGSTER_HOME is not set: Dagster shows no earlier runs, and no partitions until its "
+        "sensor has read the uploads. Use `demo-pipeline ui`, or first type: "
         'export DAGSTER_HOME="%s"',
         project_home(),
     )

@@ -1,7 +1,6 @@
-"""What can be wrong with a demonstration or a dataset, and what a person can do about it.
+"""The type of a problem of a demonstration or a dataset, and the exception that carries problems.
 
-Belongs here: the type of a problem and the exception that carries problems. Every package may
-import this module.
+Every package may import this module.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +8,11 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-_INT64_END = 2**63  # numbers of a problem are stored in 64-bit columns
+_INT64_END = 2**63  # the numbers of a problem are below this: they are stored as int64
 
 
 class Severity(StrEnum):
-    """An `error` makes the examined data invalid; a `warning` stops nothing."""
+    """How bad a problem is: an `error` makes the examined data invalid, a `warning` does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -21,20 +20,20 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem. `message` never contains what a person typed.
+    """A problem: what is wrong, where, and what a person can do about it.
 
     Attributes:
         code: short stable name of the kind of problem, e.g. `missing_file`.
         file: path relative to the examined folder, e.g. `meta.json`, `train.jsonl`.
-        message: what is wrong, with the expected and the actual value where both exist.
-        line: 1-based line number in `file`, for text files.
-        frame: 0-based frame number in presentation order, for videos.
+        message: what is wrong, with the expected and the actual value where both exist. It never
+            contains typed text.
+        line: 1-based line number in `file`; None: unknown, or not a text file.
+        frame: 0-based frame number in presentation order; None: unknown, or not a video.
         remedy: what to do about it.
         severity: `error` or `warning`.
-        demonstration: id of the demonstration, when the problem belongs to one.
-        byte: 0-based offset in `file`, when known.
-        column: 1-based character in the line, where the line alone does not say the place: JSON
-            that is on one line.
+        demonstration: id of the demonstration; empty: the problem does not concern a single one.
+        byte: 0-based offset in `file`; None: unknown.
+        column: 1-based character in the line, for JSON that is on one line; else None.
     """
 
     code: str
@@ -50,7 +49,7 @@ class Problem:
 
     @property
     def location(self) -> str:
-        """`file`, `file:line`, `file:line:column` or `file@frame`."""
+        """The place in the form `file`, `file:line`, `file:line:column` or `file@frame`."""
         if self.line is not None:
             column = "" if self.column is None else f":{self.column}"
             return f"{self.file}:{self.line}{column}"
@@ -64,19 +63,19 @@ class Problem:
         return f"{who}{self.location}: {self.message}{todo}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Every field as a plain JSON value."""
+        """Returns the fields as values of JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
-        """The problem that `as_dict` turned into `values`.
+        """Returns the problem from the result of `as_dict`.
 
-        Records of other versions are accepted: unknown keys are ignored, and a key that is missing
-        or has a value of another type gives an empty text, no number, or the severity `error`.
+        Results of other versions are accepted: unknown keys are ignored. A missing or wrong value
+        becomes an empty text, None for a number, and `error` for the severity.
 
         Args:
             values: field name → value.
-            demonstration: replaces the field of that name; None: the field is kept.
+            demonstration: replaces the field of that name; None: the field is used.
         """
         return cls(
             _text(values, "code"),
@@ -111,7 +110,7 @@ def _severity(value: object) -> Severity:
 
 
 class DemonstrationError(Exception):
-    """One demonstration cannot be processed further, and why; others are not affected."""
+    """A demonstration cannot be processed because of its problems; others are not affected."""
 
     def __init__(self, problems: Problem | Sequence[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
@@ -124,10 +123,10 @@ class DemonstrationError(Exception):
 def warning(
     code: str, file: str, message: str, remedy: str = "", line: int | None = None
 ) -> Problem:
-    """A problem that stops nothing; the arguments are fields of `Problem`."""
+    """Returns a problem of severity `warning`; the arguments are fields of `Problem`."""
     return Problem(code, file, message, line, remedy=remedy, severity=Severity.WARNING)
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems of severity `error`."""
+    """Returns the problems of severity `error`."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]

@@ -1,10 +1,12 @@
-"""The paths and adjustable thresholds of the pipeline, in one frozen model.
+"""The settings: paths and thresholds that users can change, and some constants of stages.
 
-Belongs here: defaults, their units and where each comes from. Other thresholds are constants of the
-module that uses them. Values are read from the environment (`DEMO_PIPELINE_STORE`,
-`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), then from a TOML file (`DEMO_PIPELINE_CONFIG`,
-default `demo_pipeline.toml` in the project root), then from the defaults. Names that are not
-settings are refused, in the environment as in the file.
+A setting is read from the environment (`DEMO_PIPELINE_STORE`,
+`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), else from a TOML file (`DEMO_PIPELINE_CONFIG`,
+default `demo_pipeline.toml` in the project root), else it is its default. A name that is not a
+setting is an error, in the environment and in the file.
+
+Class variables of a section are constants with their unit and origin; other constants are in the
+module that uses them.
 """
 
 import difflib
@@ -34,22 +36,29 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-PREFIX = "DEMO_PIPELINE_"  # of the variables in the environment
+PREFIX = "DEMO_PIPELINE_"  # start of the names of all environment variables
 
 
 class Section(BaseModel):
-    """The settings that one stage depends on."""
+    """A group of settings on which the output of a stage depends.
+
+    The fingerprint of the section is part of the stage's recipe: a stage is built again if it
+    changes.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
     )
-    SIGNED: ClassVar[frozenset[str]] = frozenset()  # numbers that may be negative
-    UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
-    # Hashed where they are not their default: without them outputs are what they were before them.
+    SIGNED: ClassVar[frozenset[str]] = frozenset()  # settings that may be negative
+    # Settings that are not part of the fingerprint, because they do not change any output.
+    UNHASHED: ClassVar[frozenset[str]] = frozenset()
+    # Settings that are part of the fingerprint only if they differ from their default. They were
+    # added later, and outputs from before must stay up to date.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
-    # Settings of earlier versions with the value that holds now: it is hashed, as it was before.
+    # Settings of earlier versions → the value that now always holds. It is still part of the
+    # fingerprint, so that outputs from before stay up to date.
     REMOVED: ClassVar[Mapping[str, Any]] = {}
-    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}
+    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # the same for `UNHASHED` settings
 
     @field_validator("*")
     @classmethod
@@ -59,7 +68,7 @@ class Section(BaseModel):
         return value
 
     def fingerprint(self) -> str:
-        """SHA-256 over the values, for the manifests of the outputs that depend on them."""
+        """Returns the SHA-256 of the values, for the recipes of outputs that depend on them."""
         fields = type(self).model_fields
         unset = {n for n in self.HASHED_WHEN_SET if getattr(self, n) == fields[n].default}
         values = self.model_dump(mode="json", exclude={*self.UNHASHED, *unset})
@@ -67,7 +76,7 @@ class Section(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-# Removed settings for which more is to be said than the value that holds now.
+# Removed settings → what replaces them; other removed settings have only a value that now holds.
 _INSTEAD = {
     "datasets.test_ratio": "test gets the share that train_ratio and val_ratio leave",
     "execution.screens_in_reports": "`demo-pipeline report --no-screens` leaves screens out",
@@ -76,31 +85,32 @@ _INSTEAD = {
 
 
 def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
-    """A sentence for each name that is not a setting, with the nearest one.
+    """Yields a sentence for each name that is not a setting, with the most similar setting.
 
     Args:
-        names: of settings, `name` or `section.name`, in the environment or the file.
+        names: names in the environment and the file, in the form `name` or `section.name`.
         fields: name of every setting or section → its type.
     """
-    known = set(fields)
+    setting_names = set(fields)
     removed: dict[str, Any] = {}
     for section, kind in fields.items():
         if issubclass(kind, Section):
-            known |= {f"{section}.{name}" for name in kind.model_fields}
+            setting_names |= {f"{section}.{name}" for name in kind.model_fields}
             values = {**kind.REMOVED, **kind.REMOVED_UNHASHED}
             removed |= {f"{section}.{name}": value for name, value in values.items()}
-    for name in sorted(set(names) - known):
+    for name in sorted(set(names) - setting_names):
         if name.lower() in removed:
-            rule = f"{json.dumps(removed[name.lower()])} holds always"
+            rule = f"its value is always {json.dumps(removed[name.lower()])}"
             rule = _INSTEAD.get(name.lower(), rule)
-            yield f"setting {_both(name)} is gone: {rule}; remove the setting"
+            yield f"setting {_both(name)} no longer exists: {rule}; remove the setting"
             continue
-        near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
+        near = difflib.get_close_matches(name.lower(), setting_names, 1, 0.5)
         hint = f"; the nearest is {_both(near[0])}" if near else ""
         yield f"setting {_both(name)} does not exist{hint}"
 
 
 def _both(name: str) -> str:
+    """Returns the name of a setting in the file, followed by that in the environment."""
     return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"
 
 
@@ -118,41 +128,41 @@ BUILT_IN_EXPORTS = (
     "agentnetbench",
 )
 EXPORTS_GROUP = "demo_pipeline.exports"
-"""The entry points of other packages: name of an export → its `Form`, as `module:FORM`."""
+"""Group of entry points with which other packages provide exports: name → `module:FORM`."""
 EXPORT_NAME = r"[a-z][a-z0-9_]*"
 
 
 class OwnExportError(ValueError):
-    """An export of another installed package cannot be used; the message says why."""
+    """An export that another installed package provides cannot be used; the message says why."""
 
 
 def package_of(export: EntryPoint) -> str:
-    """Name of the installed package that brings an export."""
+    """Returns the name of the installed package that provides an export."""
     return export.dist.name if export.dist else "of unknown name"
 
 
 @cache
 def own_exports() -> Mapping[str, EntryPoint]:
-    """Name → entry point of each export that another installed package brings.
+    """Returns the exports that other installed packages provide: name → entry point.
 
     Raises:
-        OwnExportError: a name is malformed, or another export has it.
+        OwnExportError: a name is malformed, or two exports have the same name.
     """
     exports: dict[str, EntryPoint] = {}
     for export in sorted(entry_points(group=EXPORTS_GROUP), key=lambda export: export.name):
-        place = f"the export {export.name!a} of the package {package_of(export)}"
+        subject = f"the export {export.name!a} of the package {package_of(export)}"
         if not re.fullmatch(EXPORT_NAME, export.name):
-            raise OwnExportError(f"{place}: a name consists of a-z, 0-9 and _; rename it")
+            raise OwnExportError(f"{subject}: a name consists of a-z, 0-9 and _; rename it")
         if export.name in BUILT_IN_EXPORTS or export.name in exports:
             other = exports.get(export.name)
             owner = f"the package {package_of(other)}" if other else "demo_pipeline"
-            raise OwnExportError(f"{place}: {owner} has an export of this name; rename it")
+            raise OwnExportError(f"{subject}: {owner} has an export of this name; rename it")
         exports[export.name] = export
     return exports
 
 
 def export_names() -> tuple[str, ...]:
-    """Names that `datasets.exports` may have: built-in ones, then those of other packages."""
+    """Returns the names of all exports: the built-in exports, then those of other packages."""
     return (*BUILT_IN_EXPORTS, *own_exports())
 
 
@@ -160,18 +170,19 @@ def _existing_export(name: str) -> str:
     if name not in BUILT_IN_EXPORTS and name not in own_exports():
         names = ", ".join(map(repr, export_names()))
         raise ValueError(
-            f"each name should be one of {names}, or of an export that an installed package brings"
+            f"each name should be one of {names}, or an export that an installed package provides"
         )
     return name
 
 
 ExportName = Annotated[str, AfterValidator(_existing_export)]
-_ROUNDING = 1e-9
-NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
+_ROUNDING = 1e-9  # by which the sum of two ratios may be above 1
+# Pattern of a part of a name. It does not allow `--`, which is written between the parts.
+NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"
 
 
 class DatasetSettings(Section):
-    """How trajectories become training files."""
+    """Which demonstrations and steps the datasets contain, and how training files are written."""
 
     SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
@@ -183,7 +194,7 @@ class DatasetSettings(Section):
     )
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "user": "demo-pipeline",
-        "timestamp": "",  # the directory is named after its newest recording
+        "timestamp": "",  # the name of CUDAG's directory has the time of the newest recording
         "test_ratio": 0.1,
         "include_stale_trees": False,
         "max_hidden_share": 0.3,
@@ -199,32 +210,31 @@ class DatasetSettings(Section):
         "include_unproven_clock": False,
     }
 
-    user: ClassVar[str] = "demo-pipeline"  # in the name of CUDAG's directory
-    # Share of hidden actions before a step, above which it gives no record: up to a third of its
-    # history may be words in place of a screenshot.
+    user: ClassVar[str] = "demo-pipeline"  # second part of the name of CUDAG's directory
+    # A step is left out if a larger share of the actions before it is hidden. So at most a third of
+    # a prompt's history has no screenshot.
     max_hidden_share: ClassVar[float] = 0.3
-    min_steps: ClassVar[int] = 3  # of a whole trajectory that was cut; fewer show no course
-    # The last actions that a prompt tells in full, those before as their number: with a screenshot
-    # of 2,700 tokens such a prompt fits into the 8,192 tokens that the pages recommend.
+    min_steps: ClassVar[int] = 3  # of a trajectory with hidden actions; shorter ones are left out
+    # A prompt describes so many last actions; of the actions before it only has the number. With a
+    # screenshot of 2,700 tokens, it then fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
-    cudag_pixels_per_notch: ClassVar[int] = 100  # as browsers scroll for a notch
+    cudag_pixels_per_notch: ClassVar[int] = 100  # the distance that browsers scroll for a notch
 
-    # Tolerances of CUDAG in RU (1000 per axis), see docs/reference/output-formats.md: smallest and
-    # largest, and of a point without a target, of a scroll, of both ends of a drag.
+    # Tolerances of CUDAG, in RU (thousandths of an axis), see docs/reference/output-formats.md.
     tolerance_min: ClassVar[int] = 1
     tolerance_max: ClassVar[int] = 50
-    default_tolerance: ClassVar[int] = 10
+    default_tolerance: ClassVar[int] = 10  # of a point without a target
     scroll_tolerance: ClassVar[int] = 50
-    drag_tolerance: ClassVar[int] = 5
-    grounding_min_side: ClassVar[int] = 8  # pixels; narrower and lower elements are left out
-    grounding_per_screen: ClassVar[int] = 10  # elements of a screenshot, at most
-    jpeg_quality: ClassVar[int] = 90  # OpenCV's scale, 100 is best
+    drag_tolerance: ClassVar[int] = 5  # of both ends
+    grounding_min_side: ClassVar[int] = 8  # pixels; narrower or lower elements are left out
+    grounding_per_screen: ClassVar[int] = 10  # most elements of a screenshot
+    jpeg_quality: ClassVar[int] = 90  # OpenCV's scale; 100 is best
 
     exports: tuple[ExportName, ...] = Field(
         ("sft", "messages", "cudag"),
-        description="the training exports that are built: some of "
+        description="the training exports to build: any of "
         + ", ".join(f"`{name}`" for name in BUILT_IN_EXPORTS)
-        + ", and those of [your own packages](../guides/own-export.md)",
+        + ", or [an export of your own](../guides/own-export.md)",
     )
     name_prefix: str = Field(
         "demonstrations",
@@ -239,16 +249,16 @@ class DatasetSettings(Section):
         0.1, ge=0, le=1, description="share that goes to val; the rest goes to test"
     )
     held_out_applications: tuple[str, ...] = Field(
-        (), description="their tasks form the split held_out"
+        (), description="applications whose tasks form the split held_out"
     )
     require_review: Literal["none", "not_rejected", "approved"] = Field(
-        "not_rejected", description="review that a demonstration needs to take part"
+        "not_rejected", description="review that a demonstration needs to be included"
     )
     exclude: tuple[str, ...] = Field(
-        (), description="ids of demonstrations that no training export takes"
+        (), description="ids of demonstrations that all training exports leave out"
     )
     include_failed: bool = Field(
-        False, description="include demonstrations whose task was not done"
+        False, description="include demonstrations whose task was not completed"
     )
     include_aborted: bool = Field(False, description="include demonstrations that ended early")
     include_contaminated: bool = Field(
@@ -256,21 +266,28 @@ class DatasetSettings(Section):
     )
     include_avoidable_leaks: bool = Field(
         False,
-        description="include steps whose screenshot shows the pointer at its target although an "
+        description="include steps whose screenshot shows the pointer at the target although an "
         "earlier frame does not",
     )
     include_unavoidable_leaks: bool = Field(
-        True, description="include steps whose pointer was at the target before already"
+        True,
+        description="include steps whose screenshot shows the pointer at the target because it "
+        "was there before",
     )
     min_alignment: int = Field(
-        0, ge=0, le=10, description="lowest grade that takes part; above 0 it needs a grade"
+        0,
+        ge=0,
+        le=10,
+        description="lowest alignment grade of included demonstrations; above 0, demonstrations "
+        "without a grade are left out",
     )
     exclude_steps: Literal["none", "incorrect"] = Field(
-        "none", description="steps that give no sample"
+        "none", description="steps to leave out, by their annotations"
     )
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",
-        description="instruction and previous actions, the instruction alone, or the target's name",
+        description="content of a prompt: instruction and previous actions, only the instruction, "
+        "or the name of the target",
     )
     history_images: int = Field(
         0, ge=0, le=10, description="messages: number of earlier screenshots in a prompt"
@@ -285,26 +302,27 @@ class DatasetSettings(Section):
     )
     image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link",
-        description="how screenshots get into datasets: hard links (copies where links are "
-        "impossible), copies, or JPEG; those of the test split stay PNG",
+        description="how datasets get their screenshots: as hard links (copies where links are "
+        "impossible), as copies, or as JPEG; screenshots of the test split stay PNG",
     )
     sft_keys: Literal["extended", "documented"] = Field(
         "extended",
-        description="keys of SFT samples: with ours, or only the format document's; actions that "
-        "need ours, such as a click with Ctrl, then give no sample",
+        description="keys of SFT samples: with additional keys of ours, or only the documented "
+        "keys; actions that need an additional key, such as a click with Ctrl, are then left out",
     )
     license: str = Field("unknown", description="licence in the dataset cards, e.g. cc-by-4.0")
     action_line: bool = Field(
         False,
-        description="messages: a line `Action: …` before the calls, for OSWorld's Qwen3-VL agent",
+        description="messages: write a line `Action: …` before the calls, for OSWorld's Qwen3-VL "
+        "agent",
     )
     cudag_scroll_sign: Literal["up", "down"] = Field(
         "up", description="direction of a scroll with positive `pixels`"
     )
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
         "pixels",
-        description="unit of `pixels` (100 for a notch of the wheel), or notches for executors "
-        "that turn the wheel by clicks",
+        description="unit of `pixels`: pixels (100 for a notch of the wheel), or notches, for "
+        "executors that count notches",
     )
 
     @model_validator(mode="after")
@@ -316,35 +334,40 @@ class DatasetSettings(Section):
 
     @property
     def test_ratio(self) -> float:
-        """Share of task groups that are in neither of the splits train and val."""
+        """The share of the task groups that go to the test split."""
         return round(1 - self.train_ratio - self.val_ratio, 9)
 
 
 class HubSettings(Section):
-    """What `demo-pipeline export --hub-layout` writes, besides `datasets.license`."""
+    """The layout that `demo-pipeline export --hub-layout` writes for the Hugging Face Hub."""
 
-    max_shard_bytes: ClassVar[int] = 500_000_000  # of a Parquet file
+    max_shard_bytes: ClassVar[int] = 500_000_000  # largest size of a Parquet file
 
     language: tuple[str, ...] = Field(
-        (), description='ISO 639-1 codes of the tasks\' languages, e.g. ["en"]; needed'
+        (),
+        description='ISO 639-1 codes of the languages of the tasks, e.g. ["en"]; required for '
+        "`export --hub-layout`",
     )
 
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
-
-
 SETTINGS_FILE = "demo_pipeline.toml"
 
 
 def project_root() -> Path:
-    """The nearest folder, from the current one upwards, with a settings file; else the checkout.
+    """Returns the folder of the project.
 
-    Without either it is the current folder.
+    It is the first of these that exists: the current folder or the nearest folder above it with a
+    settings file, the checkout from which this package runs, the current folder.
     """
     here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / SETTINGS_FILE).is_file():
+            return folder
     checkout = Path(__file__).resolve().parents[1]
-    made = (folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file())
-    return next(made, checkout if (checkout / "pyproject.toml").is_file() else here)
+    if (checkout / "pyproject.toml").is_file():
+        return checkout
+    return here
 
 
 def is_project() -> bool:
@@ -353,13 +376,18 @@ def is_project() -> bool:
 
 
 def project_home() -> Path:
-    """Where Dagster records runs unless DAGSTER_HOME is set: `dagster/` of what `init` made."""
-    made = project_root() / "dagster"
-    return made if (made / "dagster.yaml").is_file() else project_root()
+    """Returns the folder in which Dagster records runs unless DAGSTER_HOME is set.
+
+    It is `dagster/` in a project that `demo-pipeline init` created, else the project's folder.
+    """
+    created_by_init = project_root() / "dagster"
+    if (created_by_init / "dagster.yaml").is_file():
+        return created_by_init
+    return project_root()
 
 
 def dagster_home() -> Path:
-    """The folder in which Dagster records runs."""
+    """Returns the folder in which Dagster records runs."""
     return Path(os.environ.get("DAGSTER_HOME") or project_home()).expanduser().absolute()
 
 
@@ -368,7 +396,7 @@ def _in_data(name: str, description: str) -> Any:
 
 
 class RecordingSettings(Section):
-    """What a recording may look like; larger ones are refused before they cost memory and time."""
+    """The limits of recordings: larger ones are rejected before they cost memory and time."""
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "max_video_pixels": 7680 * 4320,
@@ -386,68 +414,71 @@ class ActionSettings(Section):
         "click_radius_px": 5.0,
         "pause_ms": 2000,
     }
-    # Screen pixels at scale 1 between press and release; farther is a drag. Windows and GTK begin a
-    # drag at 4 to 8 pixels.
+    # Largest distance between press and release of a click, screen pixels at scale 1; a longer one
+    # is a drag. Windows and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
-    # Without input but idle moves for this long is a pause. A person who reads a screen takes
-    # longer, and one who goes on typing or clicking does not.
+    # A time without input, except small movements of the pointer, is a pause if it is longer. A
+    # person who reads a screen takes longer; a person who continues to type or click does not.
     pause_ms: ClassVar[int] = 2000
-    click_max_ms: ClassVar[int] = 500  # a longer press in one place is flagged long
-    multi_click_ms: ClassVar[int] = 500  # between presses; the default of Windows and GTK
+    click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
+    # Longest time between the presses of a double click; the default of Windows and GTK.
+    multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
-    # Between presses of a navigation key: a longer gap leaves time to look and starts a new action
-    # (tapping is faster, seeing and deciding takes about as long).
+    # A longer gap between presses of a navigation key starts a new action, because the person had
+    # time to look. Repeated tapping is faster; seeing and deciding takes about so long.
     key_run_gap_ms: ClassVar[int] = 400
-    pointer_rest_ms: ClassVar[int] = 300  # a rest this long ends a pointer movement
-    duplicate_window_ms: ClassVar[int] = 3  # between copies by a recorder's hooks
-    macos_pixels_per_notch: ClassVar[int] = 100  # that macOS logs per wheel notch
-    drag_path_points: ClassVar[int] = 64  # of a drag's path that are kept, at most
+    pointer_rest_ms: ClassVar[int] = 300  # a pointer that rests so long has ended its movement
+    # Longest time between an event and its copy, if a recorder's hooks log an event twice.
+    duplicate_window_ms: ClassVar[int] = 3
+    macos_pixels_per_notch: ClassVar[int] = 100  # logged by macOS for a notch of the wheel
+    drag_path_points: ClassVar[int] = 64  # most points of a drag's path that are stored
 
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder; left out at the end of a recording"
     )
     keyboard_layout: Literal["auto", "us", "uk", "us-intl", "de", "es", "fr", "it", "ru"] = Field(
-        "auto", description="layout of the keyboard; auto: by the scans and meta.json"
+        "auto", description="layout of the keyboard; auto: decided by the scans and meta.json"
     )
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto",
-        description="direction of a positive wheel delta; auto: by the video, else by its unit",
+        description="direction of a positive wheel delta; auto: measured in the video, else "
+        "decided by its unit",
     )
 
 
 class ObservationSettings(Section):
-    """Which frame and which tree a step gets."""
+    """How the frame and the tree of a step are chosen."""
 
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
-        description="words of the titles of the recorder's own windows; a first or last action on "
+        description="words in the titles of the recorder's own windows; a first or last action on "
         "such a window is left out",
     )
 
 
 class ScreenshotSettings(Section):
-    """What is kept beside screenshots."""
+    """Which images are stored in addition to the screenshots on the canvas."""
 
     native: bool = Field(
         False,
-        description="keep the screen in its own size, too; grounding, messages, CUA-Lite, "
-        "AgentNet, ATIF and Cua's folders use it",
+        description="store screenshots in the size of the screen, too; grounding, messages, "
+        "CUA-Lite, AgentNet, ATIF and Cua's folders use them",
     )
 
 
 class TrajectorySettings(Section):
     """How observations and actions become an OSWorld-Desktopd trajectory."""
 
-    easy_steps: ClassVar[int] = 5  # of an easy task, at most
-    medium_steps: ClassVar[int] = 15  # of a medium task, at most; more: hard
+    easy_steps: ClassVar[int] = 5  # most steps of an easy task
+    medium_steps: ClassVar[int] = 15  # most steps of a medium task; tasks with more are hard
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "max_avoidable_leak_rate": 0.02,
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # Shares of pointing actions above which the check `leak_rate` warns: of avoidable leaks, and of
-    # all. The sample recordings have 0 and 0.07.
+    # The check `leak_rate` warns if a larger share of the pointing actions has an avoidable leak
+    # (first limit) or any leak (second limit). The sample recordings have 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 
@@ -473,36 +504,41 @@ PrivacyPolicy = Literal["off", "flag", "redact", "drop"]
 
 
 class PrivacySettings(Section):
-    """What is looked for in what people recorded, and what happens to it."""
+    """Which private data is searched for in recordings, and what happens to it."""
 
     policy: PrivacyPolicy = Field(
-        "flag", description="ignore it, count it, replace it, or leave out the demonstration"
+        "flag",
+        description="what happens to private data: it is ignored, counted, or replaced, or the "
+        "demonstration is left out",
     )
     kinds: dict[PrivacyKind, PrivacyPolicy] = Field(
-        default_factory=dict, description='other policies for some kinds, e.g. {"email": "redact"}'
+        default_factory=dict, description='policies of single kinds, e.g. {"email": "redact"}'
     )
     words: tuple[str, ...] = Field((), description="private words; case does not matter")
     expressions: tuple[str, ...] = Field((), description="private regular expressions")
     windows: tuple[str, ...] = Field(
-        (), description="words of the titles of private windows, e.g. an application's name"
+        (), description="words in the titles of private windows, e.g. an application's name"
     )
     regions: tuple[tuple[int, int, int, int], ...] = Field(
         (), description="private parts of the screen: x, y, width, height in canvas pixels"
     )
 
     def policy_of(self, kind: PrivacyKind) -> PrivacyPolicy:
-        """What happens to a kind. Passwords are always redacted, unless they shall drop it all."""
+        """Returns the policy of a kind of private data.
+
+        Passwords are always redacted, unless their policy is to drop the demonstration.
+        """
         if kind == "password":
             return "drop" if self.kinds.get(kind) == "drop" else "redact"
         return self.kinds.get(kind, self.policy)
 
     def removes(self, kind: PrivacyKind) -> bool:
-        """Whether what is found of a kind must not leave."""
+        """Whether private data of a kind must not be in any export."""
         return self.policy_of(kind) in {"redact", "drop"}
 
     @property
     def reads_pictures(self) -> bool:
-        """Whether texts in pictures matter: whether something that is found must not leave."""
+        """Whether text in screenshots must be read: whether any private data must be removed."""
         return {"redact", "drop"} & {self.policy, *self.kinds.values()} != set()
 
     @field_validator("expressions")
@@ -517,17 +553,19 @@ class PrivacySettings(Section):
 
 
 class DiscoverySettings(Section):
-    """How uploads are noticed, and what one tick may cost."""
+    """How sensors notice new uploads."""
 
-    max_dataset_age_seconds: ClassVar[float] = 900  # that new trajectories wait for others
+    # New trajectories wait at most so long for others before the datasets are built.
+    max_dataset_age_seconds: ClassVar[float] = 900
 
     stable_seconds: float = Field(
         20,
         ge=0,
-        description="seconds without a change after which an upload is complete; 0: at once",
+        description="seconds without a change after which an upload is complete; 0: immediately",
     )
     complete_marker: str = Field(
-        "", description="name of an object that completes a first upload, e.g. _COMPLETE"
+        "",
+        description="name of a file that completes a new upload immediately, e.g. _COMPLETE",
     )
     interval_seconds: int = Field(
         15, ge=1, description="seconds between two evaluations of a sensor"
@@ -535,7 +573,7 @@ class DiscoverySettings(Section):
 
 
 class ExecutionSettings(Section):
-    """How work is spread: it must never change a byte."""
+    """How work is distributed; no output depends on it."""
 
     REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {"screens_in_reports": True}
 
@@ -547,7 +585,7 @@ class ExecutionSettings(Section):
 
 
 class Settings(BaseSettings):
-    """All settings. The module's docstring says where values come from."""
+    """All settings; the module's docstring says where their values come from."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -557,8 +595,8 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    uploads: str = _in_data("recordings", "where recordings arrive: a path or an s3:// URL")
-    store: str = _in_data("store", "everything that is built: a path or an s3:// URL")
+    uploads: str = _in_data("recordings", "folder of new recordings: a path or an s3:// URL")
+    store: str = _in_data("store", "folder of all outputs: a path or an s3:// URL")
     osworld_tasks: str = _in_data("osworld", "folder of OSWorld task files; may be missing")
     cache: str = _in_data(".cache", "folder for downloads; may be removed when nothing runs")
     actions: ActionSettings = ActionSettings()
@@ -580,7 +618,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic's
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then environment, then the TOML file."""
+        """Returns the sources of settings by priority: arguments, environment, TOML file."""
         chosen = os.environ.get(CONFIG_VARIABLE)
         file = Path(chosen) if chosen else project_root() / SETTINGS_FILE
         toml = TomlConfigSettingsSource(settings_cls, toml_file=file)

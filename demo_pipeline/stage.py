@@ -1,7 +1,7 @@
-"""What a stage is: its inputs, its build function, its checks, and how people see it.
+"""The types that declare a stage: its inputs, its build function, its checks, and its description.
 
-Belongs here: types. Each stage is declared once, in the package of its subject, and listed in
-`runs/stages.py`. Stages of a demonstration and of a dataset differ in their inputs.
+A stage is either of a demonstration (it runs once for each) or of a dataset. Each stage is declared
+once, in the package of its subject, and listed in `runs/stages.py`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +16,8 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
-RECORDS = "records"  # the demonstration stage that datasets are built from
+RECORDS = "records"  # the stage of a demonstration whose outputs datasets are built from
+# Names of Dagster's jobs.
 DEMONSTRATION_JOB = "process_demonstration"
 DATASETS_JOB = "build_datasets"
 TASKS_JOB = "read_osworld_tasks"
@@ -25,13 +26,13 @@ PROCESS_MANY = "process_many"
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a stage reads; each kind of stage adds its own.
+    """The inputs of a build or a check; subclasses add those of their kind of stage.
 
     Attributes:
-        settings: every threshold.
-        folders: input → folder with its content: stages of a demonstration by their names, datasets
-            by their outputs, as far as they were built.
-        source: the value of `SourceInput`, for a stage that reads what no stage wrote.
+        settings: all settings.
+        folders: name of an input → folder with its content, for the inputs that were built. The
+            name is that of a stage of a demonstration, or of the output of a dataset.
+        source: the value of the stage's `SourceInput`; None: it has none.
     """
 
     settings: Settings
@@ -41,11 +42,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class SourceInput:
-    """Something that a stage reads and that no stage wrote.
+    """An input of a stage that is not the output of another stage, such as uploaded files.
 
     Attributes:
-        value: what the stage gets as `Inputs.source`.
-        fingerprints: name → fingerprint, as the recipe records them.
+        value: becomes `Inputs.source`.
+        fingerprints: name → fingerprint, for the recipe of the output.
     """
 
     value: Any
@@ -57,14 +58,15 @@ AnyInputs = TypeVar("AnyInputs", bound=Inputs)
 
 @dataclass(frozen=True)
 class Check(Generic[AnyInputs]):
-    """One check of a staged output.
+    """A check of an output before it is published.
 
     Attributes:
-        name: of the check.
-        description: what it verifies, one sentence.
-        run: reads the staged folder and returns the problems; errors make the check fail.
-        blocking: a failed check keeps the output from being published.
-        compared: keys of the summary that count what it compares: numbers, or numbers by name.
+        name: the check's name in the UI.
+        description: one sentence: what it verifies.
+        run: reads the output's folder and returns the problems; errors make the check fail.
+        blocking: if the check fails, the output is not published.
+        compared: keys of the output's summary whose numbers tell how much was compared. The value
+            of a key is a number, or a mapping with numbers.
     """
 
     name: str
@@ -74,18 +76,20 @@ class Check(Generic[AnyInputs]):
     compared: tuple[str, ...] = ()
 
     def counts(self, summary: Summary) -> dict[str, int]:
-        """What it compares in an output with this summary, by the summary's keys."""
-        found = {name: summary.get(name, 0) for name in self.compared}
-        return {
-            name: sum(value.values()) if isinstance(value, Mapping) else value
-            for name, value in found.items()
-        }
+        """Returns key in `compared` → number of compared items of an output with this summary."""
+        counts = dict[str, int]()
+        for name in self.compared:
+            value = summary.get(name, 0)
+            if isinstance(value, Mapping):
+                value = sum(value.values())
+            counts[name] = value
+        return counts
 
 
 def joined(
     *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """The function of a check that says several things which are one to a person."""
+    """Returns the function `Check.run` of a check that joins the problems of several functions."""
     return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
 
 
@@ -95,14 +99,15 @@ class ValidatedFormat:
 
     Attributes:
         name: the value of `--kind`.
-        files: names in a folder of this format. A folder is in the format of whose names it has
-            the largest share.
-        validate: what is wrong with a path.
+        files: names of files and folders in a folder of this format. A folder is recognised as the
+            format of which it has the largest share of these names.
+        validate: returns the problems of a path.
         decisive: one of `files` is enough to recognise the format.
-        recognises: whether a folder without any of `files`, and of no other format, is in this one.
-        file_suffix: a single file with this suffix is in this format; empty: only folders are.
-        line_key: a key that every line of a file of JSON Lines of this format has, and of no other
-            format; empty: no single file of lines is in this format.
+        recognises: decides about a folder that has none of the `files` of any format; None: such a
+            folder is not in this format.
+        file_suffix: a single file with this suffix is in this format; empty: no single file is.
+        line_key: a key that only lines of this format have, to recognise a JSON Lines file; empty:
+            no JSON Lines file is in this format.
     """
 
     name: str
@@ -115,15 +120,16 @@ class ValidatedFormat:
 
 
 class Need(StrEnum):
-    """What a run does for a stage besides opening its inputs.
+    """An additional need of a stage, which a run satisfies.
 
     Attributes:
-        UPLOADS: the stage reads the uploaded files too.
-        TASK: it reads which OSWorld task the demonstration is of, as `Inputs.source`.
-        EXPORTS: it reads what is committed of every training export, after they were built; one
-            that fails does not hold it up.
-        LINKS: its output links the exact versions of the trajectories that it was built from.
-        VIEWS: it reads the definitions of all views over the store.
+        UPLOADS: the stage reads the uploaded files.
+        TASK: the stage reads the matching OSWorld task, as `Inputs.source`.
+        EXPORTS: the stage runs after all training exports and reads their published outputs; it
+            also runs if an export fails.
+        LINKS: the stage's output links the exact versions of the trajectories that it was built
+            from.
+        VIEWS: the stage reads the definitions of all views over the store.
     """
 
     UPLOADS = "uploads"
@@ -135,24 +141,25 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage(Generic[AnyInputs]):
-    """One stage: everything that any part of the package knows about it.
+    """The declaration of a stage, from which assets, jobs, checks and commands are derived.
 
     Attributes:
-        name: of the asset.
-        folder: of its outputs in the store: `<folder>/<demonstration>`; of a dataset its output, or
-            the folder of its outputs.
+        name: name of the stage and of its asset.
+        folder: folder in the store. Outputs of a demonstration are `<folder>/<demonstration>`. Of a
+            dataset, it is the output itself, or contains its outputs.
         description: what it writes, for the UI.
         kinds: tags of the asset in the UI.
         code_version: increased whenever the code writes other bytes for the same inputs.
-        build: writes into a folder, returns a summary.
-        checks: of the written folder, in order; those of a dataset end with a failed blocking one.
+        build: writes the output into a folder, returns its summary.
+        checks: checks of the output, in order. For a dataset, no check runs after a failed blocking
+            one.
         inputs: names of the stages whose outputs it reads.
-        section: the settings that its output depends on; None: none.
-        columns: of its main table.
-        source: reads what no stage wrote, from a `Workspace`; of a demonstration also from its id
-            and the versions of the inputs by stage.
-        needs: what a run does for it besides.
-        export: name of the training export in `datasets.exports`; empty: it is not one.
+        section: returns the settings that its output depends on; None: it depends on no setting.
+        columns: schema of its main table; None: it has none.
+        source: reads the `SourceInput` from a `Workspace`. For a stage of a demonstration, further
+            arguments are the id and the versions of the inputs by stage. None: there is none.
+        needs: its additional needs.
+        export: name of the training export in `datasets.exports`; empty: it is not an export.
     """
 
     name: str
@@ -170,38 +177,41 @@ class Stage(Generic[AnyInputs]):
     export: str = ""
 
     def output(self, demonstration: str) -> str:
-        """Name of the stage's output of a demonstration in the store."""
+        """Returns the name in the store of the stage's output for a demonstration."""
         return f"{self.folder}/{demonstration}"
 
     def fingerprint(self, settings: Settings) -> str:
-        """Of the settings that the output depends on; empty without any."""
+        """Returns the fingerprint of the settings that the output depends on; empty: of none."""
         return self.section(settings).fingerprint() if self.section else ""
 
     @property
     def reads_trajectories(self) -> bool:
-        """Whether it is built from the committed trajectories of all demonstrations."""
+        """Whether the stage is built from the trajectories of all demonstrations."""
         return RECORDS in self.inputs
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Keys of the summary of a dataset that say what it holds; empty: it is not listed."""
+        """Keys of a dataset's summary that count its content; empty: `run` does not list it."""
         return self.checks[0].compared if self.reads_trajectories else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingExport(Generic[AnyInputs]):
-    """A stage that is a training export, and what only such a one has.
+    """A training export: a stage of a dataset, and declarations that only exports have.
 
     Attributes:
-        stage: its stage, which is built only when `datasets.exports` has its name.
-        name: in `datasets.exports`, and the value of `--kind` of `validate`.
-        kept: the file of a demonstration's records that it is put together from; empty: none.
-        validated_as: how `demo-pipeline validate` recognises and validates its output.
-        hub_tables: each `HubTable` in the layout for the Hugging Face Hub; empty: it has none.
-        views: each `View` over its Parquet files, for `demo-pipeline stats`.
-        subfolder: name of the output below the stage's folder; None: the output is the folder.
-        replaces: of the names of the stage's published outputs, those that a new one (its name is
-            the second argument) replaces; they are unpublished once it is published.
+        stage: the export's stage, which is built only if `datasets.exports` contains `name`.
+        name: name in `datasets.exports`, and for `--kind` of `validate`.
+        kept: name of the file with the records of a demonstration, from which the export is put
+            together; empty: there is no such file.
+        validated_as: how `demo-pipeline validate` recognises and validates the output.
+        hub_tables: the `HubTable`s in the layout for the Hugging Face Hub.
+        views: the `View`s over the output's Parquet files, for `demo-pipeline stats`.
+        subfolder: returns the output's name below the stage's folder; None: the folder is the
+            output.
+        replaces: selects, from the names of the stage's published outputs (third argument), those
+            that a new output (its name is the second argument) replaces. They are unpublished once
+            the new output is published. None: no output is replaced.
     """
 
     stage: Stage[AnyInputs]

@@ -103,16 +103,22 @@ class TestNames:
         monkeypatch.setenv("DEMO_PIPELINE_DATASETS__SFT_TREES", TYPED)
         text = refusal()
         click = "setting actions.click_radius_px (DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX)"
-        assert f"{click} is gone: 5.0 holds always; remove the setting" in text
-        assert "DATASETS__KEEP_PREVIOUS) is gone: false holds always" in text
-        assert 'DATASETS__SFT_TREES) is gone: "path" holds always' in text
+        assert f"{click} no longer exists: its value is always 5.0; remove the setting" in text
+        assert "DATASETS__KEEP_PREVIOUS) no longer exists: its value is always false" in text
+        assert 'DATASETS__SFT_TREES) no longer exists: its value is always "path"' in text
 
     def test_a_setting_that_became_an_option_names_the_option(self, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__SCREENS_IN_REPORTS", "false")
         monkeypatch.setenv("DEMO_PIPELINE_DATASETS__TEST_RATIO", "0.2")
         text = refusal()
-        assert "is gone: `demo-pipeline report --no-screens` leaves screens out; remove" in text
-        assert "is gone: test gets the share that train_ratio and val_ratio leave; remove" in text
+        assert (
+            "no longer exists: `demo-pipeline report --no-screens` leaves screens out; remove"
+            in text
+        )
+        assert (
+            "no longer exists: test gets the share that train_ratio and val_ratio leave; remove"
+            in text
+        )
 
     def test_at_most_45_settings_remain(self):
         sections = {name for name in SECTIONS if name in Settings.model_fields}

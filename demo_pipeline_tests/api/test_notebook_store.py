@@ -202,7 +202,7 @@ class TestTrajectory:
 class TestErrors:
     @pytest.mark.parametrize("method", ["actions", "events", "trajectory"])
     def test_an_unknown_demonstration_is_named_with_what_is_near_it(self, local, method):
-        with pytest.raises(StorageError, match="'secnd'; near it is second; "):
+        with pytest.raises(StorageError, match="'secnd'; similar ids: second; "):
             getattr(local, method)("secnd")
 
     def test_datasets_that_were_not_built_are_named(self, made_root):

@@ -140,7 +140,7 @@ class TestExample:
         refused = command(root, "run", PYTHONPATH="", **ON)
         assert refused.returncode == 2
         assert "'sft', 'messages', 'cudag'" in refused.stderr
-        assert "an installed package brings" in refused.stderr
+        assert "an installed package provides" in refused.stderr
         inspected = command(root, "inspect", "first", PYTHONPATH="")
         assert inspected.returncode == 0, inspected.stderr
         assert "captions" in inspected.stdout

@@ -71,5 +71,7 @@ def test_a_trimmed_video_in_the_middle_of_a_recording_is_refused_with_what_to_do
     tmp_path: Path, trimmed: Path
 ) -> None:
     parts = [VideoPart(tmp_path / "whole.mp4"), VideoPart(trimmed, 60.0)]
-    with pytest.raises(UnreadableSourceError, match=r"cut\.mp4: the start of the video is trimmed.*ffmpeg"):
+    with pytest.raises(
+        UnreadableSourceError, match=r"cut\.mp4: the start of the video is trimmed.*ffmpeg"
+    ):
         copy_video(parts, tmp_path / "copy.mp4")

@@ -59,8 +59,9 @@ class Problem:
 
     def __str__(self) -> str:
         who = f"{self.demonstration}: " if self.demonstration else ""
+        place = "" if self.location == "." else f"{self.location}: "
         todo = f" ({self.remedy})" if self.remedy else ""
-        return f"{who}{self.location}: {self.message}{todo}"
+        return f"{who}{place}{self.message}{todo}"
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the fields as values of JSON."""

@@ -92,7 +92,8 @@ def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
 
     `demonstration`: the id of the demonstration that was built; empty for a dataset.
     """
-    message = storage_message(error)
+    # The problem itself names the output.
+    message = storage_message(error).removeprefix(error.output).lstrip(": ")
     return Problem("unusable_input", error.output, message, demonstration=demonstration)
 
 

@@ -131,11 +131,12 @@ class LocalRuns:
         for failure in answer.failures:
             problem = Problem("run_failed", ".", failure.sentence, demonstration=key)
             problems: tuple[Problem, ...] = (problem,)
-            if failure.why != REFUSED:
+            record = None
+            if failure.why == REFUSED:
+                record = read_quarantine(self._workspace.store, key)
+            if record is None:  # also refused because of a damaged input, which is no fault of it
                 return DemonstrationResult(key, Status.FAILED, {}, failure.step, problems)
-            record = read_quarantine(self._workspace.store, key)
-            if record:
-                problems = tuple(record.known_problems())
+            problems = tuple(record.known_problems())
             return DemonstrationResult(key, Status.REJECTED, {}, failure.step, problems)
         return DemonstrationResult(key, Status.BUILT, trajectory_summary(self._workspace, key))
 

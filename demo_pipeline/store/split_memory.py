@@ -55,9 +55,8 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Yield a sentence about every demonstration with the video or log of an older one."""
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
-                yield (
-                    f"{key} has the same film or log as {entry.duplicate_of}: datasets leave it out"
-                )
+                same = f"{key} has the same video or log as {entry.duplicate_of}"
+                yield f"{same}: datasets leave it out"
 
     def moves(self) -> Iterator[str]:
         """Yield sentences about the demonstrations that have another split than before."""

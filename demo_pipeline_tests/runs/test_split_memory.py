@@ -112,7 +112,7 @@ def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path
     write_manifest(workspace, "a_copy", "another film", "l")  # its id sorts first; its log is known
     commit_trajectory(workspace, made(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
-    sentence = "a_copy has the same film or log as b_first"
+    sentence = "a_copy has the same video or log as b_first"
     assert committed_trajectories(workspace).told[0].startswith(sentence)
 
 

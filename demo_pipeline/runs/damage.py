@@ -92,8 +92,7 @@ def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
 
     `demonstration`: the id of the demonstration that was built; empty for a dataset.
     """
-    # The problem itself names the output.
-    message = storage_message(error).removeprefix(error.output).lstrip(": ")
+    message = storage_message(error)
     return Problem("unusable_input", error.output, message, demonstration=demonstration)
 
 

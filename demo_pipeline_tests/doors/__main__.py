@@ -30,7 +30,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="doors-") as folder:
         for page, chosen in groupby([*lines, LONG], lambda line: line.page):
             print(f"{page}, in a fresh clone", flush=True)
-            clone = Path(folder) / page.replace("/", "-").replace(" ", "-")
+            clone = Path(folder) / page.removesuffix(".md").replace("/", "-").replace(" ", "-")
             subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
             failed += walk(Checkout(clone, plain_environment()), [one.text for one in chosen])
     return failed

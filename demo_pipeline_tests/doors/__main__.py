@@ -19,6 +19,7 @@ NOT_HERE = (
     "make demo-s3 KEEP=1",
     "make doors",
 )
+SUITE = "make test"  # the whole suite: it is run once, on the first page that names it
 LONG = ShellLine("tests of minutes", ".venv/bin/python -m pytest -m minutes")
 
 
@@ -26,13 +27,15 @@ def main() -> int:
     """The number of lines that failed, as the exit code."""
     marked = [line for page in PAGES for line in lines_of(page) if line.when == "minutes"]
     lines = [line for line in marked if not line.text.startswith(NOT_HERE)]
+    suites = [line for line in lines if line.text.startswith(SUITE)]
+    lines = [line for line in lines if line not in suites[1:]]
     failed = 0
     with tempfile.TemporaryDirectory(prefix="doors-") as folder:
         for page, chosen in groupby([*lines, LONG], lambda line: line.page):
             print(f"{page}, in a fresh clone", flush=True)
             clone = Path(folder) / page.removesuffix(".md").replace("/", "-").replace(" ", "-")
             subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-            failed += walk(Checkout(clone, plain_environment()), [one.text for one in chosen])
+            failed += walk(Checkout(clone, plain_environment()), [line.text for line in chosen])
     return failed
 
 

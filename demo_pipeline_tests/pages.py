@@ -40,26 +40,31 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 def _settings() -> Iterator[str]:
     yield f"# Settings\n\n{_NOTE}\n"
     yield (
-        "Every path and threshold is a setting. A value is taken from the environment, else from"
-        " the settings file, else it is\nthe default. The settings file is `demo_pipeline.toml`"
-        " beside `pyproject.toml`, or the file that `DEMO_PIPELINE_CONFIG` names:\n\n"
+        "Every setting of the pipeline, for people who want to change how it works. A setting takes"
+        " its value from the first of these that has it: its\nenvironment variable, the settings"
+        " file, the default. The settings file is `demo_pipeline.toml` in the folder of the"
+        " project, or the file that\n`DEMO_PIPELINE_CONFIG` names. For example:\n\n"
         '```toml\n[actions]\nkeyboard_layout = "de"\n\n[datasets]\nheld_out_applications = ["gimp"]'
-        "\n```\n\nThe same in the environment, where two underscores follow the section and lists"
-        " are JSON:\n\n"
+        "\n```\n\nThe name of an environment variable has two underscores after the section, and"
+        " lists are written as JSON:\n\n"
         "```bash\nexport DEMO_PIPELINE_ACTIONS__KEYBOARD_LAYOUT=de\n"
         "export DEMO_PIPELINE_DATASETS__HELD_OUT_APPLICATIONS='[\"gimp\"]'\n```\n\n"
-        "Other names are refused, in the file and in the environment. A stage is built again only"
-        " when its own section, its inputs or its\ncode version changed.\n\n"
-        "Credentials are not settings: they come from the environment of the S3 client"
-        " ([operations](../guides/operations.md#uploads-in-a-bucket)). The options of single"
-        " commands\nare on the page of the [commands](commands.md).\n"
+        "Names that are no setting are refused, in the file and in the environment. If you change a"
+        " setting, the outputs that depend on its section are\nbuilt again; each section below"
+        " names them.\n\n"
+        "Credentials are not settings. The S3 client reads them from its own environment variables"
+        " ([operations](../guides/operations.md#uploads-in-a-bucket)).\nThe options of single"
+        " commands are on the page of the [commands](commands.md).\n"
     )
     roots = {
         name: field
         for name, field in Settings.model_fields.items()
         if not isinstance(field.default, Section)
     }
-    yield "\n## Roots\n\nThe places that the pipeline reads and writes. They change no output.\n\n"
+    yield (
+        "\n## Roots\n\nThe folders that the pipeline reads and writes. They do not change any"
+        " output.\n\n"
+    )
     yield from _setting_rows(roots, "")
     defaults = Settings.model_construct()
     for name, field in Settings.model_fields.items():
@@ -70,7 +75,7 @@ def _settings() -> Iterator[str]:
 
 
 def _depending(section: str, settings: Settings) -> str:
-    """Which outputs depend on a section, as a sentence."""
+    """Returns a sentence that names the outputs that depend on a section."""
     value = getattr(settings, section)
     stages: list[Stage] = [*STAGES, *dataset_stages()]
     names = [
@@ -79,8 +84,9 @@ def _depending(section: str, settings: Settings) -> str:
         if stage.name == section or any(read(settings) is value for read in _sections_read(stage))
     ]
     if not names:
-        return "A change builds nothing again."
-    return f"A change builds again: {', '.join(names)}, and what depends on them."
+        return "After a change, nothing is built again."
+    outputs = ", ".join(names)
+    return f"After a change, these outputs and all that depend on them are built again: {outputs}."
 
 
 def _sections_read(stage: Stage) -> list[Callable[[Settings], Section]]:
@@ -127,16 +133,16 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _commands() -> Iterator[str]:
-    """The page of the command line: every command with its arguments and options."""
+    """Yields the page of the commands: every command with its arguments and options."""
     root = get_command(app)
     assert isinstance(root, TyperGroup)
     yield f"# Commands\n\n{_NOTE}\n"
     yield (
-        "Every command of `demo-pipeline`, with its arguments and options, for people who know what"
-        " they want to do. `demo-pipeline\nCOMMAND --help` prints the same. The guides show the"
-        " commands at work.\n\n"
-        "Exit codes: 0 success, 1 something is invalid, failed or was not found, 2 a usage error,"
-        " 130 interrupted by Ctrl-C.\n"
+        "Every command of `demo-pipeline` with its arguments and options, for people who know which"
+        " command they need. `demo-pipeline COMMAND --help`\nprints the same. The guides show how"
+        " to use the commands.\n\n"
+        "Every command exits with 0 after success, with 1 if something is invalid, failed or was"
+        " not found, with 2 after a usage error, and with 130 if it\nwas interrupted by Ctrl-C.\n"
     )
     listed = [(f"[`{name}`](#{_anchor(name)})", _first_line(it)) for name, it in _leaves(root)]
     yield "\n"
@@ -150,7 +156,7 @@ def _commands() -> Iterator[str]:
 
 
 def _leaves(group: TyperGroup, prefix: str = "") -> Iterator[tuple[str, TyperCommand]]:
-    """Yield the full name of every command that is not a group of commands."""
+    """Yields every command that is not a group of commands, with its full name."""
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from _leaves(command, f"{prefix}{name} ")
@@ -167,7 +173,7 @@ def _first_line(command: TyperCommand) -> str:
 
 
 def _parameter_row(parameter: TyperArgument | TyperOption) -> tuple[str, str, str]:
-    """Name, default and meaning of an argument or option."""
+    """Returns the name, the default and the meaning of an argument or option."""
     if isinstance(parameter, TyperOption):
         names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
         value = parameter.default

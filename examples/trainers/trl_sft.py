@@ -1,6 +1,6 @@
 """Fine-tune a vision model on `messages/` with TRL: python trl_sft.py FOLDER [MODEL].
 
-FOLDER is `messages/` of the store or of an export. The loss is on the answer alone.
+FOLDER is `messages/` of the store or of an export. The loss is computed only on the answers.
 """
 
 import sys
@@ -12,7 +12,7 @@ from trl import SFTConfig, SFTTrainer
 root = Path(sys.argv[1]).resolve()
 model = sys.argv[2] if len(sys.argv) > 2 else "Qwen/Qwen3-VL-4B-Instruct"
 
-# Paths in the tables are relative to the folder; TRL needs images.
+# The tables have paths relative to the folder, but TRL needs images.
 data = load_dataset(str(root), "prompt_completion")
 data = data.map(lambda row: {"images": [f"{root}/{path}" for path in row["images"]]})
 data = data.cast_column("images", List(Image()))

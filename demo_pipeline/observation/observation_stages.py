@@ -1,4 +1,4 @@
-"""The stages `screenshots` and `ui_trees`: their declarations."""
+"""Declares the stages `screenshots` and `ui_trees`: inputs, build function, checks and columns."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
 
 
 def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
-    """Write the screenshot of each action, with the evidence and the digests."""
+    """Writes the screenshot of each action, evidence.json and the tables."""
     return build_screenshots(
         inputs.file(LOG_FILE),
         inputs.file(VIDEO_FILE),
@@ -37,7 +37,7 @@ def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
-    """Write the UI tree of each action."""
+    """Writes the UI tree of each action."""
     folder = inputs.folders["screenshots"]
     return ui_trees.build_ui_trees(
         inputs.file(LOG_FILE),
@@ -62,7 +62,7 @@ def _check_frames(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 
 
 def _check_trees(inputs: RecordingInputs, out: Path) -> Sequence[Problem]:
-    """Check the table of trees; once it can be read, look for files that do not belong there."""
+    """Checks the table of UI trees; if it is right, checks that the folder has no other files."""
     problems = ui_trees.check_trees(out, inputs.folders["actions"])
     if problems:
         return problems
@@ -79,7 +79,10 @@ def _check_scans(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 
 
 def _native(workspace: Any, *_: object) -> SourceInput:
-    """Whether screenshots in the screen's own size are kept; only then the recipe says so."""
+    """Returns whether to write screenshots in the screen's own size, too, as an input of the stage.
+
+    The recipe of an output mentions this setting only if it is on.
+    """
     if workspace.settings.screenshots.native:
         return SourceInput(True, {"screenshots.native": "true"})
     return SourceInput(False, {})
@@ -100,14 +103,14 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "pictures_schema",
             "There is one row per action, and every screenshot is a PNG of the canvas's size with "
-            "the digest that was noted.",
+            "the recorded digest.",
             _check_pictures,
             compared=("pictures",),
         ),
         Check(
             "frames_present",
-            "No action is outside the video, and no screenshot shows the pointer at its target "
-            "where an earlier frame does not.",
+            "Every action has a frame in the video, and no screenshot shows the pointer at its "
+            "target if an earlier frame does not.",
             _check_frames,
             blocking=False,
             compared=("pictures",),
@@ -139,7 +142,8 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
             "scans_usable",
             "Every element of a step's scan can be read, an element has an area, at most 1 % of "
             "the elements have an unknown role, the recorder's hit tests at random points agree "
-            "with the tree, and our hit test at the pointer finds the element that it found.",
+            "with the tree, and at the pointer the pipeline's hit test finds the same element as "
+            "the recorder's.",
             _check_scans,
             blocking=False,
             compared=("trees", "nodes", "cursor_checked"),

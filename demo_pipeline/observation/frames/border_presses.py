@@ -1,9 +1,9 @@
 """Decides whether an action at the border of the screen was done there or on another display.
 
-Some recorders cut every position to the main display. While the pointer is on another display, the
-logged positions run along the border. They do the same when a person throws the pointer against the
-border of a single screen. The video shows the difference: the pointer comes to the place of the
-press, or it leaves the video.
+Some recorders log positions on another display as the nearest position on the main display. While
+the pointer is on the other display, the logged positions therefore run along the border. They do
+the same when a person pushes the pointer against the border of a single screen. The video shows the
+difference: the pointer comes to the place of the press, or it leaves the video.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,10 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Pixe
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
 
-ARROW_PX = (12.0, 20.0)  # width and height of a usual arrow, right of and below its hot spot
-# Share of the arrow's area. If less of it would be inside the screen, its absence proves nothing.
+# Width and height of the usual pointer, an arrow, in units of event space. The arrow lies to the
+# right of its hot spot and below it.
+ARROW_PX = (12.0, 20.0)
+# Share of the arrow's area. If less would be inside the screen, a missing arrow proves nothing.
 LEAST_ARROW = 0.5
 
 
@@ -36,12 +38,12 @@ class _PointerTest:
     """Frames that show whether the pointer came to the place of an action.
 
     Attributes:
-        action_index: of the action.
+        action_index: row of actions.parquet.
         place: of the press or the release, video pixels.
-        origin: where the pointer is in the frame `before`, video pixels.
-        scale: video pixels for one unit of the log.
-        before: number of a frame from before the pointer came near the place.
-        at: numbers of frames in which the log has the pointer at the place, ascending.
+        origin: of the pointer in the frame `before`, video pixels.
+        scale: video pixels per unit of event space.
+        before: index of a frame before the pointer came near the place.
+        at: indexes of frames at whose time the pointer is at the place by the log, ascending.
     """
 
     action_index: int
@@ -53,13 +55,15 @@ class _PointerTest:
 
 
 class BorderPresses:
-    """Observer that looks for the pointer at the place of each action after motion along a border.
+    """Looks for the pointer in the video at the place of suspected actions, as an observer.
+
+    An action is suspected if the logged positions before it run along a border.
 
     Args:
-        actions: of the recording, in time order.
-        pointer: where the log has the pointer.
-        times: (frames,) presentation times of the video's frames, ascending seconds.
-        several_displays: whether the recorder says that the computer has another display.
+        actions: in time order.
+        pointer: the logged path of the pointer.
+        times: (frames,) presentation times of all frames of the video, ascending seconds.
+        several_displays: whether meta.json says that the computer has another display.
     """
 
     def __init__(
@@ -90,11 +94,11 @@ class BorderPresses:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """The frames of all tests."""
+        """The times of the frames of all tests."""
         return self._frames.spans
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame, and compare the frames of each test that is complete by now."""
+        """Takes the next frame, and runs the tests whose frames are complete."""
         self._frames.see(frame)
         while self._tests and self._times[self._tests[0].at[-1]] <= frame.time:
             self._compare(self._tests.pop(0))
@@ -102,10 +106,11 @@ class BorderPresses:
             self._frames.forget_before(needed)
 
     def elsewhere(self) -> list[int]:
-        """Returns indexes of actions that may have been done on another display.
+        """Returns the indexes of actions that may have been done on another display.
 
-        Call it after the last frame. Before such an action the pointer left the video; or there is
-        another display and the video does not show the pointer at the place of the action.
+        These are actions at a border before which the pointer left the video. If there is another
+        display, they are also the actions for which no frame shows that the pointer came to their
+        place. Call it after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []
@@ -116,7 +121,7 @@ class BorderPresses:
         return indexes
 
     def _has_press_outside(self) -> bool:
-        """Whether an action is outside the recorded screen, which proves another display."""
+        """Whether any action is outside the recorded screen, which proves another display."""
         for action in self._pointing:
             canvas = self._pointer.screen.canvas_of(action)
             for place, _ in _ends(action):
@@ -129,9 +134,15 @@ class BorderPresses:
         return canvas is not None and any(canvas.on_border(*place) for place, _ in _ends(action))
 
     def _test(self, action_index: int, place: Point, time_ms: float) -> _PointerTest | None:
-        """Returns the test for a place on the border; None without suitable frames.
+        """Returns the test for an action at a place on the border; None without suitable frames.
 
-        The frames are at least the clock's uncertainty away from the pointer's coming and going.
+        The frames differ in time by at least the clock's uncertainty from the moments at which the
+        pointer comes and leaves.
+
+        Args:
+            action_index: row of actions.parquet.
+            place: of the press or the release, event space.
+            time_ms: of the press or the release, epoch milliseconds.
         """
         pointer = self._pointer
         path = self._pointer.path
@@ -180,7 +191,7 @@ class BorderPresses:
         )
 
     def _compare(self, test: _PointerTest) -> None:
-        """Note whether the pointer came to the place or left the video, if the frames show it."""
+        """Records whether the pointer came to the place or left the video, if frames show it."""
         before = self._frames.get(test.before)
         later: list[Luma] = []
         for number in test.at:
@@ -201,7 +212,10 @@ class BorderPresses:
 
 
 def _ends(action: Action) -> list[tuple[Point, float]]:
-    """Returns place and time of a pointing action's press, and of a drag's release."""
+    """Returns the place and time of a pointing action's press, and of the release of a drag.
+
+    Places are in event space, times in epoch milliseconds.
+    """
     ends: list[tuple[Point, float]] = []
     if action.x is not None and action.y is not None:
         ends.append(((action.x, action.y), action.press_ms))
@@ -215,7 +229,7 @@ def _arrow(point: Point, scale: float) -> PixelBox:
 
 
 def _inside_share(luma: Luma, point: Point, scale: float) -> float:
-    """Returns the share of an arrow's area that is inside the video."""
+    """Returns the share of the pointer's area that is inside the video, if it is at `point`."""
     rows, columns = luma.shape
     arrow = _arrow(point, scale)
     inside_x = min(arrow.right, columns * DETAIL_STEP) - max(arrow.x, 0)
@@ -224,7 +238,7 @@ def _inside_share(luma: Luma, point: Point, scale: float) -> float:
 
 
 def _differs(before: Luma, after: Luma, point: Point, scale: float) -> bool:
-    """Whether two frames (`Frame.halved`) differ where an arrow at a point would be."""
+    """Whether two frames (`Frame.halved`) differ in the area of a pointer at `point`."""
     arrow = _arrow(point, scale)
     rows = slice(max(0, int(arrow.y) // DETAIL_STEP), int(arrow.bottom) // DETAIL_STEP + 1)
     columns = slice(max(0, int(arrow.x) // DETAIL_STEP), int(arrow.right) // DETAIL_STEP + 1)

@@ -1,7 +1,8 @@
-"""Decides whether typing went on over the same screen, or the keyboard's window was replaced.
+"""Decides whether typing went on over the same screen, or the content of its window was replaced.
 
-A pager, an editor or a form replaces the content of its window, and the person looks before typing
-on. Content that scrolls, like the output of a program in a terminal, is still the same screen.
+A pager, an editor or a form replaces the content of its window, and the person looks at it before
+typing goes on. Content that only scrolls, like the output of a program in a terminal, is still the
+same screen.
 """
 
 from typing import Any, NamedTuple
@@ -23,18 +24,22 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.tree_scales import INK_LEVELS
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Luma
 
-# Share of the window's (or the screen's) height. Pagers and editors changed 0.68 to 0.88 of it.
+# Share of the window's height, or of the screen's if no window is found. The content is replaced if
+# as many rows changed. Pagers and editors changed 0.68 to 0.88.
 REPLACED_HEIGHT = 0.5
-LEAST_WINDOW = 0.1  # of the screen's height; a field of one line has 0.03, a terminal at least 0.25
+# Share of the screen's height that a window has at least. A field of one line has 0.03, a terminal
+# at least 0.25.
+LEAST_WINDOW = 0.1
 BLANK_LEVELS = 12  # of 255; the background of a window varies by less
-FLOWING_S = 0.2  # seconds; output that runs leaves the screen at rest for a shorter time
-ROW_GAP = 9  # rows of samples, such as blank lines in a program's output
-DIFFERENT_SAMPLES = 2  # of a row; a text cursor and noise have fewer
-# Share of the rows with content that must be the same after scrolling. Rows that differ in their
-# digits only kept 0.35.
+FLOWING_S = 0.2  # seconds; while a program writes its output, the screen rests for a shorter time
+ROW_GAP = 9  # rows of samples; equal rows up to this gap, such as blank lines, count as changed
+DIFFERENT_SAMPLES = 2  # differing samples in a changed row; a text cursor and noise have fewer
+# Share of the rows with content that must be the same after scrolling. Output whose lines differ
+# only in their digits kept 0.35.
 KEPT_SHARE = 0.8
 MOST_COLUMNS = 96  # columns of samples that are compared; a line of text has at least 100
-KEPT_HEIGHT = 0.2  # of the rows with content; fewer may be the same by chance
+# Share of the rows with content that must overlap after scrolling. Fewer may be the same by chance.
+KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -43,8 +48,8 @@ class _Screen(NamedTuple):
     """The screen in a screenshot.
 
     Attributes:
-        quartered: as `Frame.quartered`.
-        rows: every row and every 4th column of the luma.
+        quartered: the luma, as `Frame.quartered`.
+        rows: the luma at every row and every 4th column.
     """
 
     quartered: Luma
@@ -52,7 +57,7 @@ class _Screen(NamedTuple):
 
 
 class ContinuedTyping:
-    """Compares the screenshots of successive actions in the window that was pressed last."""
+    """Compares the screenshots of successive actions in the window that was clicked last."""
 
     def __init__(self) -> None:
         self._last_screen: _Screen | None = None
@@ -60,25 +65,22 @@ class ContinuedTyping:
         self._moved_s = float("-inf")
 
     def see(self, frame: Frame | None, pressed: Point | None) -> None:
-        """Note the screenshot of an action; `pressed`: where it pressed, None for keys."""
+        """Takes the screenshot of an action, and where it pressed (video pixels; None for keys)."""
         self._last_screen = None
         if frame is not None:
             self._last_screen = _Screen(frame.quartered, frame.samples(1))
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Note whether the screen changed between two successive frames before typing goes on.
-
-        Flickering cells count, too.
-        """
+        """Records when the screen last changed before typing goes on; flickering cells count."""
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time
 
     def is_replaced(self, frame: Frame | None, latest: Frame | None) -> bool:
         """Whether a frame shows another screen than the last screenshot.
 
-        Only the window with the keyboard is compared, if it can be found. `latest` is the last
-        frame before the typing went on.
+        If the window that was clicked last can be found, only this window is compared. `latest` is
+        the last frame before the typing went on.
         """
         flows = latest is not None and latest.time - self._moved_s < FLOWING_S
         if self._last_screen is None or frame is None or flows:
@@ -106,11 +108,13 @@ class ContinuedTyping:
 
 
 def _window_at(luma: Luma, point: Point) -> PixelBox | None:
-    """Returns the box of the window around a point, in video pixels; None if there is no window.
+    """Returns the box of the window around a point, in video pixels; None without a window.
 
-    A window is a high area with a background of one brightness.
+    A window is an area of a single background brightness that is high enough.
 
-    `luma`: (rows, columns) of every row and every 4th column.
+    Args:
+        luma: (rows, columns), every row and every 4th column of the frame's luma.
+        point: video pixels.
     """
     rows, columns = luma.shape
     x = int(point[0]) // SAMPLE_STEP
@@ -136,7 +140,7 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
 
 
 def _differing(before: Luma, after: Luma) -> _Rows:
-    """(rows,) whether the two differ there."""
+    """(rows,), true where the two differ by more than a text cursor or noise."""
     differs: _Rows = np.count_nonzero(_unlike(before, after), axis=1) >= DIFFERENT_SAMPLES
     return differs
 
@@ -147,7 +151,7 @@ def _unlike(before: Luma, after: Luma) -> Cells:
 
 
 def _is_scrolled(before: Luma, after: Luma) -> bool:
-    """Whether the content moved up or down, and most of the overlap is the same.
+    """Whether the content only moved up or down, so that most rows of the overlap are the same.
 
     Only the rows and columns that differ are compared, because the surroundings of a scrolled
     window do not move.
@@ -172,7 +176,13 @@ def _is_scrolled(before: Luma, after: Luma) -> bool:
 
 
 def _is_kept(before: Luma, after: Luma, has_content: _Rows, overlap: slice) -> bool:
-    """Whether the rows of an overlap are the same, and it holds enough of the rows with content."""
+    """Whether most rows of an overlap are the same, and enough of them have content.
+
+    Args:
+        before, after: the overlapping rows of the two screens.
+        has_content: (rows of `after` before it was cut to the overlap,).
+        overlap: the rows of `has_content` that overlap.
+    """
     compared = has_content[overlap]
     count = np.count_nonzero(compared)
     if not count or count < KEPT_HEIGHT * np.count_nonzero(has_content):

@@ -1,4 +1,4 @@
-"""Finds hovers: a press on content that had opened beside a pointer that rested elsewhere.
+"""Finds hovers: presses on content that had opened because the pointer rested near it.
 
 The log says where the pointer rested before each press. The frames before and during a rest show
 whether the pressed content appeared then. In doubt, it did not.
@@ -33,18 +33,23 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # seconds from the beginning of a rest; submenus opened within 1.3
+HOVER_S = 1.5  # seconds from the beginning of a rest to the opening; submenus opened within 1.3
 HOVER_REACH_PX = 240  # video pixels beside the pointer; submenus began up to 100 away
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
-REST_MS = 150  # milliseconds without a move; a pointer on its way pauses for less
+REST_MS = 150  # milliseconds without a move; a pointer on its way rests for less
 AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
-PRESSED_PX = 16  # video pixels above and below a press: one line of a menu
-ROW_PX = 120  # video pixels left and right of a press that hold its letters
-MOST_RESTS = 8  # the latest rests before a press that are compared
-LIT_LIKENESS = 0.8  # correlation; chosen, because a highlighted row keeps its letters
-# Share of the opened content; chosen, because a highlighted row changes a third of a menu of three.
+PRESSED_PX = 16  # video pixels above and below a press; a line of a menu is as high
+ROW_PX = 120  # video pixels to the left and right of a press; the letters of its line are there
+MOST_RESTS = 8  # rests before a press that are compared, the latest ones
+# Correlation of a row before and after. A row with at least this one was only highlighted; chosen,
+# because a highlighted row keeps its letters.
+LIT_LIKENESS = 0.8
+# Share of the opened content that may change until the press; chosen, because a highlighted row
+# changes a third of a menu with three rows.
 GONE_SHARE = 0.6
-PLAIN_LEVELS = 4.0  # standard deviation, of 255; chosen, above the noise of an encoder
+# Standard deviation of brightness, of 255, in a row without content; chosen, above the noise of an
+# encoder.
+PLAIN_LEVELS = 4.0
 
 _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
 
@@ -58,10 +63,10 @@ class _Rest:
         point: of the pointer, event space.
         since_ms: when the rest began, epoch milliseconds.
         before_s: a time right before the pointer came, video seconds.
-        during_s: a time late in the rest, by which the pointer has opened what it opens.
-        pointers: where the pointer may be in the frames of these two times.
-        screen_before: the frame at `before_s`.
-        screen_during: the frame at `during_s`.
+        during_s: a time late in the rest, video seconds; a menu has opened by then.
+        pointers: where the frames at these two times may show the pointer, video pixels.
+        screen_before: the screen at `before_s`, as `Frame.quartered`.
+        screen_during: the screen at `during_s`, as `Frame.quartered`.
     """
 
     place: Point
@@ -82,8 +87,8 @@ class _Press:
         action_index: row of actions.parquet.
         place: of the press, video pixels.
         arrives_s: the latest time at which the pointer is not at the press yet, video seconds.
-        rests: in order.
-        screen: the frame at `arrives_s`.
+        rests: of the pointer, in time order.
+        screen: the screen at `arrives_s`, as `Frame.quartered`.
     """
 
     action_index: int
@@ -94,12 +99,14 @@ class _Press:
 
 
 class HoverObserver:
-    """Observer that compares the screen before and during each rest, and before the press after it.
+    """Finds the rests of the pointer that opened pressed content, as an observer.
+
+    It compares the screen before each rest, during the rest, and before the next press.
 
     Args:
         actions: in time order.
         requests: of the actions, in their order.
-        times: (frames,) of all frames of the video, ascending seconds.
+        times: (frames,) times of all frames of the video, ascending seconds.
         pointer: the pointer in the video.
     """
 
@@ -127,7 +134,7 @@ class HoverObserver:
         self._hovers: list[Hover] = []
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order; most frames are skipped."""
+        """Takes the next frame in presentation order; most frames are skipped."""
         reached = bisect_right(self._times, frame.time + TIME_TOLERANCE_S)
         if reached == self._next:
             return
@@ -141,9 +148,9 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Keep a frame for the wanted times that it covers, and judge presses that are complete.
+        """Stores a frame for the times at which it is shown, and judges presses that are complete.
 
-        The frame is shown until `until`.
+        The frame is shown before the video time `until`.
         """
         for press in list(self._waiting):
             if min(_wanted_times(press)) >= until - TIME_TOLERANCE_S:
@@ -159,7 +166,11 @@ class HoverObserver:
                 self._judge(press)
 
     def _judge(self, press: _Press) -> None:
-        """Find the rest that opened the pressed content, and the rests that opened its place."""
+        """Adds a hover if a rest opened the pressed content.
+
+        The place of this rest may itself be content that an earlier rest opened, as in a submenu.
+        The hover has the places of all these rests.
+        """
         openers: list[_Rest] = []
         place = press.place
         rests = press.rests
@@ -177,9 +188,10 @@ class HoverObserver:
             self._hovers.append(Hover(action_index=press.action_index, places=tuple(places)))
 
     def result(self, misplaced: Collection[int] = ()) -> tuple[Hover, ...]:
-        """Returns the hovers that opened pressed content, in the order of the presses.
+        """Returns the hovers in the order of their presses. Call it after the last frame.
 
-        `misplaced`: indexes of actions whose place in the video was wrong when they were observed.
+        `misplaced`: indexes of actions whose request has a canvas that turned out to be wrong; they
+        are left out.
         """
         return tuple(hover for hover in self._hovers if hover.action_index not in misplaced)
 
@@ -189,7 +201,7 @@ def waits_without_hovers(
 ) -> list[Wait]:
     """Returns the waits without those for content that the pointer itself opened.
 
-    A wait that was over before the pointer came to rest stays, for example a wait for a page on
+    A wait that was over before the pointer came to rest is kept, for example a wait for a page on
     which the pointer then opens a menu.
     """
     opened_s = {hover.action_index: clock.video_time(hover.places[0].since_ms) for hover in hovers}
@@ -200,10 +212,10 @@ def waits_without_hovers(
 def _press_after_rest(
     action: Action, request: FrameRequest, pointer: VideoPointer
 ) -> _Press | None:
-    """Returns a press with the rests of the pointer before it; None without a rest elsewhere.
+    """Returns the press of an action, with the pointer's rests at other places before it.
 
-    Rests up to `EFFECT_S` after the previous action are left out, because the screen may show the
-    effect of that action then.
+    None if the action is no press, or if there is no such rest. Rests within `EFFECT_S` after the
+    previous action are left out, because the screen may still show that action's effect.
     """
     if action.action_type not in _PRESSES or request.point is None or request.canvas is None:
         return None
@@ -252,10 +264,15 @@ def _wanted_times(press: _Press) -> list[float]:
 
 
 def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
-    """Whether the content at a place, in the frame `at_press`, opened during a rest of the pointer.
+    """Whether the content at a place opened during a rest of the pointer.
 
-    It must be connected with the surroundings of the pointer, be no larger than a menu, stay until
-    the press, and not be a row that was only highlighted.
+    The content must be connected with the surroundings of the pointer, be no larger than a menu,
+    stay until the press, and not be a row that was only highlighted.
+
+    Args:
+        rest: of the pointer.
+        place: video pixels.
+        at_press: the screen right before the press, as `Frame.quartered`.
     """
     before = rest.screen_before
     during = rest.screen_during
@@ -279,13 +296,13 @@ def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
     if np.count_nonzero(gone) > GONE_SHARE * np.count_nonzero(part):
         return False
     rows, columns = cells_of(row)
-    rows = slice(2 * rows.start, 2 * rows.stop)  # a cell has two samples to a side
+    rows = slice(2 * rows.start, 2 * rows.stop)  # a cell has two samples per side
     columns = slice(2 * columns.start, 2 * columns.stop)
     return _is_replaced(before[rows, columns], during[rows, columns])
 
 
 def _is_within(place: Point, part: Cells) -> bool:
-    """Whether a place is inside the box around some cells."""
+    """Whether a place (video pixels) is inside the bounding box of the true cells."""
     rows = np.flatnonzero(part.any(axis=1))
     columns = np.flatnonzero(part.any(axis=0))
     row = int(place[1]) // BLOCK
@@ -296,7 +313,7 @@ def _is_within(place: Point, part: Cells) -> bool:
 
 
 def _is_replaced(before: Luma, after: Luma) -> bool:
-    """Whether new content shows: neither plain background nor the same in another brightness."""
+    """Whether new content is shown: not plain background, and not the same content highlighted."""
     if after.std() <= PLAIN_LEVELS:
         return False
     if before.std() <= PLAIN_LEVELS:

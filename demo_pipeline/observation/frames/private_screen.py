@@ -1,8 +1,9 @@
 """Finds the times in which the screen is black or locked, because keys may be a password then.
 
-Actions in these times are private: no output after the actions holds their text or their frames. A
-screen is locked from the platform's lock chord on, if a black frame or another screen than the
-desktop follows the chord. It is unlocked when the desktop of before the chord is back.
+Actions in these times are private: no output of a stage after `actions` contains their text or
+frames of them. A screen is locked from the keyboard shortcut for locking (the *lock chord* of the
+platform) on, if a black frame or another screen than the desktop follows. It is unlocked when the
+desktop from before the chord is back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,24 +27,32 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.video_probe import VideoPackets
 
-BLACK_S = 1.0  # seconds; chosen; shorter ones are flashes, such as a change of display mode
-LOCKED_S = 5.0  # seconds from the chord to the lock screen; chosen; lockers may fade the desktop
-BEFORE_S = 0.05  # seconds before the chord, at which a frame certainly shows the desktop
-MARK_BLOCK = 8  # samples of `Frame.quartered` per side of a block: 32 pixels, which hold a word
-_INK_LEVELS = 24  # of 255, within a block with content; chosen, above an encoder's noise
-SAME_LEVELS = 24  # of 255, for means of 16 pixels; chosen, above an encoder's noise
-# Shares of the blocks with content; chosen. A lock screen keeps such blocks by chance only. On the
-# desktop that comes back, a clock or a message may have changed.
-LOCKED_SHARE = 0.3
-BACK_SHARE = 0.6
+# Seconds that a black stretch lasts at least; chosen. Shorter ones are flashes, such as a change of
+# display mode.
+BLACK_S = 1.0
+# Seconds from the lock chord to the lock screen, at most; chosen. The desktop may fade before.
+LOCKED_S = 5.0
+BEFORE_S = 0.05  # seconds; a frame this long before the lock chord certainly shows the desktop
+# Samples of `Frame.quartered` per side of a block. A block has 32 pixels per side and holds a word.
+MARK_BLOCK = 8
+_INK_LEVELS = 24  # of 255; range of brightness in a block with content; chosen, above codec noise
+SAME_LEVELS = 24  # of 255; difference of samples that count as the same; chosen, above codec noise
+# Shares of the blocks with content that look the same as before the lock chord; chosen. A lock
+# screen keeps such blocks only by chance. On the desktop that is back, a clock or a message may
+# have changed.
+LOCKED_SHARE = 0.3  # at most, on a lock screen
+BACK_SHARE = 0.6  # at least, on the desktop that is back
 
-SURE_S = 0.25  # seconds; a clock that is less certain does not say which packets belong to a key
-# A packet shows a change if it is larger than `STILL_FACTOR` times the `STILL_PERCENT` percentile.
-# Measured in 16 recordings of real desktops: while visible letters were typed, the largest packet
-# had 2.6 to 1,018 times that percentile; in three black screens it had 1.0 times.
+# Seconds of uncertainty. A less certain clock does not say which packets of the video belong to a
+# key.
+SURE_S = 0.25
+# A packet shows a change if it has more bytes than STILL_FACTOR times the percentile STILL_PERCENT
+# of all packets. Measured in 16 recordings of real desktops: while visible letters were typed, the
+# largest packet had 2.6 to 1,018 times that percentile; in three black screens it had 1.0 times.
 STILL_PERCENT = 5
 STILL_FACTOR = 1.5
-ANSWER_S = 0.3  # seconds from a key to its effect; 97 % of the 2,175 keys above showed it by then
+# Seconds from a key to its effect. Of 2,175 keys in these recordings, 97 % showed it by then.
+ANSWER_S = 0.3
 
 _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
     "windows": [frozenset({"win", "l"})],
@@ -56,28 +65,31 @@ _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
 @dataclass(frozen=True)
 class PrivateStretch:
-    """A stretch of video time in seconds. The end is infinite if the video does not show it."""
+    """A stretch of video time, seconds, in which the screen is black or locked.
+
+    `end` is infinite if the video does not show the end.
+    """
 
     start: float
     end: float
 
     def overlaps(self, start: float, end: float) -> bool:
-        """Whether the stretch has a time in common with the range, both ends included."""
+        """Whether the stretch and the range from `start` to `end` have a time in common."""
         return self.start <= end and start < self.end
 
 
 @dataclass
 class _Lock:
-    """A lock chord, and the state of the screen since then. Times are video seconds.
+    """A lock chord, and the state of the screen after it. Times are video seconds.
 
     Attributes:
         chord: when the last of its keys was released.
         before: up to this time the video certainly shows the desktop.
-        until: by this time the lock screen must have come.
-        desktop: the desktop before the chord; None until it was seen.
+        until: a lock screen that comes after this time does not belong to the chord.
+        desktop: the desktop before the chord, as `Frame.quartered`; None until it was seen.
         is_locked: whether the lock screen was seen.
-        end: when the desktop was back.
-        frame: the last frame before the chord; None if the screen was not locked.
+        end: when the desktop was back; infinite until then.
+        frame: the last frame before the chord; None if no lock screen came.
     """
 
     chord: float
@@ -89,7 +101,7 @@ class _Lock:
     frame: Frame | None = field(default=None, repr=False)
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame."""
+        """Takes the next frame in presentation order."""
         if frame.time <= self.before + TIME_TOLERANCE_S:
             if not frame.is_black:
                 self.desktop = frame.quartered
@@ -108,7 +120,7 @@ class _Lock:
 
 
 def _kept_share(before: Luma, after: Luma) -> float:
-    """Returns the share of the blocks with content before that look the same after."""
+    """Returns the share of the blocks with content in `before` that look the same in `after`."""
     if before.shape != after.shape:
         return 0.0
     has_content = _blocks_range(before) >= _INK_LEVELS
@@ -134,15 +146,18 @@ def _blocks_range(values: Luma) -> Luma:
 
 
 class PrivateScreen:
-    """Observer that finds private actions by the frames around keys and after lock chords.
+    """Finds private actions by the frames around keys and after lock chords, as an observer.
+
+    Frames around keys are decoded only where the packets of the video are small: most typing is
+    visible and makes large packets, but on a black screen nothing changes.
 
     Args:
-        actions: of the demonstration, in time order.
-        inputs: its presses, in time order.
+        actions: in time order.
+        inputs: in time order.
         platform: windows, macos, linux or empty.
-        clock: of the recording. A key that may have been pressed on a black screen counts as such.
-        packets: of the video. Frames around keys are decoded only where its packets are small,
-            because most typing is visible, and on a black screen nothing changes.
+        clock: of the recording. If a key may have been pressed on a black screen within the clock's
+            uncertainty, its action is private.
+        packets: of the video.
     """
 
     def __init__(
@@ -169,10 +184,10 @@ class PrivateScreen:
         self.spans = merge_spans(list(self._wanted(presses)), 0.0)
 
     def _lock(self, chord: Action) -> _Lock:
-        """Returns the lock of a chord.
+        """Returns the state before a lock chord was seen in the video.
 
-        If a program may use the chord itself, the lock screen must come before the next action,
-        because a later change of the screen may be the effect of that action.
+        On platforms where a program may use the chord for itself, the lock screen must come before
+        the next action, because a later change of the screen may be the effect of that action.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)
@@ -189,7 +204,7 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans around the presses of keys, and around actions after a lock chord."""
+        """Yields the spans to decode: at lock chords, at later actions, and at unanswered keys."""
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]
         moments = self._unanswered(typed)
@@ -203,10 +218,10 @@ class PrivateScreen:
             yield self._span_of_frames(moment - margin, moment + margin)
 
     def _unanswered(self, moments: Sequence[float]) -> list[float]:
-        """Returns the times of key presses after which the video's packets do not show a change.
+        """Returns those times of key presses after which the packets do not show a change.
 
-        These are all of them if the clock is uncertain, because a change may belong to another
-        time.
+        If the clock is too uncertain, all times are returned, because a change may belong to
+        another key. `moments` are video seconds.
         """
         sizes = self._change_bytes
         if sizes is None or self._uncertainty_s > SURE_S or not (sizes > 0).any():
@@ -222,12 +237,12 @@ class PrivateScreen:
         ]
 
     def _span_of_frames(self, start: float, end: float) -> Span:
-        """Returns the span of the frames that are shown between two times."""
+        """Returns the span of all frames that a player shows between two times."""
         number = max(0, number_at(self._times, start))
         return Span(min(start, float(self._times[number])), end)
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
+        """Takes the next frame in presentation order."""
         if frame.is_black:
             if self._black_from is None:
                 self._black_from = frame.time
@@ -241,7 +256,11 @@ class PrivateScreen:
             lock.see(frame)
 
     def was_dark(self, start: float, end: float) -> bool:
-        """Whether a black stretch of at least a second overlaps a range; by the frames so far."""
+        """Whether the frames so far show black for at least a second in this range.
+
+        `start` and `end` are video seconds. The black stretch may begin before the range and end
+        after it.
+        """
         return any(black.overlaps(start, end) for black in self._dark())
 
     def _dark(self) -> list[PrivateStretch]:
@@ -251,14 +270,20 @@ class PrivateScreen:
         return [PrivateStretch(lock.chord, lock.end) for lock in self._locks if lock.is_locked]
 
     def desktop_before(self, time: float) -> Frame | None:
-        """Returns the frame before the lock chord, if the screen is locked at `time`; else None."""
+        """Returns the last frame before the lock chord; None if the screen is not locked then.
+
+        `time`: the time in question, video seconds.
+        """
         for lock in self._locks:
             if lock.is_locked and lock.chord < time < lock.end:
                 return lock.frame
         return None
 
     def result(self) -> tuple[tuple[int, ...], list[PrivateStretch]]:
-        """Returns the indexes of the private actions, and the stretches in which they lie."""
+        """Returns the indexes of the private actions, and the stretches in which they lie.
+
+        Call it after the last frame.
+        """
         dark = self._dark()
         locked = self._locked()
         private_actions: list[int] = []
@@ -273,7 +298,7 @@ class PrivateScreen:
         return tuple(private_actions), sorted(private_stretches, key=lambda stretch: stretch.start)
 
     def _dark_keys(self, action: Action, dark: Sequence[PrivateStretch]) -> list[PrivateStretch]:
-        """Returns the black stretches in which keys of an action may have been pressed."""
+        """Returns the black stretches in which a key of the action may have been pressed."""
         stretches: list[PrivateStretch] = []
         for line in action.events:
             if line in self._keys:
@@ -283,7 +308,7 @@ class PrivateScreen:
         return stretches
 
     def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
-        """Whether an action, or a part of a pause, lies in a stretch of the locked screen."""
+        """Whether an action may lie in a stretch of the locked screen, a pause even in part."""
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":
             ended = self._clock.video_time(action.end_ms)

@@ -1,8 +1,7 @@
-"""Compares the screen before each action with the screen at its scan.
+"""Compares the screen before each action with the screen at the action's accessibility scan.
 
-Two questions are answered for each action. Was the target redrawn since the scan began or ended?
-And what else changed since then? The scale of the scan's boxes is noted on the way, because it is
-tested on the same frames.
+Two questions are answered for each action: was the target redrawn since the scan, and what changed
+since the scan? The scale of the scan's boxes is tested on the same frames.
 """
 
 from collections.abc import Sequence
@@ -32,22 +31,25 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 from demo_pipeline.observation.frames.window_order import front_of
 
-USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
+USUAL_HEIGHT = 1080  # video pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the screen; a menu may open inside a larger element
-HIGHLIGHT_PARTS = 4  # an area this many times smaller is not the element's highlight; chosen
-BEYOND_PX = 8  # pixels that a highlight may reach beyond its element; chosen
-NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 pixels divides a highlighted menu item
-LARGE_ELEMENT_SHARE = 0.05  # of the screen; a larger element is compared around the press only
+# The highlight of such an element covers more than 1 / HIGHLIGHT_PARTS of its area; chosen.
+HIGHLIGHT_PARTS = 4
+BEYOND_PX = 8  # video pixels by which a highlight may reach beyond its element; chosen
+# Video pixels beside the press within which a highlight is searched for. The area of 48 pixels that
+# is ignored around the pointer may divide a highlighted menu item.
+NEAR_POINTER_PX = 64
+LARGE_ELEMENT_SHARE = 0.05  # of the screen; a larger element is compared only around the press
 
 
 class ActionScreens(NamedTuple):
-    """The screen at an action and at its scan.
+    """The screens of an action and of its scan.
 
     Attributes:
-        first: when the scan began; None if its frame did not decode.
-        last: when the scan ended; None if its frame did not decode.
-        shot: in the screenshot.
-        at_press: in the last frame before the press.
+        first: the screen when the scan began; None if its frame did not decode.
+        last: the screen when the scan ended; None if its frame did not decode.
+        shot: the screen in the action's screenshot.
+        at_press: the screen in the last frame before the press.
     """
 
     first: ScreenDetail | None
@@ -57,23 +59,23 @@ class ActionScreens(NamedTuple):
 
 
 class ScanComparison:
-    """Observer that compares the screen before each action with the screen at its scan.
+    """Compares the screen before each action with the screen at its scan, as an observer.
 
-    The screen at a moment is that of the last frame before it, however old that is, because a video
+    The screen at a time is the last frame before it, however old this frame is, because a video
     with a variable frame rate has no frames while nothing changes.
 
     Args:
-        requests: of the actions that are compared, in order.
+        requests: of the actions to compare, in order.
         times: (frames,) times of all frames of the video, ascending seconds.
         detector: knows the cells that flicker.
         pointer: changes around it are ignored.
 
     Attributes:
-        spans: the frames in which scans began and ended.
+        spans: times of the frames in which scans began and ended.
         targets: evidence on the targets of pointing actions with a scan, by action index.
-        since_scan: the changes since the scan, by action index, for every action with a screenshot
-            and a scan.
-        scales: of the boxes of scans.
+        since_scan: the changes since the scan for each action with a screenshot and a scan, by
+            action index.
+        scales: the scale of the boxes of each scan.
     """
 
     def __init__(
@@ -97,18 +99,18 @@ class ScanComparison:
         self.scales = TreeScales()
 
     def _numbers(self, scan: ScannedTarget) -> tuple[int, int]:
-        """Returns the numbers of the frames in which a scan began and ended."""
+        """Returns the indexes of the frames in which a scan began and ended."""
         return self._shown_at(scan.begin_ms), self._shown_at(scan.end_ms)
 
     def _needed(self, scan: ScannedTarget) -> list[int]:
-        """Returns the numbers of all frames that a scan needs, those of its previous scan first."""
+        """Returns the indexes of the frames that a scan needs, beginning with its previous scan."""
         return [*map(self._shown_at, scan.before_ms or ()), *self._numbers(scan)]
 
     def _shown_at(self, time_ms: float) -> int:
         return number_at(self._times, self._pointer.clock.video_time(time_ms))
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame."""
+        """Takes the next frame."""
         self._frames.see(diff.frame)
 
     def screens(
@@ -120,9 +122,9 @@ class ScanComparison:
 
         Args:
             request: of the action.
-            frame: of its screenshot.
-            latest: the last frame before the press. Only this one shows what opened under the
-                pointer.
+            frame: of the action's screenshot; None without a screenshot.
+            latest: the last frame before the press. Content that opened under the pointer is only
+                in this frame.
         """
         scan = request.scan
         if scan is None or frame is None:
@@ -139,9 +141,12 @@ class ScanComparison:
         return ActionScreens(first, last, shot, at_press)
 
     def note_scale(self, request: FrameRequest, *, is_last: bool) -> bool:
-        """Note how the boxes of a request's scan fit the screen. Returns whether that is known.
+        """Tests how the boxes of a request's scan fit the screen; returns whether that is known.
 
-        `is_last`: whether the frame in which the scan ended was seen already, if it decodes at all.
+        Args:
+            request: its scan is tested, unless it was tested before.
+            is_last: whether the decode pass is beyond the frame in which the scan ended. If this
+                frame did not decode, that in which the scan began is used.
         """
         scan = request.scan
         canvas = request.canvas
@@ -159,7 +164,7 @@ class ScanComparison:
         return True
 
     def compare(self, request: FrameRequest, screens: ActionScreens | None) -> bool:
-        """Note the changes between an action and its scan.
+        """Adds the changes between an action and its scan to `since_scan` and `targets`.
 
         Returns:
             Whether the target was certainly redrawn since the scan began.
@@ -204,7 +209,7 @@ class ScanComparison:
     def _is_redrawn_since_before(
         self, scan: ScannedTarget, aim: ElementUnderAction, point: Point, later: ScreenDetail
     ) -> bool | None:
-        """Whether the target was redrawn between the previous scan and a later screen.
+        """Whether the target was redrawn between the previous scan and the screen `later`.
 
         None without a previous scan, or if its frames did not decode.
         """
@@ -225,12 +230,18 @@ class ScanComparison:
         changes: ContentChanges,
         screens: ActionScreens,
     ) -> bool:
-        """Whether the target was redrawn, or something appeared over it, since `screens.first`.
+        """Whether the target was redrawn, or content appeared over it, since `screens.first`.
 
-        A menu without a visible edge darkens its area, and its items are highlighted under the
-        pointer. So an area that changed its brightness there counts, unless it is a highlight of
-        the element or of an element around it. A highlight covers much of its element and nothing
-        else; the drawn pointer may divide it.
+        A menu without a visible edge changes the brightness of its area, and its items are
+        highlighted under the pointer. An area at the press that changed its brightness is therefore
+        a redraw, unless it is a highlight of the element or of an element around it. A highlight
+        covers much of its element and nothing else; the drawn pointer may divide it.
+
+        Args:
+            aim: the target.
+            point: of the press, video pixels.
+            changes: of content between `screens.first` and `screens.shot`.
+            screens: of the action and its scan.
         """
         first, _, shot, at_press = screens
         x, y = point
@@ -269,13 +280,16 @@ class ScanComparison:
         return content_changes(scanned.detail, later.detail, pointers, flickering, scale)
 
     def _scale(self, screen: ScreenDetail) -> float:
-        """Returns video pixels per pixel of a pointer of usual size."""
+        """Returns the size of the drawn pointer relative to its usual size in pixels."""
         canvas = self._pointer.screen.at(self._pointer.clock.event_time(screen.time)).canvas
         height = float(screen.detail.shape[0] * DETAIL_STEP)
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def leave_out(self, request: FrameRequest) -> None:
-        """Forget an action that was compared at the wrong place, and how its scan's boxes fit."""
+        """Drops the results of an action that was compared at a wrong place.
+
+        The scale of its scan becomes "in doubt".
+        """
         self.targets.pop(request.action_index, None)
         self.since_scan.pop(request.action_index, None)
         if request.scan is not None and request.scan.event_index in self.scales.fits:
@@ -285,7 +299,7 @@ class ScanComparison:
 def _at_target(
     changes: ContentChanges, element: PixelBox | None, point: Point, screen: ScreenDetail
 ) -> bool:
-    """Whether content at the press was replaced; in a target that is not large, anywhere in it."""
+    """Whether content was replaced at the press, or anywhere in the target if it is not large."""
     if element is None:
         return False
     if changes.cover(*point):
@@ -294,7 +308,11 @@ def _at_target(
 
 
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, screen: ScreenDetail) -> bool:
-    """Whether areas may be a highlight of an element: inside it, and a good part of a roomy one."""
+    """Whether areas may be the highlight of an element.
+
+    They must be inside the element. If a menu may open inside the element, they must also cover a
+    good part of it.
+    """
     for area in areas:
         beyond = max(
             element.x - area.x,

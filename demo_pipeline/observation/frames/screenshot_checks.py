@@ -1,4 +1,4 @@
-"""Checks of the `screenshots` stage: of its files, its table and its leaks."""
+"""Checks the outputs of the `screenshots` stage: files, tables, missing frames and leaks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -31,9 +31,9 @@ _OTHER_FILES = {FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE}
 
 
 def check_screenshot_digests(folder: Path) -> list[Problem]:
-    """Returns a problem for each file that is missing, unexpected, or not as the encoder wrote it.
+    """Returns a problem for each file that is missing, unexpected, or changed since it was written.
 
-    Later stages link these files and read them by their digests.
+    Later stages link these files and trust their digests.
     """
     names = {path.name for path in folder.iterdir()}
     screenshots = {name for name in names if name.endswith(".png")}
@@ -54,7 +54,10 @@ def _problem(file: str, message: str) -> Problem:
 
 
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
-    """Returns the problems of the tables, of evidence.json, and of PNGs of another size."""
+    """Returns the problems of the tables, of evidence.json and of the PNG files.
+
+    A PNG is wrong if it cannot be read or has another size than the canvas.
+    """
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
     problems += schema_problems(folder / PICTURES_FILE, PICTURES_SCHEMA)
     try:
@@ -76,7 +79,8 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
             size = png_size(folder / name)
         except (OSError, ValueError) as error:
             raise_system_trouble(error)
-            reason = str(getattr(error, "strerror", None) or error)  # strerror has no path in it
+            # `strerror` has no path in it, unlike the text of the error.
+            reason = str(getattr(error, "strerror", None) or error)
             problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
             continue
         if size != CANVAS_SIZE:
@@ -86,7 +90,7 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
 
 
 def _wrong_frames(rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Yield rows with the file of another action, and times that are not in the order of frames."""
+    """Yields a problem for each row with a wrong file name or with a time in the wrong order."""
     for row in rows:
         expected = f"{row['action_index']:03d}.png"
         if row["file"] not in {None, expected}:
@@ -100,23 +104,23 @@ def _wrong_frames(rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def check_frames_present(folder: Path) -> list[Problem]:
-    """Returns a problem if actions have no frame, for example because the video ends too early."""
+    """Returns a problem if an action has no frame, for example because the video ends too early."""
     rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
     if not rows:
         return []
     indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
-    is_known = all(shift.is_known for shift in read_evidence(folder).clock.shifts)
-    since = "" if is_known else ", or not when they were, since the recorder's clock was set"
     message = (
         f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
-        f"screen before them{since}"
+        "screen before them"
     )
+    if not all(shift.is_known for shift in read_evidence(folder).clock.shifts):
+        message += ", or their time is unknown because somebody set the recorder's clock"
     remedy = "upload the whole video; steps without a screenshot are left out and counted"
     return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
 
 
 def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """Returns a problem for each avoidable leak: an earlier frame does not show it."""
+    """Returns a problem for each avoidable leak, that is, a leak that an earlier frame avoids."""
     problems = []
     for row in read_frames(folder):
         if row["leak"] and not row["unavoidable"]:

@@ -1,7 +1,7 @@
-"""Writes the screenshots of a demonstration as PNG files, with a table of facts about each.
+"""Writes the screenshots of a demonstration as PNG files, and facts about them as a table.
 
-The table, pictures.parquet, holds a thumbnail and a coarse grey version of each screenshot. Reading
-a row of it costs less than a fortieth of reading the PNG again.
+The table, pictures.parquet, has a thumbnail and a coarse grey version of each screenshot. Reading a
+row takes less than a fortieth of the time for reading the PNG.
 """
 
 import hashlib
@@ -27,13 +27,15 @@ from demo_pipeline.observation.frames.video_reader import Frame, RgbConverter, p
 PICTURES_FILE = "pictures.parquet"
 DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
-CELL = 8  # pixels
-BLACK_LEVEL = 16  # of 255; the black of limited-range video
-BLACK_SHARE = 0.001  # share of the pixels that may be brighter: one pixel in 6 % of the cells
-_QUALITY = 92  # of the JPEG; its artefacts are invisible in the JPEG of a contact sheet
+CELL = 8  # pixels per side of a cell
+BLACK_LEVEL = 16  # of 255; brightness of black in video of limited range
+# Share of the pixels of a black screenshot that may be brighter. It is one pixel in 6 % of the
+# cells.
+BLACK_SHARE = 0.001
+_QUALITY = 92  # of a JPEG thumbnail; its artefacts are invisible in the JPEG of a contact sheet
 _PLANES = "yuv420p"  # the pixel format of nearly all recordings
-_BATCH = 64  # screenshots whose rows are held in memory
-_GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)
+_BATCH = 64  # rows of pictures.parquet, with their thumbnails, that are held in memory
+_GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)  # (columns, rows) of cells
 
 PICTURES_SCHEMA = described_schema(
     (
@@ -48,12 +50,12 @@ PICTURES_SCHEMA = described_schema(
 
 @dataclass(frozen=True)
 class ScreenshotFacts:
-    """Facts about a screenshot, to compare it with others.
+    """Facts about a screenshot, for comparing it with others.
 
     Attributes:
         cells: (135, 240) mean grey of cells of 8 x 8 pixels.
-        black: nothing is brighter than a video's black.
-        missing: the file cannot be read.
+        black: whether the screenshot is black, apart from a few pixels.
+        missing: whether the file is missing or damaged.
     """
 
     cells: Pixels
@@ -62,7 +64,7 @@ class ScreenshotFacts:
 
     @property
     def hash(self) -> int:
-        """A hash of 64 bits; screenshots that look alike differ in few of them."""
+        """A hash of 64 bits. The hashes of screenshots that look alike differ in few bits."""
         if self.missing:
             return 0
         small = cv2.resize(self.cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
@@ -71,7 +73,7 @@ class ScreenshotFacts:
 
 
 def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
-    """Returns the facts about an image, (height, width, 3)."""
+    """Returns the facts about a screenshot; `rgb` is (height, width, 3)."""
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     cells = np.asarray(cv2.resize(grey, _GRID, interpolation=cv2.INTER_AREA), np.uint8)
     seems_black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
@@ -80,7 +82,7 @@ def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
 
 
 def read_screenshot(path: Path) -> ScreenshotFacts:
-    """Reads the facts about a PNG; they are `missing` if it does not exist or is damaged."""
+    """Reads a PNG and returns the facts about it; `missing` is set if it cannot be read."""
     rgb = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) if path.is_file() else None
     if rgb is None:
         return ScreenshotFacts(np.zeros(_GRID[::-1], np.uint8), black=False, missing=True)
@@ -88,10 +90,10 @@ def read_screenshot(path: Path) -> ScreenshotFacts:
 
 
 class ScreenshotFiles:
-    """Writes screenshots into a folder, and a row of pictures.parquet for each.
+    """Writes screenshots into a folder, and a row of pictures.parquet for each of them.
 
     Attributes:
-        digests: SHA-256 of the screenshots in the folder, by their file names.
+        digests: SHA-256 of each screenshot in the folder, by file name.
     """
 
     def __init__(self, folder: Path, table: TableWriter) -> None:
@@ -102,13 +104,13 @@ class ScreenshotFiles:
         self.digests: dict[str, str] = {}
 
     def write(self, name: str, rgb: Pixels, frame: Frame | None = None) -> None:
-        """Write a screenshot and its row.
+        """Writes a screenshot and its row.
 
         Args:
             name: of the file.
             rgb: the pixels, (height, width, 3).
-            frame: the frame with exactly these pixels, which makes the thumbnail faster; None if
-                the frame was scaled.
+            frame: the frame with exactly these pixels; the thumbnail is made faster from it. None
+                if the frame was scaled.
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)
@@ -119,14 +121,14 @@ class ScreenshotFiles:
         self._table.append(row)
 
     def write_native(self, name: str, rgb: Pixels) -> None:
-        """Write the screenshot in the screen's own size next to that of a name, without a row."""
+        """Writes the copy of screenshot `name` in the screen's own size; it has no row."""
         data = self._png.encode(rgb)
         path = native_of(self._folder / name)
         path.write_bytes(data)
         self.digests[path.name] = hashlib.sha256(data).hexdigest()
 
     def remove(self, name: str) -> None:
-        """Remove a screenshot, also in the screen's own size. Its row stays."""
+        """Removes a screenshot and its copy in the screen's own size; its row stays."""
         for path in (self._folder / name, native_of(self._folder / name)):
             if self.digests.pop(path.name, ""):
                 path.unlink()
@@ -144,13 +146,13 @@ class ScreenshotFiles:
 
 @contextmanager
 def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
-    """Opens a writer of screenshots, which leaves no table after an error."""
+    """Opens a writer of screenshots and of pictures.parquet; after an error there is no table."""
     with TableWriter(folder / PICTURES_FILE, PICTURES_SCHEMA, batch_rows=_BATCH) as table:
         yield ScreenshotFiles(folder, table)
 
 
 def _resized_twice(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Scales an image to (width, height) by way of twice that size, at a third of the cost."""
+    """Scales an image to (width, height) in two steps, which takes a third of the time."""
     twice = (2 * size[0], 2 * size[1])
     return _resized(cv2.resize(pixels, twice, interpolation=cv2.INTER_AREA), size)
 
@@ -160,9 +162,10 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _small_frame(frame: Frame, height: int) -> Any:
-    """Scales the planes of a frame to a thumbnail before its colours are converted.
+    """Returns a thumbnail of a frame, made by scaling its planes before the colours are converted.
 
-    That takes a third of the time of scaling afterwards. None if the planes have another form.
+    Scaling after the conversion would take three times as long. None if the planes of the frame
+    have another format than `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
     """
     decoded = frame.decoded
     if decoded.format.name != _PLANES or is_hdr(decoded) or rotation(decoded) or height % 2:
@@ -181,19 +184,22 @@ def _small_frame(frame: Frame, height: int) -> Any:
 
 
 def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
-    """Returns a line for each screenshot and for their table, as `sha256sum` writes it."""
+    """Returns a line for each screenshot and for pictures.parquet, in the format of `sha256sum`."""
     all_digests = {**digests, PICTURES_FILE: read_digest(folder / PICTURES_FILE).sha256}
     return "".join(f"{all_digests[name]}  {name}\n" for name in sorted(all_digests))
 
 
 def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
-    """Reads the thumbnails (JPEG) from a folder of screenshots, by their file names."""
+    """Reads the thumbnails of the screenshots in a folder: file name → JPEG."""
     with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
         return {row["file"]: row["jpeg"] for row in rows}
 
 
 def read_screenshot_facts(folder: Path) -> Mapping[str, ScreenshotFacts]:
-    """Reads the facts from a folder of screenshots, by file names; empty without a table."""
+    """Reads the facts about the screenshots in a folder: file name → facts.
+
+    Empty if the folder has no pictures.parquet.
+    """
     if not (folder / PICTURES_FILE).is_file():
         return {}
     facts_by_digest: dict[str, ScreenshotFacts] = {}

@@ -1,4 +1,4 @@
-"""Writes the screenshot of an action as a PNG, and says how its frame relates to the press."""
+"""Writes the screenshot of an action, and computes its row of frames.parquet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from demo_pipeline.observation.frames.video_reader import (
 
 @dataclass(frozen=True)
 class Screenshot:
-    """The row of frames.parquet for one action; fields as in `frames_table.FRAMES_SCHEMA`."""
+    """The row of an action in frames.parquet; `frames_table.FRAMES_SCHEMA` explains the fields."""
 
     action_index: int
     reason_code: Reason
@@ -45,13 +45,13 @@ class Screenshot:
 
 
 class ScreenshotWriter:
-    """Writes screenshots on the canvas as NNN.png and final.png.
+    """Writes screenshots, fitted to the canvas, as NNN.png and final.png.
 
     Args:
-        video: of the recording.
-        pointer: where the pointer is in its frames.
+        video: the video.
+        pointer: the pointer in the video.
         files: takes the screenshots.
-        native: whether screenshots in the screen's own size are written, too.
+        native: whether to write screenshots in the screen's own size, too.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class ScreenshotWriter:
     def write(
         self, chooser: FrameChooser, choice: FrameChoice, *, at_target: bool = True
     ) -> Screenshot:
-        """Write the PNG of a request whose span has passed.
+        """Writes the PNG of a request after its last frame, and returns the row of frames.parquet.
 
         Args:
             chooser: of the request.
             choice: the frame, confirmed by `FrameFallback`.
-            at_target: whether a pointer inside the target's box is at the target. If another
-                element is there by now, only a pointer near the press is.
+            at_target: whether the target's box decides if the pointer is at the target. False if
+                another element may be there by now; a circle around the press then decides.
         """
         request = chooser.request
         frame = choice.frame
@@ -105,7 +105,7 @@ class ScreenshotWriter:
         )
 
     def remove(self, screenshot: Screenshot) -> None:
-        """Remove the PNG of a screenshot that turned out to be wrong or not needed."""
+        """Removes the PNG of a screenshot that turned out to be wrong or not needed."""
         if screenshot.file is not None:
             self._files.remove(screenshot.file)
 
@@ -115,15 +115,15 @@ class ScreenshotWriter:
         actions: Sequence[Action],
         requests: Sequence[FrameRequest],
     ) -> list[Screenshot]:
-        """Removes the screenshots in which the action's place is unknown; after the last frame.
+        """Removes the screenshots in which the place of the action is unknown.
 
-        A screenshot stays if one canvas holds from its frame to the action, and if it was written
-        with the stretch of that canvas.
+        A screenshot is kept if its frame and its action are in the same part of the recording, and
+        if it was written with the stretch of that part's canvas. Call it after the last frame.
 
         Args:
-            screenshots: one for each action.
+            screenshots: the row of frames.parquet for each action.
             actions: in time order.
-            requests: of the actions, with the canvases by which the screenshots were written.
+            requests: of the actions, with the canvases used for writing the screenshots.
         """
         screen = self._pointer.screen
         clock = self._pointer.clock
@@ -142,7 +142,7 @@ class ScreenshotWriter:
         return kept
 
     def write_final(self, frame: Frame) -> None:
-        """Write final.png."""
+        """Writes final.png."""
         event_ms = self._pointer.clock.event_time(frame.time)
         canvas = self._pointer.screen.at(event_ms).canvas or fit_canvas(frame.size, 1.0)
         rgb = self._colours.rgb(frame)
@@ -158,13 +158,13 @@ class ScreenshotWriter:
 
 
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
-    """Returns the recorded screen in its own size, undistorted; None if that is the canvas's size.
+    """Returns the recorded screen in its own size, undistorted; None if it is that of the canvas.
 
-    `fit_canvas` of this size gives the image's place on the canvas.
+    `fit_canvas` of the image's size says where the image lies on the canvas.
 
     Args:
         canvas: of the frame.
-        rgb: the frame, (height, width, 3).
+        rgb: pixels of the frame, (height, width, 3).
     """
     size = (round(canvas.video_width / canvas.stretch), canvas.video_height)
     if size == CANVAS_SIZE:

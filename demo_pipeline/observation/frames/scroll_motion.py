@@ -1,6 +1,6 @@
 """Measures how the content around the pointer moves in the video during scrolls.
 
-actions/scrolls.py concludes from the movement what the wheel's deltas mean.
+actions/scrolls.py concludes from it which sign and unit the wheel's deltas have.
 """
 
 from collections import Counter
@@ -25,20 +25,21 @@ from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
-MOST_SCROLLS = 12  # scrolls that are measured, spread over the recording; a vote needs no more
-AFTER_S = 0.5  # seconds after the last notch in which smooth scrolling goes on
-ROW_STEP = 2  # pixels from one sample to the next down; lines of text need close samples
-COLUMN_STEP = SAMPLE_STEP  # pixels from one sample to the next across
-_REACH_X = 640  # video pixels around the pointer that are compared
-_REACH_Y = 360
+MOST_SCROLLS = 12  # measured scrolls, spread over the recording; a vote needs no more
+AFTER_S = 0.5  # seconds after the last notch; smooth scrolling goes on for as long
+ROW_STEP = 2  # video pixels between samples in a column; lines of text need close samples
+COLUMN_STEP = SAMPLE_STEP  # video pixels between samples in a row
+_REACH_X = 640  # video pixels to the left and right of the pointer that are compared
+_REACH_Y = 360  # video pixels above and below the pointer that are compared
 _CHANGED = 12  # of 255; a sample that differs by more has changed
-_LEAST_ROWS = 24  # changed rows: 48 video pixels
-_LEAST_COLUMNS = 12  # changed columns: 48 video pixels
-_OVERLAP = 0.35  # of the changed region that must be in both frames
-_MATCH = 0.8  # correlation of the content before with the moved content after
-_LEAD = 0.08  # by which the correlation exceeds the best one in the opposite direction
-_LEAD_OVER_REST = 0.05  # by which the correlation exceeds the one without movement
-_MOST_FRAMES = 6  # frames with movement that are measured in a scroll
+_LEAST_ROWS = 24  # changed rows of samples, 48 video pixels; fewer are not a movement
+_LEAST_COLUMNS = 12  # changed columns of samples, 48 video pixels; fewer are not a movement
+_OVERLAP = 0.35  # share of the changed region that must be visible in both frames
+# Correlations of the content before the movement with the moved content after it:
+_MATCH = 0.8  # least correlation
+_LEAD = 0.08  # least difference from the best correlation in the opposite direction
+_LEAD_OVER_REST = 0.05  # least difference from the correlation without movement
+_MOST_FRAMES = 6  # measured frames with movement in a scroll
 
 Floats32 = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,7 +54,7 @@ class _Scroll:
         place: of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.
-        moved: number of frames by the direction in which the content moved.
+        moved: number of frames in which the content moved in each direction.
         pixels: sum of the movements in these frames, video pixels.
     """
 
@@ -67,12 +68,12 @@ class _Scroll:
 
 
 class ScrollMotion:
-    """Observer that measures how the content moves during some scrolls.
+    """Measures how the content moves during up to twelve scrolls, as an observer.
 
     Args:
         actions: in time order.
         clock: of the recording.
-        screen: its parts.
+        screen: the parts of the recording, each with its canvas.
     """
 
     def __init__(self, actions: Sequence[Action], clock: Clock, screen: ScreenParts) -> None:
@@ -104,7 +105,7 @@ class ScrollMotion:
         self.spans = [scroll.span for scroll in self._scrolls]
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame, and the frame decoded before it."""
+        """Takes the next frame, and measures the movement since the frame decoded before it."""
         last = diff.before
         frame = diff.frame
         time = frame.time
@@ -125,9 +126,9 @@ class ScrollMotion:
                 scroll.pixels += pixels
 
     def result(self, misplaced: Collection[int] = ()) -> WheelVote:
-        """Returns what the measured scrolls prove about the wheel.
+        """Returns the vote of the measured scrolls about the wheel. Call it after the last frame.
 
-        `misplaced`: indexes of actions whose place in the video was wrong when they were measured.
+        `misplaced`: indexes of actions whose canvas turned out to be wrong; they have no vote.
         """
         return count_votes(
             ScrollEvidence(
@@ -141,12 +142,12 @@ class ScrollMotion:
 def content_moved(
     before: Luma, after: Luma, place: tuple[float, float]
 ) -> tuple[Direction, int] | None:
-    """Returns the direction and the video pixels by which the content around a point moved.
+    """Returns the direction and the distance by which the content around a point moved.
 
-    None if the movement is unclear.
+    The distance is in video pixels. None if the movement is unclear.
 
     Args:
-        before, after: samples of successive frames, as `Frame.samples` with `ROW_STEP`.
+        before, after: samples of successive frames, from `Frame.samples(ROW_STEP)`.
         place: the point, video pixels.
     """
     first = _around(before, place)
@@ -183,10 +184,11 @@ def _differ(first: Luma, second: Luma) -> Cells:
 
 
 def _shift(before: Luma, after: Luma) -> int:
-    """Returns by how many rows the content moved down (negative: up); 0 if that is unclear.
+    """Returns by how many rows the content moved down (negative: up); 0 if this is unclear.
 
-    This is the lag with the best correlation, if it is clearly better than without movement and
-    than at any lag in the opposite direction. Flat areas, such as a highlighted row, are ignored.
+    The result is the shift with the best correlation. It is unclear if no shift, or a shift in the
+    opposite direction, correlates nearly as well. Flat areas, such as a highlighted row, are
+    ignored.
     """
     if min(before.shape) < _LEAST_COLUMNS:
         return 0
@@ -204,9 +206,9 @@ def _shift(before: Luma, after: Luma) -> int:
 
 
 def _texture(luma: Luma) -> Floats32:
-    """Returns edges and letters; flat areas are 0.
+    """Returns an image in which edges and letters stand out, and flat areas are 0.
 
-    A slight blur makes up for the distance of the samples.
+    It is slightly blurred, because a movement may be a fraction of the distance of two samples.
     """
     values = luma.astype(np.float32)
     texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))
@@ -214,7 +216,10 @@ def _texture(luma: Luma) -> Floats32:
 
 
 def _correlations(before: Floats32, after: Floats32) -> Floats32:
-    """(2n - 1,): normalised correlation of n rows with n rows moved down by -(n - 1) to n - 1."""
+    """(2n - 1,): normalised correlation of `before` with `after` for each shift of its rows.
+
+    Both have n rows. The shifts are from n - 1 rows up to n - 1 rows down.
+    """
     rows = len(before)
     length = cv2.getOptimalDFTSize(2 * rows)
     spectrum = np.fft.rfft(before, length, axis=0).conj() * np.fft.rfft(after, length, axis=0)

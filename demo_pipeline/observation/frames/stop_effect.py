@@ -1,6 +1,6 @@
-"""Decides whether the last action only stopped the recorder, because the screen shows no effect.
+"""Decides whether the last action stopped the recorder: then the screen shows no effect of it.
 
-actions/build_actions.py decides which actions are candidates.
+actions/build_actions.py decides whether the last action is a candidate.
 """
 
 from collections.abc import Sequence
@@ -15,25 +15,28 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-CUT_OFF_S = 0.3  # seconds; a video that ends this close to the press was ended by it
-STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by the click
-CLICK_CELLS = 1  # cells; a tick in a check box of a small screen
-BLINK_S = 1.5  # seconds before the press; anything that blinks by itself changes once in this time
-UNSTEADY_SHARE = 0.1  # of all cells; if more of them change before the press, nothing is proven
+CUT_OFF_S = 0.3  # seconds; if the video ends this close to the press, the press ended it
+STOP_BY_CLICK_S = 2.0  # seconds; if the video goes on for longer, the click did not stop it
+CLICK_CELLS = 1  # changed cells; a check mark in a check box of a small screen has as many
+BLINK_S = 1.5  # seconds before the press; content that blinks by itself changes in this time
+# Share of all cells. If more of them change right before the press, too little of the screen is
+# steady, and the action counts as having an effect.
+UNSTEADY_SHARE = 0.1
 
 
 class StopEffect:
-    """Observer that looks for a change of the screen from the last press to the end of the video.
+    """Looks for an effect of the last action until the end of the video, as an observer.
 
-    Any change counts, however small. Cells that also changed right before the press, away from the
-    pointer (a text cursor, a clock, a spinner), are ignored. For a shortcut, changes around the
-    pointer are ignored, too.
+    Any change of the screen is an effect, however small. Cells that also changed right before the
+    press, away from the pointer (a text cursor, a clock, a spinner), are ignored. If the action is
+    a shortcut, changes around the pointer are ignored, too.
 
     Args:
-        action: the last one, by `possible_stop` of build_actions.py; None: there is no candidate.
+        action: the last action, if it may have stopped the recorder (`possible_stop` of
+            build_actions.py); otherwise None.
         clock: of the recording; frames within its uncertainty count as after the press.
         end: of the video, seconds.
-        earlier: when the action before it ended, video seconds.
+        earlier: when the previous action ended, video seconds.
     """
 
     def __init__(
@@ -53,11 +56,11 @@ class StopEffect:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """From shortly before the press to the end of the video, if that is near."""
+        """From shortly before the press to the end of the video; empty if the end is too far."""
         return [Span(self._begin, self._end)] if self._may_be_stop else []
 
     def see(self, diff: FrameDiff) -> None:
-        """Take the next frame; frames long before the press are skipped."""
+        """Takes the next frame; frames long before the press are skipped."""
         time = diff.frame.time
         if not self._may_be_stop or self._changed or time < self._begin:
             return
@@ -75,7 +78,7 @@ class StopEffect:
             self._changed = self._has_new(difference.without_pointers(pointers))
 
     def _has_new(self, cells: Cells) -> bool:
-        """Whether cells changed that had been steady before the press."""
+        """Whether enough cells changed that were steady before the press."""
         least = CLICK_CELLS if self._is_click else SMALL_CELLS
         if self._unsteady is not None and int(np.count_nonzero(cells)) >= least:
             if np.count_nonzero(self._unsteady) > UNSTEADY_SHARE * self._unsteady.size:
@@ -84,10 +87,10 @@ class StopEffect:
         return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
-        """Whether the action stopped the recorder: only the end of the video follows it.
+        """Whether the action stopped the recorder, so that only the end of the video follows.
 
         A video with a variable frame rate ends with the last change of the screen, even if the
-        recording went on. So an end without any frame after the press is no proof for a click.
+        recording went on. For a click, a video without any frame after it therefore proves nothing.
         """
         if self._changed or not self._may_be_stop:
             return False

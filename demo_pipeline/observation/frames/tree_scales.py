@@ -1,7 +1,7 @@
-"""Finds the units of each scan's boxes by fitting the boxes to the screen.
+"""Finds the units of the boxes in each accessibility scan by fitting the boxes to the screen.
 
 After a change of display scaling, some recorders log trees in other units than the pointer. A box
-fits if it has content inside and cuts nothing along its edges.
+fits the screen if it has content inside, and if its edges cut through no content.
 """
 
 from bisect import bisect_right, insort
@@ -17,18 +17,19 @@ from demo_pipeline.observation.frames.video_reader import Luma
 
 _Counts = np.ndarray[Any, np.dtype[np.int32]]
 
-USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # systems offer these for their displays
+USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems offer for displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
-LEAST_MARKS = 6  # elements; fewer fit by chance
-INK_LEVELS = 48  # of 255; contrast of the content of a named element
-CUT_LEVELS = 24  # of 255; a step of brightness along the edge of a box means that it cuts content
-CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts less
-FIT_SHARE = 0.5  # of the marks; right scales fit 0.48 to 1.00 of them, wrong ones up to 0.47
-MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 of them without scaling
+LEAST_MARKS = 6  # elements; fewer may fit by chance
+INK_LEVELS = 48  # of 255; the content of a named element has at least this contrast
+CUT_LEVELS = 24  # of 255; the edge of a box cuts content where brightness changes by more along it
+CUT_SHARE = 0.06  # of the samples along the edge; the edge of a fitting box cuts fewer
+# Shares of the elements whose boxes fit:
+FIT_SHARE = 0.5  # least share for the right scale; right ones had 0.48 to 1.00, wrong ones to 0.47
+MISFIT_SHARE = 0.35  # without scaling, trees in other units had up to 0.34
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
-    """Returns the factor by which the boxes of a scan fit the screen; None if it is in doubt.
+    """Returns the factor with which the boxes of a scan fit the screen; None if it is in doubt.
 
     Args:
         detail: the screen at the scan, as `ScreenDetail.detail`.
@@ -50,15 +51,19 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
 
 
 def _sums(differences: Luma) -> _Counts:
-    """(rows + 1, columns + 1): number of steps in brightness above and left of each sample."""
+    """(rows + 1, columns + 1): number of steps of brightness above and to the left of a sample."""
     steps = cv2.threshold(differences, CUT_LEVELS, 1, cv2.THRESH_BINARY)[1]
     return np.asarray(cv2.integral(steps), np.int32)
 
 
 def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: float = 0.0) -> float:
-    """Returns the share of boxes that hold content and cut nothing; 0 if it is below `least`.
+    """Returns the share of the boxes that fit the screen, or 0 if it is certainly below `least`.
 
-    `steps`: sums of the horizontal and of the vertical steps.
+    Args:
+        detail: the screen, as `ScreenDetail.detail`.
+        steps: results of `_sums` for the steps between columns and for those between rows.
+        marks: (elements, 4) boxes, video pixels.
+        least: a smaller share need not be computed.
     """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
@@ -82,29 +87,32 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
 
 
 def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
-    """Returns the number of steps in boxes; right and bottom are excluded."""
+    """Returns the number of steps in each box; `bottom` and `right` are excluded."""
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
 
 
 class TreeScales:
-    """The scale of the boxes of each scan, by the frames so far.
+    """Decides the scale of the boxes of each scan: the factor from its units to those of the log.
 
-    A scan whose boxes fit without scaling is accepted at once. Another scale is accepted if two
-    successive scans have it; otherwise it is in doubt. A scan that was not tested has the scale of
-    the scan before. If no scale fits, for example because a dialog hides the page, a window with an
-    unchanged box shows that the units are unchanged, too.
+    If the boxes fit without scaling, the scale is 1. Another scale is accepted if it fits two
+    successive scans; otherwise the scale is in doubt. A scan that was not tested has the scale of
+    the scan before. If no scale fits, for example because a dialog hides the page, but a window has
+    the same box as in the last scan that fitted, the scale is 1.
 
     Attributes:
-        fits: result of `fitting_scale` for each scan, by line.
+        fits: result of `fitting_scale` for each tested scan, by the line of the scan in the log.
     """
 
     def __init__(self) -> None:
         self.fits: dict[int, float | None] = {}
         self._lines: list[int] = []
-        self._fitting_windows: frozenset[PixelBox] = frozenset()  # of the last scan that fitted
+        self._fitting_windows: frozenset[PixelBox] = frozenset()  # windows of the last fitting scan
 
     def add(self, line: int, fit: float | None, windows: frozenset[PixelBox] = frozenset()) -> None:
-        """Note the fit of the scan of a line. `windows`: boxes of its windows, in its units."""
+        """Records the result of `fitting_scale` for the scan in a line of the log.
+
+        `windows`: boxes of the windows of the scan, in its units.
+        """
         if fit is None and windows & self._fitting_windows:
             fit = 1.0
         if fit == 1.0:
@@ -113,21 +121,21 @@ class TreeScales:
         insort(self._lines, line)
 
     def at(self, line: int) -> float | None:
-        """Returns the scale of the scan of a line; None if it is in doubt."""
+        """Returns the scale of the scan in a line of the log; None if it is in doubt."""
         position = bisect_right(self._lines, line) - 1
         return self._scale(position) if position >= 0 else 1.0
 
     def is_open(self, line: int) -> bool:
-        """Whether the next scan may still confirm the scale of the scan of a line."""
+        """Whether the next scan may still confirm the scale of the scan in this line of the log."""
         newest = self._lines[-1] if self._lines else line + 1
         return newest <= line and self.fits[newest] is not None and self.at(newest) is None
 
     def give_up(self) -> None:
-        """Put the scale of the newest scan in doubt, without waiting for the next scan."""
+        """Sets the scale of the newest scan to "in doubt", without waiting for the next scan."""
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """Returns the lines at which the scale changes, with the new scale. It begins with 1."""
+        """Returns the new scale at each line of the log where the scale changes; it starts at 1."""
         changes: dict[int, float | None] = {}
         scale: float | None = 1.0
         for position, line in enumerate(self._lines):

@@ -1,4 +1,4 @@
-"""Finds where the screen changed while text was typed."""
+"""Finds the places of the screen that changed while text was typed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from demo_pipeline.observation.trees.secret_fields import dots_for
 
 
 class _BeforeTyping(NamedTuple):
-    """The screen before a typing action."""
+    """The screen before a typing action: at half size, and in full size (`luma`)."""
 
     action_index: int
     detail: ScreenDetail
@@ -26,16 +26,17 @@ class _BeforeTyping(NamedTuple):
 
 
 class TypedPlaces:
-    """Compares the screenshots of typing actions with those of the actions after them.
+    """Compares the screenshot of each typing action with that of the next action.
 
     Args:
-        actions: those that type visible text are followed.
+        actions: only those that type visible text are compared.
         detector: knows the cells that flicker.
-        pointer: where it moved, changes around it are ignored.
+        pointer: changes around it are ignored if it moved between the two screenshots.
 
     Attributes:
-        places: boxes of the changes in video pixels, by action index; empty if nothing changed.
-        dotted: indexes of the actions whose text appeared as dots.
+        places: boxes of the changes in video pixels, by index of the typing action; a value is
+            empty if nothing changed.
+        dotted: indexes of the typing actions whose text appeared as dots.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class TypedPlaces:
         self.dotted: list[int] = []
 
     def see(self, action_index: int, frame: Frame | None) -> None:
-        """Take the frame of an action's screenshot. Actions come in order."""
+        """Takes the frame of an action's screenshot, or None; actions come in order."""
         if frame is None:
             return
         if self._before is not None:

@@ -1,4 +1,4 @@
-"""Observes the screen between actions and collects the changes for the rule of waits.py."""
+"""Collects the changes of the screen between actions, from which waits.py decides about waits."""
 
 import pickle
 from bisect import bisect_right
@@ -41,16 +41,18 @@ from demo_pipeline.observation.frames.waits import (
 )
 
 LONGEST_S = 120.0  # seconds after an action; later changes are not observed
-SAMPLE_S = 0.25  # seconds between two samples, which is less than a person's reaction
-PLACE_PX = 24  # video pixels around a press: the letters of the clicked element
+SAMPLE_S = 0.25  # seconds between two compared frames; a person's reaction takes longer
+PLACE_PX = 24  # video pixels around a press; the letters of the clicked element are within them
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
-GROUND_SAMPLES = 9  # samples of 4 x 4 pixels per side; lines of text cover less than half of them
+# Samples (4 x 4 pixels) per side of the square whose median is the background. Lines of text cover
+# less than half of such a square.
+GROUND_SAMPLES = 9
 _INK_LEVELS = 24  # of 255, between neighbouring samples; pale skeletons and fades have less
 
 
 @dataclass
 class _IntervalRecord:
-    """Collects the changes of one interval, from frames in order."""
+    """Collects the changes in one interval from compared frames, which come in order."""
 
     interval: Interval
     _before: list[Cells] = field(default_factory=list)
@@ -62,24 +64,28 @@ class _IntervalRecord:
     _at_limit: Luma | None = None
     _after_effect: Luma | None = None
     _answer: Cells | None = None
-    is_hidden: bool = False  # in part: a frame was black
+    is_hidden: bool = False  # whether any frame was black
 
     @property
     def end(self) -> float:
-        """When the second action shows its effect; the first sample after it is the last one."""
+        """When the observation of the interval ends, video seconds.
+
+        For keys, this is late enough to see their effect. Otherwise the second action begins then.
+        """
         if self.interval.place is not None:
             return self.interval.until
         return self.interval.until + TOGETHER_S
 
     def see(self, time: float, luma: Luma, before: Luma, changed: Cells, hovered: Cells) -> None:
-        """Take the next sample.
+        """Takes the next compared frame.
 
         Args:
-            time: of the sample, video seconds.
-            luma: of the sample.
-            before: the sample before it.
-            changed: the cells that changed between the two.
-            hovered: the cells of these beside a pointer that came there shortly before.
+            time: of the frame, video seconds.
+            luma: of the frame, as `Frame.quartered`.
+            before: luma of the compared frame before.
+            changed: the cells that changed between the two frames.
+            hovered: those of the changed cells that are beside a pointer that came there shortly
+                before.
         """
         interval = self.interval
         if self._first is None:
@@ -94,7 +100,7 @@ class _IntervalRecord:
             self._early.append(changed)
             self._after_effect = luma
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
-            if time > interval.looked:  # the pointer opens content on its way
+            if time > interval.looked:  # on its way, the pointer may open content
                 self._late.append((time, changed & ~hovered))
             else:
                 self._late.append((time, changed))
@@ -109,7 +115,7 @@ class _IntervalRecord:
             self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS)
 
     def changes(self) -> IntervalChanges | None:
-        """Returns the changes; None if samples before or after the interval are missing."""
+        """Returns the changes; None if there was no frame before or after the interval."""
         first = self._first
         last = self._last
         if first is None or last is None:
@@ -142,8 +148,8 @@ class _IntervalRecord:
     def late(self) -> Sequence[tuple[float, Cells]]:
         """Returns the changes after the first action's own effect, each with its time.
 
-        Slight changes right before the second action, such as a text cursor's blink, are left out,
-        because nobody reacts to them so soon.
+        Slight changes right before the second action, such as the blink of a text cursor, are left
+        out, because nobody reacts to them so soon.
         """
         counts = [np.count_nonzero(cells) for _, cells in self._late]
         slight = PART_SHARE * max(counts, default=0)
@@ -156,7 +162,7 @@ class _IntervalRecord:
 
 
 def _content(luma: Luma) -> Cells:
-    """(rows, columns) of cells with more than plain background, such as letters or an edge."""
+    """(rows, columns), true where a cell has letters or an edge, not only plain background."""
     around = np.ones((3, 3), np.uint8)
     lowest = cv2.erode(luma, around)
     highest = cv2.dilate(luma, around)
@@ -164,26 +170,26 @@ def _content(luma: Luma) -> Cells:
 
 
 def _was_blank(before: Luma, after: Luma) -> Cells:
-    """(rows, columns) of cells that were plain background before, and have it after, too.
+    """(rows, columns), true where a cell was plain background before and keeps this background.
 
-    The background must be the same: a notification has a background of its own.
+    A notification over the cell would have a background of its own.
     """
     background_changed = changed_cells(_background(before), _background(after), MEAN_LEVELS)
     return ~_content(before) & ~background_changed
 
 
 def _background(luma: Luma) -> Luma:
-    """Returns, for each sample, the median brightness around it."""
+    """Returns the background brightness at each sample: the median of the samples around it."""
     return np.asarray(cv2.medianBlur(np.ascontiguousarray(luma), GROUND_SAMPLES), np.uint8)
 
 
 class WaitObserver:
-    """Observer that finds the pauses that were waits, by the screen between the actions.
+    """Finds the pauses that were waits by the screen between actions, as an observer.
 
     Args:
         intervals: between successive actions, in their order.
-        times: (frames,) of all frames of the video, ascending seconds.
-        pointer: changes around it and its hover effects are ignored.
+        times: (frames,) times of all frames of the video, ascending seconds.
+        pointer: changes around a moving pointer are ignored.
     """
 
     def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
@@ -198,7 +204,7 @@ class WaitObserver:
         self._verdicts: dict[int, bool | None] = {interval.pause: None for interval in intervals}
 
     def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order; most frames are skipped."""
+        """Takes the next frame in presentation order; most frames are skipped."""
         time = frame.time
         reached = bisect_right(self._times, time + TIME_TOLERANCE_S)
         if reached == self._next:
@@ -221,9 +227,10 @@ class WaitObserver:
             record.see(time, luma, last[0], changed, hovered & came_since_action)
 
     def may_be_wait(self, pause: int) -> bool | None:
-        """Whether a pause may turn out to be a wait; None before the action after it was seen.
+        """Whether the pause with this action index may be a wait.
 
-        False is final: the pause is not a wait, whichever cells turn out to be restless.
+        None until the next action was seen. False is final: the pause is not a wait, whichever
+        cells turn out to be restless.
         """
         return self._verdicts.get(pause, False)
 
@@ -253,10 +260,17 @@ class WaitObserver:
     def _changed(
         self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
     ) -> tuple[Cells, Cells]:
-        """Returns the cells that changed since the last sample, and those of them beside a hover.
+        """Returns the cells that changed since the last compared frame, and the hovered ones.
 
-        Cells around a moving pointer are left out. A hover is a pointer that came to its place less
-        than `HOVER_S` ago.
+        Cells around a moving pointer are left out. Changed cells are hovered if they are beside a
+        pointer that came to its place less than `HOVER_S` ago.
+
+        Args:
+            time: of the newest frame, video seconds.
+            arrival: when the pointer came to its place, video seconds.
+            luma: of the newest frame, as `Frame.quartered`.
+            last: luma of the last compared frame.
+            last_time: of the last compared frame, video seconds.
         """
         changed = changed_cells(last, luma, MEAN_LEVELS)
         if not changed.any():
@@ -271,7 +285,7 @@ class WaitObserver:
         return changed, connected(changed, with_neighbours(reach))
 
     def _close(self, record: _IntervalRecord) -> None:
-        """Learn restless cells from an interval, and keep it if its pause may have been a wait."""
+        """Learns restless cells from an interval, and keeps it if its pause may be a wait."""
         changes = record.changes()
         interval = record.interval
         self._verdicts[interval.pause] = False
@@ -280,16 +294,17 @@ class WaitObserver:
         self._restless.add(record.late(), changes)
         if changes is not None and changes.late and may_be_wait(changes):
             self._verdicts[interval.pause] = True
-            # Maps of cells are mostly empty, so compression takes a hundredth of the memory.
+            # Few cells change, so the compressed maps take a hundredth of the memory.
             self._candidates.append(isal_zlib.compress(pickle.dumps(changes), 0))
 
 
 def intervals_between(
     actions: Sequence[Action], requests: Sequence[FrameRequest], pointer: VideoPointer
 ) -> list[Interval]:
-    """Returns the pauses between successive actions, at their times in the video.
+    """Returns the interval between each two successive actions that have a pause between them.
 
-    If several pauses lie between two actions, the longest counts.
+    If several pauses lie between two actions, the interval has the longest. `actions` and
+    `requests` are in the same order.
     """
     pauses: dict[int, Action] = {}
     acting: list[tuple[Action, FrameRequest]] = []
@@ -332,7 +347,7 @@ def intervals_between(
 
 
 def _place(request: FrameRequest) -> PixelBox | None:
-    """Returns the surroundings of a press, video pixels; None for keys."""
+    """Returns the box of `PLACE_PX` around the press of an action, video pixels; None for keys."""
     area = request.target_area
     canvas = request.canvas
     if area is None or canvas is None:
@@ -341,7 +356,7 @@ def _place(request: FrameRequest) -> PixelBox | None:
 
 
 def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
-    """Returns the times of the frames that are compared; they are close while answers may come."""
+    """Returns the times of the frames to compare: one every `SAMPLE_S` while answers may come."""
     if not intervals or not len(times):
         return []
     wanted = []
@@ -358,9 +373,10 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
 
 
 def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
-    """(rows, columns): cells around the pointers, up to `across` video pixels left and right.
+    """(rows, columns), true for cells around the pointers; `like` gives the size.
 
-    Above and below, the cells reach as far as the drawn pointer.
+    The cells reach `across` video pixels to the left and to the right. Upwards and downwards they
+    reach as far as the drawn pointer.
     """
     around = np.zeros_like(like)
     for x, y in set(pointers):

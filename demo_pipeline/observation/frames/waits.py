@@ -1,8 +1,9 @@
-"""The rule that turns a pause into a wait: the screen answered, and the person acted on the answer.
+"""Decides which pauses are waits: the screen answered an action, and the person then acted on it.
 
-wait_observer.py collects the changes between two actions. This module judges them. Cells that move
-by themselves (carousels, spinners, clips, fading toasts, clocks) are ignored; they are known at the
-end of the video only, so pauses are judged then. In doubt, a pause is not a wait.
+wait_observer.py collects the changes of the screen between two actions, and this module judges
+them. *Restless* cells, which move by themselves (carousels, spinners, clips, fading notifications,
+clocks), are ignored. They are known only at the end of the video, so pauses are judged then. In
+doubt, a pause is not a wait.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,42 +28,52 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 
-REACTION_S = 0.3  # seconds; the soonest press on awaited content came after 0.39
-TOGETHER_S = 0.5  # seconds; closer changes are one change; keys wrote within 0.4
-# Seconds from an action to its answer. With 1 second, 1 false wait was found in 26 videos; with 2
-# seconds, 5 waits were missed.
+# Seconds from an answer to the next action, at least. The soonest press on awaited content came
+# after 0.39.
+REACTION_S = 0.3
+# Seconds. Changes that are closer together count as a single change. Text of a key appeared within
+# 0.4.
+TOGETHER_S = 0.5
+# Seconds from an action to the answer that replaces a stand-in, at least. With 1 second, 1 false
+# wait was found in 26 videos; with 2 seconds, 5 waits were missed.
 LEAST_S = 1.5
-PAUSE_S = 2.0  # seconds; a screen at rest for longer was read, not waited for
-READING_S = 10.0  # seconds; the same for a screen that has certainly answered
-AT_WORK_TIMES = 5  # changes of a bar, a spinner or lines of text; fewer may be chance
-# Share of the cells that the answer has in common with its stand-in. Skeletons had 0.39 to 0.76, a
+# Seconds from the answer to the moment at which the pointer starts, at most. After a longer time,
+# the person was reading, not waiting.
+PAUSE_S = 2.0
+READING_S = 10.0  # the same limit for a screen that has certainly answered, seconds
+AT_WORK_TIMES = 5  # changes of a progress bar, a spinner or lines of text; fewer may be chance
+# Share of the cells that an answer has in common with its stand-in. Skeletons had 0.39 to 0.76, a
 # fading status line had 0.18.
 PART_SHARE = 0.3
-KEY_REACH = 4  # times the cells that appeared; keys that did not wait changed 5.4 to 27 times these
-HOVERED_SHARE = 0.5  # of the appeared cells; if more of them are beside a hover, it opened them
-TABLE_COLUMN_GAP = 0.25  # of the screen's width; between columns of a table
-TABLE_ROW_GAP = 0.05  # of the screen's height; between lines of a table
+# Times the cells that appeared. Keys that change more cells did not wait for these: such keys
+# changed 5.4 to 27 times as many.
+KEY_REACH = 4
+# Share of the cells that appeared. If more of them are beside a hover, the pointer opened them.
+HOVERED_SHARE = 0.5
+TABLE_COLUMN_GAP = 0.25  # of the screen's width; largest gap between columns of a table
+TABLE_ROW_GAP = 0.05  # of the screen's height; largest gap between lines of a table
 SCREEN_HEIGHT = 0.5  # of the screen's height; awaited pages and lists changed 0.6 to 0.95 of it
-RHYTHM_TIMES = 3  # changes at a place that make a rhythm; two may be a beginning and its end
-RHYTHM_REST = 1.5  # times the usual gap of a rhythm; chosen, so that its period may vary
+RHYTHM_TIMES = 3  # changes at a place that make a rhythm; two may be its beginning and its end
+RHYTHM_REST = 1.5  # times the usual gap of a rhythm; chosen, so that the gaps may vary
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The time between two actions, video seconds.
+    """The time between two successive actions. Times are video seconds.
 
     Attributes:
-        earlier: end of the action before the first of the two; minus infinity without such one.
+        earlier: when the action before the first of the two ended; minus infinity if there is none.
         pressed: when the first action began.
         since: when the first action ended.
         looked: when the pointer started towards the second action; `limit` if it did not move.
-        limit: the latest time of a frame that certainly shows the screen before the second action.
+        limit: frames up to this time show the screen before the second action.
         until: when the second action began.
-        place: around the second action's press, video pixels. None for keys, and for a scroll at
-            the place of the first action's press: the content that it scrolls shows its purpose.
-        pause: row of actions.parquet of the pause between the two.
+        place: box around the press of the second action, video pixels. None for keys. None also
+            for a scroll at the place of the first action's press, because the content that it
+            scrolls shows its purpose.
+        pause: row in actions.parquet of the pause between the two actions.
         seconds: length of the pause.
-        origin: around the first action's press, video pixels; None for keys.
+        origin: box around the press of the first action, video pixels; None for keys.
     """
 
     earlier: float
@@ -79,18 +90,17 @@ class Interval:
 
 @dataclass(frozen=True)
 class IntervalChanges:
-    """The changes between two actions. All cells are (rows, columns).
+    """The changes of the screen between two actions. All cells are (rows, columns).
 
     Attributes:
-        interval: between the two.
-        place: cells at the second action's press; for keys, the cells that they changed.
-        early: cells that changed so soon after the first action that this is the action's own
-            effect.
-        late: the later changes, each with its time.
-        hovered: cells that last changed beside the pointer, after it had moved there.
+        interval: the time between the two actions.
+        place: cells at the press of the second action; for keys, the cells that they changed.
+        early: cells that changed soon after the first action, as its own effect.
+        late: the later changes, each with its time in video seconds.
+        hovered: cells whose last change was beside the pointer, soon after it had come there.
         moving_before: cells that still changed right before the first action.
         new: cells with content that was not there before the first action.
-        returned: cells with content that the first action's own effect took away for a while, for
+        returned: cells with content that the effect of the first action removed for a while, for
             example a list that a spinner replaced.
     """
 
@@ -104,10 +114,10 @@ class IntervalChanges:
     returned: Cells
 
     def filled(self, cells: Cells) -> Cells:
-        """Returns the cells and the cells between them: the area in which the next action may be.
+        """Returns the area in which an action on the content of `cells` may be.
 
-        A pointer may be between the lines and columns of a table that appeared. Keys may act
-        anywhere in the window, of which only the columns are known.
+        A pointer may also be between the lines and columns of this content. Keys may act anywhere
+        in its window, of which only the columns are known.
         """
         if self.interval.place is None:
             return columns_of(cells)
@@ -115,20 +125,21 @@ class IntervalChanges:
 
 
 def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
-    """Returns when the screen's answer to the last action came to rest; None without a wait.
+    """Returns when the answer to the first action came to rest, video seconds; None without a wait.
 
-    A pause is a wait in one of three cases. Restless cells are ignored in all of them.
+    A pause is a wait in three cases. Restless cells are ignored in all of them.
 
-    1. New content is at the place of the next action. It came at least `EARLY_S` after the last
-       action, was not there before that action, and was at rest when the person acted.
-    2. The last action brought up a stand-in at once (a skeleton, a spinner, a label like "Loading",
-       a row of dots), and the stand-in gave way to new content. The next action may be anywhere.
-    3. The place of the next action is part of the content that the last action brought up at once,
-       and something in that content was busy and came to rest.
+    1. New content is at the place of the second action. It was not there before the first action,
+       came at least a second after it, and was at rest when the person acted.
+    2. The first action at once brought up a stand-in (a skeleton, a spinner, a label like
+       "Loading", a row of dots), and new content replaced the stand-in. The second action may be
+       anywhere.
+    3. The place of the second action is part of the content that the first action at once brought
+       up, and something in that content was busy and came to rest.
 
     Args:
         changes: between the two actions.
-        restless: (rows, columns) of cells that move by themselves.
+        restless: (rows, columns), true where a cell moves by itself.
     """
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
     place = changes.place & still
@@ -143,7 +154,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 def may_be_wait(changes: IntervalChanges) -> bool:
     """Whether more than noise changed after the first action's own effect.
 
-    Restless cells are not known yet, so they count, too.
+    Restless cells are not known yet, so their changes count as well.
     """
     return is_notable(union((cells for _, cells in changes.late), changes.place))
 
@@ -151,7 +162,10 @@ def may_be_wait(changes: IntervalChanges) -> bool:
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
-    """Returns when the new content at the place came to rest: the first kind of wait."""
+    """Returns when new content at the place of the second action came to rest; None without it.
+
+    This is case 1 of `rest_after_answer`.
+    """
     changed = np.zeros_like(place)
     for _, cells in late:
         changed |= _solid(changes, cells) if is_notable(cells) else cells
@@ -169,14 +183,14 @@ def _appeared(
     if _is_hover_effect(last, changes.hovered) or _goes_on(changes, late, region):
         return None
     earlier = union((cells for time, cells in late if time < rest - TOGETHER_S), place)
-    # Of a pale stand-in, only the shimmer is visible, which shows as earlier changes.
+    # A pale stand-in may be visible only by its shimmer, which shows as earlier changes.
     had_stand_in = answered_at_once or is_notable(earlier & last)
     is_new = had_stand_in and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
 
 
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
-    """Returns the cells and the cells between them; for a whole screen, the box around them."""
+    """Returns the cells and those between them; for most of a screen, the box around them."""
     rows = np.flatnonzero(cells.any(axis=1))
     columns = np.flatnonzero(cells.any(axis=0))
     solid = changes.filled(cells)
@@ -190,16 +204,18 @@ def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
 def _gave_way(
     changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
 ) -> tuple[float | None, float]:
-    """Returns when a stand-in gave way to new content, and how long the person may read that.
+    """Returns when new content replaced a stand-in, and for how long the person may read it.
 
-    The time is None if there was no stand-in. The person may read for `READING_S` if the stand-in
-    stood for most of the answer, like the skeleton of a page, or if it was the pressed label
-    itself. A stand-in elsewhere, such as a status line, proves less: the person must act within
-    `PAUSE_S`, and new content must have come outside of it, because a toast that fades only
-    uncovers what came with it.
+    This is case 2 of `rest_after_answer`. The time is None if there was no stand-in.
 
-    Restless cells may be a stand-in but not an answer. Cells that moved before the action, or that
-    move after the answer, are neither.
+    The person may read for `READING_S` if the stand-in stood for most of the answer, like the
+    skeleton of a page, or if it was the pressed label itself. A stand-in elsewhere, such as a
+    status line, proves less. The person must then act within `PAUSE_S`, and new content must have
+    come outside of the stand-in, because a fading notification only uncovers content that came
+    together with it.
+
+    Restless cells may be a stand-in but not an answer. Cells that moved before the first action, or
+    that move after the answer, are neither.
     """
     interval = changes.interval
     early = changes.early
@@ -233,10 +249,10 @@ def _gave_way(
 def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
-    """Returns when something busy in the answer came to rest: the third kind of wait.
+    """Returns when something busy came to rest; None if nothing was busy.
 
-    It must be busy at one place, like a bar, a spinner or growing lines of text. Scattered rests of
-    restless cells are not.
+    This is case 3 of `rest_after_answer`. The changes must be at a single place, as in a progress
+    bar, a spinner or growing lines of text. Scattered cells may be parts of restless content.
     """
     changed_late = union((cells for _, cells in late), place)
     answer = _connected_with(changes.early & still | changed_late, place, changes)
@@ -256,9 +272,10 @@ def _was_busy(
 
 
 def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
-    """Whether a region changes in a rhythm, and did not rest for longer than the rhythm.
+    """Whether a region changes in a rhythm that may go on after the second action.
 
-    The output of a loop is not an answer: the person acts between two lines of it, or stops it.
+    The output of a loop is not an answer, because the person acts between two of its lines, or
+    stops the loop. A rhythm is over if the region rested for longer than `RHYTHM_REST` gaps.
     """
     beats: list[float] = []
     ended = float("-inf")
@@ -277,7 +294,11 @@ def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], regi
 def _in_time(
     changes: IntervalChanges, rest: float | None, longest: float = READING_S
 ) -> float | None:
-    """Returns `rest` if the screen was at rest when the person acted, but not for too long."""
+    """Returns `rest` if the person acted soon enough after it; otherwise None.
+
+    The screen must be at rest for `REACTION_S` before the second action. The person must start
+    within `longest` seconds.
+    """
     interval = changes.interval
     if rest is None or interval.until - rest < REACTION_S:
         return None
@@ -292,11 +313,11 @@ def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
 
 
 def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
-    """Whether the next action is inside the region.
+    """Whether the second action is inside the region.
 
-    A pointer has to be at cells of the region. Text that keys wrote may also be beside them. Keys
-    that change many more cells than appeared, for example by bringing up another window, did not
-    wait for the region.
+    A pointer must be on cells of the region. Text that keys wrote may also be beside the region.
+    Keys that change many more cells than appeared, for example because they open another window,
+    did not wait for the region.
     """
     if changes.interval.place is not None:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
@@ -306,14 +327,14 @@ def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
 
 
 def _connected_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
-    """Returns the cells that are connected with the place, across gaps like those of text lines."""
+    """Returns the cells connected with the place of the second action, also across text lines."""
     if changes.interval.place is None:
         return connected(cells, with_neighbours(place))
     return connected(cells, place & cells)
 
 
 def filled_between(cells: Cells) -> Cells:
-    """Returns the cells and the cells between them, for example between columns of a table."""
+    """Returns the cells and those in the gaps between them, as between columns of a table."""
     if not cells.any():
         return cells
     rows, columns = cells.shape
@@ -335,7 +356,7 @@ def columns_of(cells: Cells) -> Cells:
 
 
 def union(maps: Iterable[Cells], like: Cells) -> Cells:
-    """Returns the cells that are set in any of the maps. `like` is a map of the same size."""
+    """Returns the cells that are true in any of the maps; `like` is a map of the same size."""
     all_cells = np.zeros_like(like)
     for cells in maps:
         all_cells |= cells
@@ -343,28 +364,33 @@ def union(maps: Iterable[Cells], like: Cells) -> Cells:
 
 
 def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> Cells:
-    """Returns the cells that changed at about a time. `like` is a map of the same size."""
+    """Returns the cells that changed within `TOGETHER_S` of a time; `like` gives the size."""
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-# A cell that changed without a reason twice moves by itself; one such change may be an answer.
+# Unasked changes after which a cell counts as moving by itself. A single one may be an answer.
 RESTLESS_TIMES = 2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 
 
 class RestlessCells:
-    """Counts for each cell how often it changed without a reason (unasked) and with one (asked)."""
+    """Finds the cells that move by themselves.
+
+    A change of a cell is *asked* if it belongs to an answer of the screen. Otherwise it is
+    *unasked*: it came long after an action, and the next action shows no interest in it. The class
+    counts in how many intervals each cell changed unasked and asked.
+    """
 
     def __init__(self) -> None:
         self._counts: CellCounts | None = None
 
     def add(self, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> None:
-        """Count the changes long after an action.
+        """Counts the changes in an interval.
 
         Args:
-            late: these changes, each with its time.
-            changes: of the interval; None if the place of the next action is unknown.
+            late: the changes after the first action's own effect, each with its time.
+            changes: of the interval; None if the place of the second action is unknown.
         """
         if not late:
             return
@@ -375,8 +401,8 @@ class RestlessCells:
     def cells(self, changes: IntervalChanges) -> Cells:
         """(rows, columns): the cells that move by themselves, and their neighbours.
 
-        A single unasked change in the interval itself is not counted, because it may be the answer
-        that is looked for.
+        Unasked changes in the interval of `changes` are not counted, because they may be the answer
+        that is being judged.
         """
         if self._counts is None:
             return np.zeros_like(changes.new)
@@ -388,7 +414,10 @@ class RestlessCells:
 
 
 def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
-    """(2, rows, columns): whether each cell changed unasked, and asked; arguments as of `add`."""
+    """(2, rows, columns): whether each cell changed unasked, and whether it changed asked.
+
+    The arguments are those of `RestlessCells.add`.
+    """
     changed = union((cells for _, cells in late), late[0][1])
     counts = np.zeros((2, *changed.shape), np.int32)
     awaited = _awaited(late, changes)
@@ -401,7 +430,10 @@ def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
-    """Returns the cells that changed with the place of the next action, or replaced a stand-in."""
+    """Returns the cells that changed in an answer; None if the interval shows no answer.
+
+    An answer changes the place of the second action or replaces a stand-in.
+    """
     if changes is None:
         return None
     content = [(time, _solid(changes, cells)) for time, cells in late if is_notable(cells)]

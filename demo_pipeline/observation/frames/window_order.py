@@ -1,4 +1,4 @@
-"""Finds the window in front by the borders that a frame shows."""
+"""Finds which of several overlapping windows is in front, by the borders that a frame shows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,19 +10,22 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
-# Brightness step across a border, of 255. It was right for all pairs of windows of two recordings.
+# Step of brightness across a border, of 255. With it, all pairs of windows of two recordings came
+# out right.
 BORDER_STEP = 12
-BORDER_REACH = 2  # samples on each side of the logged border; trees leave out the window's frame
-CORNER_SAMPLES = 3  # samples at each end of a border that a round corner covers
-# Share of a border inside another window that is visible: 0.83 to 1.00 for the window in front, up
-# to 0.71 for the window behind.
-FRONT_SHARE = 0.8
-FRONT_LEAD = 0.25  # by which the share of the window in front exceeds that of the window behind
-GHOST_SHARE = 0.5  # of the border of a window that is not on the screen at all; it was up to 0.48
+# Samples (2 x 2 pixels) on each side of the logged border; trees leave out the window's frame.
+BORDER_REACH = 2
+CORNER_SAMPLES = 3  # samples at each end of a border that a round corner may hide
+# Only the part of a window's border inside the other window is compared. The visible share of this
+# part was 0.83 to 1.00 for the window in front, and up to 0.71 for the window behind.
+FRONT_SHARE = 0.8  # least share for the window in front
+FRONT_LEAD = 0.25  # least difference of the shares of the two windows
+# Largest share for a window that is not on the screen at all; it was up to 0.48.
+GHOST_SHARE = 0.5
 
 
 def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
-    """Returns the number of the window in front of all others; None if the frame does not show it.
+    """Returns the index of the window in front of all others; None if the frame does not show it.
 
     Args:
         detail: (rows, columns), as `ScreenDetail.detail`.
@@ -36,7 +39,7 @@ def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
 
 
 def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
-    """Whether the upper window is certainly in front of the lower one."""
+    """Whether the frame shows that `upper` is in front of `lower`."""
     upper_share = _border_share(detail, upper, lower)
     lower_share = _border_share(detail, lower, upper)
     if upper_share is None:
@@ -45,13 +48,19 @@ def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
 
 
 def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | None:
-    """Returns the visible share of a window's border inside another window; None if none is."""
+    """Returns the visible share of the part of a window's border that is inside another window.
+
+    None if no part of the border is inside the other window.
+    """
     steps = [*_borders(detail, window, other), *_borders(detail.T, _turned(window), _turned(other))]
     return float(np.concatenate(steps).mean()) if steps else None
 
 
 def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.ndarray]:
-    """Yields which samples are a step, for the upper and the lower border inside another window."""
+    """Yields which samples show a step, for the upper and the lower border of a window.
+
+    Only the part of a border that is inside the other window is compared.
+    """
     rows, columns = detail.shape
     first = max(window.x, other.x, 0) / DETAIL_STEP + CORNER_SAMPLES
     last = min(window.right, other.right) / DETAIL_STEP - CORNER_SAMPLES

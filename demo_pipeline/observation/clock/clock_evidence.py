@@ -460,7 +460,7 @@ class Bins:
         return cls(np.stack([begin, begin + width], axis=1), changed, frame_s)
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:
-        """(lags, bins): whether a key was pressed exactly this lag before a time in this bin.
+        """(lags, bins): whether the time of a key plus the lag falls into the bin.
 
         `pressed`: when keys were pressed, ascending video seconds. `lags`: ascending seconds.
         """

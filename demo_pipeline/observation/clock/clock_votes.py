@@ -161,7 +161,9 @@ class _InputVotes:
         return np.concatenate([self._answered(pressed, lags[part]) for part in parts])
 
     def _answered(self, pressed: Floats, lags: Floats) -> Floats:
-        later = -lags[::-1]  # a video that began later by a lag shows answers earlier by that lag
+        # A video that began later shows the answers earlier, so the lags of answers are negative.
+        # `Bins.typed` needs them in ascending order.
+        later = -lags[::-1]
         best = np.zeros(len(lags))
         for answer_s in _ANSWERS_S:
             typed = self.bins.typed(pressed + answer_s, later)

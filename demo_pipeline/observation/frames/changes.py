@@ -19,8 +19,8 @@ from pydantic import Field
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
 
-# OpenCV's own threads cost a quarter of the CPU time and save none, because every process works on
-# one recording.
+# OpenCV's own threads would take a quarter of the CPU time and make nothing faster, because every
+# process works on a recording of its own.
 cv2.setNumThreads(1)
 
 BLOCK = 8  # video pixels per side of a cell

@@ -29,8 +29,8 @@ DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
 CELL = 8  # pixels per side of a cell
 BLACK_LEVEL = 16  # of 255; brightness of black in video of limited range
-# Share of the pixels of a black screenshot that may be brighter. It is one pixel in 6 % of the
-# cells.
+# Share of the pixels that may be brighter in a black screenshot. If they are all in different
+# cells, 6 % of the cells have such a pixel.
 BLACK_SHARE = 0.001
 _QUALITY = 92  # of a JPEG thumbnail; its artefacts are invisible in the JPEG of a contact sheet
 _PLANES = "yuv420p"  # the pixel format of nearly all recordings

@@ -128,7 +128,7 @@ class VideoPointer:
         position = self._logged_at(time)
         if area is None or position is None:
             return Leak(is_late, is_unavoidable=False, distance_px=None)
-        # Before the first action, the pointer counts as having always been where the frame has it.
+        # If there is no previous action, the pointer counts as having been at its place all along.
         earlier = self._logged_at(request.since) if np.isfinite(request.since) else position
         is_at_target = area.contains(*position)
         was_at_target = is_at_target and earlier is not None and area.contains(*earlier)

@@ -190,7 +190,10 @@ def _appeared(
 
 
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
-    """Returns the cells and those between them; for most of a screen, the box around them."""
+    """Returns the cells and those in the gaps between them, as `IntervalChanges.filled` does.
+
+    If they span much of the screen, as a new page does, their whole bounding box is returned.
+    """
     rows = np.flatnonzero(cells.any(axis=1))
     columns = np.flatnonzero(cells.any(axis=0))
     solid = changes.filled(cells)
@@ -368,7 +371,8 @@ def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> 
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-# Unasked changes after which a cell counts as moving by itself. A single one may be an answer.
+# Intervals with an unasked change (see `RestlessCells`) after which a cell counts as restless. A
+# single unasked change may be an answer.
 RESTLESS_TIMES = 2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)

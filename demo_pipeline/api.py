@@ -35,11 +35,11 @@ from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RecordingInputs
 from demo_pipeline.reports.shown_steps import (
     Shown,
-    film_clip,
     sheet_of,
     step_html,
     step_picture,
     trajectory_html,
+    video_clip,
 )
 from demo_pipeline.review.decisions import judge
 from demo_pipeline.review.review_data import ReviewData
@@ -198,7 +198,7 @@ class LoadedTrajectory:
                 "(DEMO_PIPELINE_UPLOADS), or it does not contain this step"
             )
         end = row["pts"] + (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
-        return film_clip(video, Span(row["pts"] - before_s, end + after_s))
+        return video_clip(video, Span(row["pts"] - before_s, end + after_s))
 
     def _repr_html_(self) -> str:
         outcome = "done" if self.result.success else "not done"

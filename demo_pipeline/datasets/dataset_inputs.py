@@ -1,8 +1,4 @@
-"""What the stages of the datasets read.
-
-Belongs here: the committed trajectories, and the types that dataset stages get. Opening them is in
-`runs/`.
-"""
+"""Types of the inputs that dataset stages receive; `runs/` opens the store and fills them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,17 +16,19 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 @dataclass(frozen=True)
 class CommittedTrajectories:
-    """The committed trajectories that a dataset is built from.
+    """The trajectories in the store from which datasets are built.
 
     Attributes:
         trajectories: sorted by id.
-        versions: id → the version of the trajectory.
-        records: id → the version of its records.
+        versions: trajectory id → version of the trajectory.
+        records: trajectory id → version of its output of the stage `records`.
         left_out: reason → number of demonstrations without a usable trajectory.
-        damaged: the outputs that `left_out` counts as broken.
-        told: sentences on ids of one upload, and on demonstrations that changed their split.
-        privacy: sentences on what was looked for and found; empty: nothing was, and none redacted.
-        memory: what is to be remembered of their splits.
+        damaged: names of the damaged outputs, which `left_out` counts under `broken`.
+        notices: sentences for the user about duplicate uploads, and about demonstrations that moved
+            to another split.
+        privacy: sentences about the private text that was searched, found and redacted; empty if no
+            search was made and nothing was redacted.
+        memory: the splits to store for the next build.
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
@@ -38,13 +36,17 @@ class CommittedTrajectories:
     records: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     privacy: str = ""
     memory: SplitMemory = field(default_factory=SplitMemory)
 
-    @cached_property  # for the card and for the check
+    @cached_property  # the card and the check of a dataset both read it
     def provenance(self) -> Provenance:
-        """What their statistics are counted from: kept rows, else the files that exist."""
+        """The rows from which statistics are counted.
+
+        They are taken from the records. If a trajectory has none, they are the files
+        provenance.parquet that exist.
+        """
         kept = counted_provenance(self.trajectories)
         if kept is not None:
             return kept
@@ -54,14 +56,14 @@ class CommittedTrajectories:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInputs(Inputs):
-    """What the code of a dataset stage receives.
+    """The inputs of a dataset stage.
 
     Attributes:
-        committed: the trajectories, for a stage with the input `records`.
-        views: over every output of the store, for a stage that needs them.
-        published: the stage's published outputs by name, for a stage with several.
-        code_version: of the stage.
-        exports: the state of every training export, for a stage that follows them.
+        committed: the trajectories; empty for a stage without the input `records`.
+        views: SQL views over all outputs of the store; empty for a stage that needs none.
+        published: the stage's published outputs by name, if it can have several.
+        code_version: code version of the stage.
+        exports: the state of every training export, for the stage that is built after them.
     """
 
     committed: CommittedTrajectories = field(default_factory=CommittedTrajectories)

@@ -1,8 +1,9 @@
-"""The index of a trajectory dataset: `index.json`, `metadata.json` and tables of both levels.
+"""Writes the index of a trajectory dataset.
 
-OSWorld-Desktopd defines the JSON files. The tables beside them repeat them for queries, and
-`exports.json` and `exports.parquet` say which training export holds how many records of which
-trajectory. Failed trajectories are included; only training exports leave them out.
+OSWorld-Desktopd defines `index.json` and `metadata.json`. Three tables repeat their contents for
+queries: `trajectories.parquet`, `steps.parquet` and `hidden_actions.parquet`. `exports.json` and
+`exports.parquet` list how many records each training export has of each trajectory. The index
+includes failed trajectories, which training exports leave out.
 """
 
 import json
@@ -84,23 +85,23 @@ EXPORTS_SCHEMA = described_schema(
         "records": COUNT,
     },
 )
-_MEMBERS_IN_MEMORY = 256  # trajectories whose rows of `exports.parquet` are in memory
+_MEMBERS_IN_MEMORY = 256  # trajectories whose rows of `exports.parquet` are converted at once
 
 
 @dataclass(frozen=True, slots=True)
 class ExportState:
-    """A training export as it is committed.
+    """The state of a training export in the store.
 
     Attributes:
-        name: in `datasets.exports`.
-        asset: of Dagster.
-        status: `built`: from the present trajectories and settings; `outdated`: from others, and
-            not tried again yet; `failed`: its last build failed, and a version before it is kept
+        name: of the export, as in `datasets.exports`.
+        asset: name of its Dagster asset.
+        status: `built`: from the current trajectories and settings; `outdated`: from earlier ones,
+            and not rebuilt yet; `failed`: the last build failed, and the version before it stays
             if there is one; `missing`: never built; `disabled`: not in `datasets.exports`.
-        output: its name in the store; empty without a version.
-        version: id of the committed version; empty without a version.
-        size: bytes of all its files.
-        records: trajectory → number of its records.
+        output: name of its output in the store; empty if no version is committed.
+        version: id of the committed version; empty if there is none.
+        size: bytes of all files of the version.
+        records: trajectory id → number of its records in the version.
         reason: why the last build failed: the check that rejected it, or the kind of error.
     """
 
@@ -115,11 +116,11 @@ class ExportState:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes whenever the state does."""
+        """A text that changes if the status, the version or the reason changes."""
         return " ".join(filter(None, (self.status, self.output, self.version, self.reason)))
 
     def as_dict(self) -> dict[str, Any]:
-        """The state as `exports.json` shows it."""
+        """Returns the state as `exports.json` shows it."""
         return {
             "asset": self.asset,
             "status": self.status,
@@ -137,19 +138,19 @@ def write_exports(
     exports: Sequence[ExportState],
     members: Sequence["_Member"],
 ) -> None:
-    """Write `exports.json` and `exports.parquet`.
+    """Writes `exports.json` and `exports.parquet`.
 
     Args:
         out: the folder of the index.
-        exports: every training export.
+        exports: the states of all training exports.
         members: the trajectories of the index.
     """
     document = {
         "exports": {state.name: state.as_dict() for state in exports},
         "trajectories": {},
     }
-    items = ((member.trajectory, _as_json(member, exports)) for member in members)
-    dump_long_json(out / EXPORTS_FILE, document, "trajectories", items)
+    entries = ((member.trajectory, _as_json(member, exports)) for member in members)
+    dump_long_json(out / EXPORTS_FILE, document, "trajectories", entries)
     tables = []
     if exports:
         for start in range(0, len(members), _MEMBERS_IN_MEMORY):
@@ -161,7 +162,14 @@ def write_exports(
 
 
 class _Member(NamedTuple):
-    """A trajectory as a member of the training exports."""
+    """A trajectory of the index, with its part in the training exports.
+
+    Attributes:
+        trajectory: its id.
+        split: the split that it has in all exports; None: it takes no part in any export.
+        split_group: the group that is in one split as a whole.
+        left_out: why exports of steps leave it out; None: they do not.
+    """
 
     trajectory: str
     split: str | None
@@ -170,10 +178,11 @@ class _Member(NamedTuple):
 
 
 def _as_json(member: _Member, exports: Sequence[ExportState]) -> dict[str, Any]:
-    """A member as `exports.json` shows it."""
-    records = {
-        state.name: state.records.get(member.trajectory, 0) for state in exports if state.version
-    }
+    """Returns a trajectory as `exports.json` shows it."""
+    records = {}
+    for state in exports:
+        if state.version:
+            records[state.name] = state.records.get(member.trajectory, 0)
     return {
         "split": member.split,
         "split_group": member.split_group,
@@ -183,7 +192,7 @@ def _as_json(member: _Member, exports: Sequence[ExportState]) -> dict[str, Any]:
 
 
 def _columns(members: Sequence[_Member], exports: Sequence[ExportState]) -> list[list[Any]]:
-    """The columns of `exports.parquet`: a row for each member and export."""
+    """Returns the columns of `exports.parquet`, with a row for each trajectory and export."""
     columns: list[list[Any]] = [[] for _ in EXPORTS_SCHEMA.names]
     for member in members:
         for state in exports:
@@ -195,12 +204,13 @@ def _columns(members: Sequence[_Member], exports: Sequence[ExportState]) -> list
 
 
 def _columns_of_export(state: ExportState) -> tuple[Any, ...]:
+    """Returns the values of the columns from `export` to `bytes`."""
     size = state.size if state.version else None
     return (state.name, state.status, state.output or None, state.version or None, size)
 
 
 def _members(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> list[_Member]:
-    """Every trajectory that can be read, sorted by id."""
+    """Returns all trajectories that can be read, sorted by id."""
     selection, plan = plan_splits(trajectories, settings)
     members = []
     for candidate in selection.chosen:
@@ -215,8 +225,17 @@ def _members(trajectories: Sequence[DatasetTrajectory], settings: DatasetSetting
 
 
 def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> dict[str, Any]:
-    """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
+    """Returns the row of a trajectory in `trajectories.parquet`.
+
+    Args:
+        trajectory: its id.
+        head: its facts, with a reviewer's verdict on success.
+        rows: the provenance of its steps.
+    """
     task = head.osworld_task_id
+    quest = {}
+    for name in QUEST_NAMES:
+        quest[name] = rows[0][name] if rows else None
     return {
         "trajectory_id": trajectory,
         "task_id": replace_surrogates(head.task_id),
@@ -229,14 +248,14 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
         "complete": not head.hidden,
         "hidden_actions": len(head.hidden),
         "hidden_reasons": dict.fromkeys(HiddenReason, 0) | head.hidden.by_reason(),
-        **{name: rows[0][name] if rows else None for name in QUEST_NAMES},
+        **quest,
     }
 
 
-def _of_each_step(
+def _shared_columns(
     trajectory: str, head: Head, splits: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """The columns of `INDEX_STEPS_SCHEMA` that are equal for all steps of a trajectory."""
+    """Returns the columns of `steps.parquet` that are equal for all steps of a trajectory."""
     return {
         "application": replace_surrogates(head.application),
         "instruction": replace_surrogates(head.instruction),
@@ -249,7 +268,7 @@ def _screenshot(row: ProvenanceRow) -> str:
     return f"trajectories/{row['trajectory_id']}/steps/{row['step_index']:03d}/screenshot.png"
 
 
-_ROWS_IN_MEMORY = 8192  # of a table; half a kilobyte each
+_ROWS_IN_MEMORY = 8192  # rows of a table that are held before they are written; 0.5 kB each
 STEPS_FILE = "steps.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
@@ -303,24 +322,26 @@ def build_index(
     created_by: tuple[str, str],
     exports: Sequence[ExportState] = (),
 ) -> dict[str, Any]:
-    """Write the JSON files of the index and its tables; the caller links the trajectories.
+    """Writes the JSON files and tables of the index; the caller links the trajectories.
 
-    A reviewer's verdict on success is that of the index and of its counts.
+    - `trajectories.parquet` has a row per trajectory.
+    - `steps.parquet` has a row per step: its provenance, and facts about its trajectory.
+    - `hidden_actions.parquet` has a row per action that is not a step because no screenshot shows
+      it.
 
-    `steps.parquet` holds the provenance of all steps and what their trajectory says,
-    `hidden_actions.parquet` all actions that are not steps because no screenshot shows them,
-    `trajectories.parquet` one row per trajectory.
+    A reviewer's verdict on success replaces the recorded success in `index.json`,
+    `metadata.json` and `trajectories.parquet`.
 
     Args:
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
         settings: written to `metadata.json` as the configuration.
         created_by: name and version of the program.
-        exports: the training exports as they are committed now.
+        exports: the current states of all training exports.
 
     Returns:
-        A summary: numbers of trajectories and steps, counts and rates of leaks, the counts of
-        `metadata.json`, why unreadable trajectories are not in the index, and the state of each
+        The summary of the stage: numbers of trajectories and steps, counts and rates of leaks, the
+        counts of `metadata.json`, problems of unreadable trajectories, and the status of each
         training export.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -353,7 +374,14 @@ def _write_tables(
     out: Path,
     tally: "IndexTally",
 ) -> None:
-    """Write the tables of both levels, and count."""
+    """Writes the tables of trajectories, steps and hidden actions.
+
+    Args:
+        trajectories: in any order.
+        splits: trajectory id → split; None: it takes no part in exports.
+        out: folder of the tables.
+        tally: counts the trajectories; unreadable ones are reported there.
+    """
     with (
         TableWriter(out / STEPS_FILE, INDEX_STEPS_SCHEMA, _ROWS_IN_MEMORY) as steps,
         TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA, _ROWS_IN_MEMORY) as hidden,
@@ -362,19 +390,20 @@ def _write_tables(
         for source in sorted_by_id(trajectories):
             try:
                 if TRAJECTORY_FILE not in source.digests:
-                    load_corrected(source)  # a trajectory without records may lack a file
+                    # A trajectory without records may lack a file, which only a full read shows.
+                    load_corrected(source)
                 head, provenance = facts_of(source)
                 verdict = judged_success(source)
             except DemonstrationError as error:
                 tally.problems += error.problems
                 tally.unreadable += 1
                 continue
-            of_each_step = _of_each_step(source.id, head, splits)
+            shared_columns = _shared_columns(source.id, head, splits)
             if verdict is not None:
                 head = replace(head, success=verdict)
             tally.add(source.id, head, provenance)
             for row in provenance:
-                steps.append_row(row | of_each_step | {"screenshot": _screenshot(row)})
+                steps.append_row(row | shared_columns | {"screenshot": _screenshot(row)})
             for action in hidden_rows(source.id, head.hidden.actions):
                 hidden.append_row(action)
             rows.append_row(_trajectory_row(source.id, head, provenance))
@@ -385,14 +414,17 @@ _COUNTED = ("actions", "applications", "platforms", "reasons", "freshness", "hid
 
 @dataclass(slots=True)
 class IndexTally:
-    """The entries and the counts over the trajectories so far.
+    """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: id → entry of `index.json`, as text because that takes a tenth of the memory.
-        problems: why the `unreadable` trajectories could not be read.
-        unreadable, successful, complete: numbers of trajectories.
-        steps: their number of steps.
-        by_name: subject, one of `_COUNTED` → name → number.
+        entries: trajectory id → its entry in `index.json` as text, which takes a tenth of the
+            memory of the objects.
+        problems: problems of the unreadable trajectories.
+        unreadable: number of trajectories that could not be read.
+        successful: number of trajectories that did their task.
+        complete: number of trajectories without a hidden action.
+        steps: number of steps of all readable trajectories.
+        by_name: subject (an item of `_COUNTED`) → name → number.
         leaks: counts and rates of leaks.
     """
 
@@ -408,10 +440,21 @@ class IndexTally:
     leaks: LeakRates = field(default_factory=LeakRates)
 
     def add(self, trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> None:
-        """Add a trajectory with its provenance."""
+        """Adds a trajectory.
+
+        Args:
+            trajectory: its id.
+            head: its facts, with a reviewer's verdict on success.
+            rows: the provenance of its steps.
+        """
         count = self.by_name
-        names = ("task_id", "success", "steps", "application")
-        entry = {"id": trajectory, **{name: getattr(head, name) for name in names}}
+        entry = {
+            "id": trajectory,
+            "task_id": head.task_id,
+            "success": head.success,
+            "steps": head.steps,
+            "application": head.application,
+        }
         self.entries[trajectory] = json.dumps(entry)
         self.successful += head.success
         self.complete += not head.hidden
@@ -420,7 +463,8 @@ class IndexTally:
         count["hidden"].update(head.hidden.by_reason())
         count["applications"][head.application] += 1
         count["flags"]["contaminated"] += head.osworld_task_id is not None
-        count["platforms"].update(row["platform"] for row in rows[:1])
+        if rows:
+            count["platforms"][rows[0]["platform"]] += 1
         for row in rows:
             count["actions"][row["action_type"]] += 1
             count["reasons"][row["reason_code"]] += 1
@@ -429,14 +473,14 @@ class IndexTally:
             count["flags"]["missing_frames"] += not has_picture(row)
 
     def outcomes(self) -> dict[str, int]:
-        """The numbers of trajectories that succeeded and that failed."""
+        """Returns the numbers of trajectories that succeeded and that failed."""
         return {"successful": self.successful, "failed": len(self.entries) - self.successful}
 
     def counts(self) -> dict[str, Any]:
-        """The counts of `metadata.json`."""
-        names = {
-            subject: dict(sorted(counter.items())) for subject, counter in self.by_name.items()
-        }
+        """Returns the counts of `metadata.json`."""
+        names = {}
+        for subject, counter in self.by_name.items():
+            names[subject] = dict(sorted(counter.items()))
         flags = dict.fromkeys(("off_screen", "missing_frames", "contaminated"), 0)
         return {
             "trajectories": len(self.entries),
@@ -471,5 +515,5 @@ def _metadata(
 
 
 def check_dataset_leaks(out: Path, settings: TrajectorySettings) -> list[Problem]:
-    """A warning for every leak rate of the whole dataset that is above its limit."""
+    """Returns a warning for each leak rate of the whole dataset that is above its limit."""
     return check_leak_rates(out / STEPS_FILE, settings)

@@ -1,7 +1,7 @@
-"""What is wrong with a written index: its files against the trajectories and exports that it lists.
+"""Checks a written trajectory index against the trajectories and exports that it lists.
 
-Every number is counted once more from the records of the trajectories, or from the tables beside
-it. Values of a step that any other legal value could replace are checked by their domains alone.
+All numbers are counted again, from the records of the trajectories and from the other tables of the
+index.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _TABLES = {
 }
 _NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
-_COLUMNS_OF_METADATA = {  # count in metadata.json → column of steps.parquet
+_COLUMNS_OF_METADATA = {  # key of the counts in metadata.json → column of steps.parquet
     "actions": "action_type",
     "frame_reasons": "reason_code",
     "tree_freshness": "freshness",
@@ -65,19 +65,19 @@ _COLUMNS_OF_METADATA = {  # count in metadata.json → column of steps.parquet
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What the files have to say of a trajectory, from its records.
+    """The values that the index must have for a trajectory, computed from its records.
 
     Attributes:
-        entry: in index.json.
-        row: some columns of trajectories.parquet.
-        of_steps: some columns of all its rows in steps.parquet.
-        steps: the provenance of its steps.
-        hidden: the rows of its hidden actions.
+        entry: its entry in index.json.
+        row: its row in trajectories.parquet, without columns that the check does not compare.
+        shared_columns: columns of steps.parquet with the same value in all its rows.
+        steps: the provenance columns of its rows in steps.parquet.
+        hidden: its rows in hidden_actions.parquet.
     """
 
     entry: Mapping[str, Any]
     row: Mapping[str, Any]
-    of_steps: Mapping[str, str]
+    shared_columns: Mapping[str, str]
     steps: pa.Table
     hidden: Sequence[Mapping[str, object]]
 
@@ -88,14 +88,19 @@ def compare_index(
     exports: Sequence[ExportState],
     settings: DatasetSettings,
 ) -> list[Problem]:
-    """How the files of an index differ from the trajectories and exports that it was built from."""
+    """Returns the differences between an index and the inputs that it was built from.
+
+    Args:
+        out: folder of the index.
+        trajectories, exports, settings: the arguments of `build_index`.
+    """
     problems = _check_columns_of_steps(out / STEPS_FILE)
     for file, schema in _TABLES.items():
         problems += schema_problems(out / file, schema)
     if problems:
         return problems
     names = {path.name for path in out.iterdir()}
-    for name in sorted((names ^ _NAMES) - {"trajectories"}):  # which an empty index lacks
+    for name in sorted((names ^ _NAMES) - {"trajectories"}):  # an empty index has no trajectories/
         message = "is missing" if name in _NAMES else "does not belong here"
         problems.append(_problem(name, message))
     tally = IndexTally()
@@ -114,25 +119,28 @@ def compare_index(
 
 
 def _check_charts(out: Path) -> Iterator[Problem]:
-    """Yield charts that the card shows and that are missing, or that it does not show."""
-    shown = card_files(out)
-    plots = out / CHARTS_FOLDER
-    names = (
-        {f"{CHARTS_FOLDER}/{path.name}" for path in plots.iterdir()} if plots.is_dir() else set()
-    )
+    """Yields problems of charts that are missing, or that the card does not show."""
     for name in missing_card_files(out):
         yield _problem(name, "is missing or empty")
-    for name in sorted(names - shown):
+    plots = out / CHARTS_FOLDER
+    if not plots.is_dir():
+        return
+    names = {f"{CHARTS_FOLDER}/{path.name}" for path in plots.iterdir()}
+    for name in sorted(names - card_files(out)):
         yield _problem(name, "is not in the card")
 
 
 def _check_columns_of_steps(path: Path) -> list[Problem]:
-    """The values in most columns were checked in the provenance of each trajectory."""
+    """Returns a problem if steps.parquet has wrong columns.
+
+    The domains of its values are not checked here: most columns are copies of the provenance, which
+    was checked with each trajectory.
+    """
     try:
         columns = read_schema(path)
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
-        return [_problem(path.name, f"cannot be read: {type(error).__name__}")]
+        return [_problem(path.name, f"cannot be read as Parquet: {type(error).__name__}")]
     if columns.equals(INDEX_STEPS_SCHEMA, check_metadata=False):
         return []
     return [_problem(path.name, "has other columns than it declares")]
@@ -141,9 +149,11 @@ def _check_columns_of_steps(path: Path) -> list[Problem]:
 def _expected(
     trajectories: Sequence[DatasetTrajectory], tally: IndexTally
 ) -> Iterator[tuple[str, _Expected]]:
-    """Yield the id of each trajectory that can be read, and what the files have to say of it.
+    """Yields the id and the expected values of each trajectory that can be read.
 
-    `tally`: counts them.
+    Args:
+        trajectories: in any order.
+        tally: counts all trajectories, also the unreadable ones.
     """
     for source in sorted_by_id(trajectories):
         try:
@@ -172,16 +182,17 @@ def _expected(
             "complete": not head.hidden,
             "hidden_actions": len(head.hidden),
             "hidden_reasons": dict.fromkeys(HiddenReason, 0) | head.hidden.by_reason(),
-            **{name: rows[0][name] if rows else None for name in QUEST_NAMES},
         }
+        for name in QUEST_NAMES:
+            row[name] = rows[0][name] if rows else None
         steps = pa.Table.from_pylist(rows, schema=_PROVENANCE)
         hidden = hidden_rows(source.id, head.hidden.actions)
-        of_steps = {
+        shared_columns = {
             "outcome": recorded_outcome(head.status, success=head.success),
             "application": replace_surrogates(head.application),
             "instruction": replace_surrogates(head.instruction),
         }
-        yield source.id, _Expected(entry, row, of_steps, steps, hidden)
+        yield source.id, _Expected(entry, row, shared_columns, steps, hidden)
 
 
 def _check_documents(
@@ -190,7 +201,7 @@ def _check_documents(
     tally: IndexTally,
     settings: DatasetSettings,
 ) -> Iterator[Problem]:
-    """Yield how index.json and metadata.json differ from the trajectories and the tables."""
+    """Yields the differences of index.json and metadata.json from trajectories and tables."""
     entries = [trajectory.entry for trajectory in expected.values()]
     successful = sum(entry["success"] for entry in entries)
     totals = {
@@ -226,7 +237,7 @@ def _check_documents(
 
 
 def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
-    """Counts of metadata.json, from the tables."""
+    """Returns some counts of metadata.json, counted from steps.parquet and the expected rows."""
     rows = [trajectory.row for trajectory in expected.values()]
     steps = read_table(out / STEPS_FILE, columns=[*_COLUMNS_OF_METADATA.values()])
     complete = sum(row["complete"] for row in rows)
@@ -246,7 +257,7 @@ def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
 
 
 def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
-    """Yield how trajectories.parquet and hidden_actions.parquet differ from the trajectories."""
+    """Yields the differences of trajectories.parquet and hidden_actions.parquet."""
     rows = [trajectory.row for trajectory in expected.values()]
     columns = list(rows[0]) if rows else ["trajectory_id"]
     written = read_rows(out / TRAJECTORIES_FILE, columns=columns)
@@ -257,14 +268,16 @@ def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterato
         if row != written_row:
             message = f"differs from the trajectory {row['trajectory_id']}"
             yield _problem(TRAJECTORIES_FILE, message)
-    hidden = [action for trajectory in expected.values() for action in trajectory.hidden]
+    hidden: list[Mapping[str, object]] = []
+    for trajectory in expected.values():
+        hidden += trajectory.hidden
     expected_table = pa.Table.from_pylist(hidden, schema=HIDDEN_ACTIONS_SCHEMA)
     if not read_table(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA).equals(expected_table):
         yield _problem(HIDDEN_ACTIONS_FILE, "differs from the hidden actions of the trajectories")
 
 
 def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
-    """Yield how steps.parquet differs from the trajectories and from exports.json."""
+    """Yields the differences of steps.parquet from the trajectories and from exports.json."""
     table = read_table(out / STEPS_FILE, INDEX_STEPS_SCHEMA)
     first = 0
     for key, trajectory in expected.items():
@@ -276,15 +289,15 @@ def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Probl
     if table.num_rows != first:
         yield _problem(STEPS_FILE, f"has {table.num_rows} rows for {first} steps")
     members = load_json(out / EXPORTS_FILE)["trajectories"]
-    of_steps = ("outcome", "application", "instruction")
-    own_columns = ("trajectory_id", "step_index", "split", "screenshot", *of_steps)
-    columns = (table[name].to_pylist() for name in own_columns)
+    shared_names = ("outcome", "application", "instruction")
+    names = ("trajectory_id", "step_index", "split", "screenshot", *shared_names)
+    columns = (table[name].to_pylist() for name in names)
     for key, step_index, split, screenshot, *values in zip(*columns, strict=True):
         path = f"trajectories/{key}/steps/{step_index:03d}/screenshot.png"
         if screenshot != path:
             yield _problem(STEPS_FILE, f"names another screenshot than {path}")
-        if key not in expected or values != [*expected[key].of_steps.values()]:
-            message = f"has another {', '.join(of_steps)} than the trajectory {key}"
+        if key not in expected or values != [*expected[key].shared_columns.values()]:
+            message = f"has another {', '.join(shared_names)} than the trajectory {key}"
             yield _problem(STEPS_FILE, message)
         if split != members.get(key, {}).get("split"):
             yield _problem(STEPS_FILE, f"has another split of {key} than {EXPORTS_FILE}")
@@ -293,7 +306,7 @@ def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Probl
 def _check_exports(
     out: Path, expected: Mapping[str, _Expected], exports: Sequence[ExportState]
 ) -> Iterator[Problem]:
-    """Yield how exports.json and exports.parquet differ from the states of the exports."""
+    """Yields the differences of exports.json and exports.parquet from the states of the exports."""
     document = load_json(out / EXPORTS_FILE)
     states = {state.name: state.as_dict() for state in exports}
     if document["exports"] != states:
@@ -325,7 +338,7 @@ def _check_exports(
 
 
 def _without_surrogates(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as tables have them: lone surrogates cannot be encoded there."""
+    """Returns the values with lone surrogates replaced, as in tables, which cannot encode them."""
     plain = dict(values)
     for name, value in values.items():
         if isinstance(value, str):
@@ -336,11 +349,14 @@ def _without_surrogates(values: Mapping[str, Any]) -> dict[str, Any]:
 def _differences(
     file: str, wanted: Mapping[str, Any], written: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yield a problem for each key with another value."""
+    """Yields a problem for each key of `wanted` that has another value in `written`."""
     for key, value in wanted.items():
         written_value = written.get(key)
         if isinstance(value, dict) and isinstance(written_value, dict):
-            written_value = {replace_surrogates(name): n for name, n in written_value.items()}
+            counts = {}
+            for name, count in written_value.items():
+                counts[replace_surrogates(name)] = count
+            written_value = counts
         if written_value != value:
             yield _problem(file, f"{key} differs from the trajectories")
 

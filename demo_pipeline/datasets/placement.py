@@ -1,7 +1,7 @@
-"""Places every trajectory in its split, after the memory of the last build.
+"""Assigns trajectories to splits so that earlier assignments stay, and finds duplicates.
 
-Decides which demonstrations are known, which moved, and which are twins: copies of one recording.
-The rules of splits are in `splits`.
+The memory in the store has the split of each demonstration at the last build. Duplicates are
+demonstrations with the same video or log. datasets/splits.py has the rules for splits.
 """
 
 import hashlib
@@ -23,15 +23,19 @@ from demo_pipeline.store.split_memory import KnownDemonstration, SplitMemory, re
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
+# The settings that decide about splits. If one of them changes, all splits are assigned again.
 _PLACING = ("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications")
 
 
 def place(
     store: Store, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> tuple[tuple[DatasetTrajectory, ...], SplitMemory]:
-    """Every trajectory with its group, its split and its twin, and the memory of this build.
+    """Assigns group, split and `duplicate_of` to each trajectory.
 
     No trajectory is read if nothing changed since the last build.
+
+    Returns:
+        The trajectories in the given order, and the memory to store for the next build.
 
     Raises:
         ChangedOutput: a file of records is not the one that was committed.
@@ -40,16 +44,15 @@ def place(
     made_of = _made_of(trajectories, settings)
     if memory.made_of != made_of:
         memory = _Placement(store, memory, settings).remember(trajectories, made_of)
-    demonstrations = memory.demonstrations
-    placed = [
-        _placed(trajectory, demonstrations.get(trajectory.id, KnownDemonstration()))
-        for trajectory in trajectories
-    ]
+    placed = []
+    for trajectory in trajectories:
+        demonstration = memory.demonstrations.get(trajectory.id, KnownDemonstration())
+        placed.append(_placed(trajectory, demonstration))
     return tuple(placed), memory
 
 
 def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
-    """A hash that changes when a demonstration gets another split, another task, or a twin."""
+    """Returns a hash that changes if the group, split or `duplicate_of` of a trajectory changes."""
     rows = [
         (trajectory.id, trajectory.group, trajectory.split, trajectory.duplicate_of)
         for trajectory in trajectories
@@ -57,35 +60,42 @@ def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _placed(source: DatasetTrajectory, place: KnownDemonstration) -> DatasetTrajectory:
-    """A trajectory with its group, its split and its twin."""
-    return replace(source, group=place.group, split=place.split, duplicate_of=place.duplicate_of)
+def _placed(source: DatasetTrajectory, demonstration: KnownDemonstration) -> DatasetTrajectory:
+    """Returns the trajectory with the group, split and `duplicate_of` of its demonstration."""
+    return replace(
+        source,
+        group=demonstration.group,
+        split=demonstration.split,
+        duplicate_of=demonstration.duplicate_of,
+    )
 
 
 def _made_of(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> str:
-    """A hash of everything that decides splits and twins."""
-    rows = [
-        (
-            trajectory.id,
-            trajectory.content,
-            sorted(trajectory.digests.items()),
-            trajectory.review,
-            trajectory.rejected_for,
+    """Returns a hash of everything that decides about splits and duplicates."""
+    rows = []
+    for trajectory in trajectories:
+        digests = sorted(trajectory.digests.items())
+        rows.append(
+            (
+                trajectory.id,
+                trajectory.content,
+                digests,
+                trajectory.review,
+                trajectory.rejected_for,
+            )
         )
-        for trajectory in trajectories
-    ]
     return hashlib.sha256(json.dumps([settings.fingerprint(), rows]).encode()).hexdigest()
 
 
 @dataclass
 class _Placement:
-    """Places the trajectories of a build after the memory of the last build.
+    """Computes the memory of a build from the memory of the last build.
 
     Attributes:
-        store: has the manifests of the recordings.
+        store: contains the manifests of the recordings.
         before: the memory of the last build.
-        settings: the rules of splits.
-        demonstrations: id → facts and place of each demonstration.
+        settings: contain the settings of `_PLACING`.
+        demonstrations: demonstration id → entry of the new memory.
     """
 
     store: Store
@@ -100,9 +110,10 @@ class _Placement:
         for trajectory in trajectories:
             self.demonstrations[trajectory.id] = self._read(trajectory, keeps_split=keeps_splits)
         self._find_duplicates(trajectories)
-        sources = [
-            _placed(trajectory, self.demonstrations[trajectory.id]) for trajectory in trajectories
-        ]
+        sources = []
+        for trajectory in trajectories:
+            demonstration = self.demonstrations[trajectory.id]
+            sources.append(_placed(trajectory, demonstration))
         _, plan = plan_splits(sources, self.settings)
         moved: dict[str, tuple[str, str]] = {}
         for key, split in plan.splits.items():
@@ -115,10 +126,17 @@ class _Placement:
         return SplitMemory(made_of, placing, self.demonstrations, moved)
 
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
-        """The facts of a demonstration that decide its place, and its place at the last build."""
+        """Returns the new entry of a demonstration, before groups and splits are assigned.
+
+        The group of the last build stays if the task is the same.
+
+        Args:
+            source: the trajectory.
+            keeps_split: whether the split of the last build stays as well.
+        """
         try:
             task = head_of(source).split_groups[0]
-        except DemonstrationError:  # the selection reports it
+        except DemonstrationError:  # `selection.select` reports unreadable trajectories
             task = ""
         before = self.before.demonstrations.get(source.id, KnownDemonstration())
         group = ""
@@ -133,7 +151,7 @@ class _Placement:
         return KnownDemonstration(task, group, split, files, source.content)
 
     def _files(self, demonstration: str) -> tuple[str, ...]:
-        """SHA-256 of the video and of the log; empty if the recording's manifest is unreadable."""
+        """Returns the SHA-256 of video and log; empty if the recording's manifest is unreadable."""
         try:
             folder, _ = self.store.open(RAW_RECORDINGS_STAGE.output(demonstration), MANIFEST_FILE)
             manifest = read_manifest(folder)
@@ -142,10 +160,14 @@ class _Placement:
         return tuple(manifest.file(name).sha256 for name in (VIDEO_FILE, LOG_FILE))
 
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
-        """Note demonstrations whose video or log an older one has; new ones age by their ids."""
+        """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
+
+        Demonstrations that were originals at the last build are older than all others. The rest of
+        the order is that of the ids.
+        """
         ids = [trajectory.id for trajectory in trajectories]
-        owner_of_file: dict[str, str] = {}
-        for key in sorted(ids, key=lambda key: (not self._was_first(key), key)):
+        owner_of_file: dict[str, str] = {}  # SHA-256 → id of the oldest demonstration with the file
+        for key in sorted(ids, key=lambda key: (not self._was_original(key), key)):
             files = self.demonstrations[key].files
             older = next((owner_of_file[file] for file in files if file in owner_of_file), "")
             self.demonstrations[key] = msgspec.structs.replace(
@@ -154,6 +176,7 @@ class _Placement:
             if not older:
                 owner_of_file.update(dict.fromkeys(files, key))
 
-    def _was_first(self, key: str) -> bool:
-        last = self.before.demonstrations.get(key)
-        return last is not None and not last.duplicate_of
+    def _was_original(self, key: str) -> bool:
+        """Returns whether the last build had the demonstration, and not as a duplicate."""
+        before = self.before.demonstrations.get(key)
+        return before is not None and not before.duplicate_of

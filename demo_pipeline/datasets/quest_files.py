@@ -1,7 +1,7 @@
-"""Writes the quest of every demonstration as an OSWorld task file, and checks these files.
+"""Writes the quest of each demonstration as an OSWorld task file, and checks these files.
 
-They are `examples/<application>/<trajectory_id>.json` and `test_all.json`, in the layout that
-OSWorld's tools read.
+A quest is an assignment in meta.json. The files are in the layout that OSWorld's tools read:
+`examples/<application>/<trajectory_id>.json`, and the list `test_all.json`.
 """
 
 from collections import defaultdict
@@ -22,18 +22,18 @@ _NO_APPLICATION = "unknown"
 
 
 def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[str, Any]:
-    """Write a task file for every demonstration whose instruction came from a quest.
+    """Writes a task file for each demonstration whose instruction comes from a quest.
 
-    The id of the task is that of the trajectory, its snapshot the application. A quest has neither
-    an evaluator nor a setup: `evaluator` is null and `config` is empty. Failed demonstrations give
-    a file too, because the quest is the same.
+    The id of the task is the id of the trajectory; the snapshot is the application. A quest has
+    neither evaluator nor setup, so `evaluator` is null and `config` is empty. Failed demonstrations
+    are included, because their quest is a task as well.
 
     Returns:
-        A summary: the number of tasks, of tasks by folder, of demonstrations whose instruction came
-        from no quest, and of unreadable demonstrations, and why these are unreadable.
+        The summary of the stage: the number of tasks, the number of tasks by folder, the number of
+        demonstrations without a quest, and the number and the problems of unreadable ones.
     """
     task_ids: dict[str, list[str]] = defaultdict(list)
-    without = 0
+    without_quest = 0
     problems = list[Problem]()
     unreadable = 0
     for source in sorted_by_id(trajectories):
@@ -44,7 +44,7 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[s
             unreadable += 1
             continue
         if task is None:
-            without += 1
+            without_quest += 1
             continue
         task_ids[_domain(task)].append(task.id)
         write_task(out / _file_of(task), task)
@@ -53,13 +53,14 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[s
     return {
         "tasks": sum(counts.values()),
         "domains": counts,
-        "without_quest": without,
+        "without_quest": without_quest,
         "unreadable": unreadable,
         "problems": tuple(problems),
     }
 
 
 def _task(source: DatasetTrajectory) -> OsworldTask | None:
+    """Returns the task of a trajectory; None if its instruction does not come from a quest."""
     head = head_of(source)
     if not head.instruction_source.startswith("quest."):
         return None
@@ -75,7 +76,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> list[Problem]:
-    """Every file is the listed task of a trajectory, and every quest of a trajectory has a file."""
+    """Checks that each quest has its task file and is listed, and that there are no other files."""
     tasks = read_task_folder(folder)
     problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
     expected = {_file_of(task): task for task in _readable_tasks(trajectories)}
@@ -101,7 +102,7 @@ def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> lis
 
 def _readable_tasks(trajectories: Sequence[DatasetTrajectory]) -> Iterator[OsworldTask]:
     for source in sorted_by_id(trajectories):
-        with suppress(DemonstrationError):  # the build has counted it
+        with suppress(DemonstrationError):  # `build_quests` counts unreadable trajectories
             task = _task(source)
             if task is not None:
                 yield task
@@ -115,6 +116,7 @@ def _ids_by_domain(tasks: Iterable[OsworldTask]) -> dict[str, list[str]]:
 
 
 def _domain(task: OsworldTask) -> str:
+    """Returns the name of the folder in `examples/` that contains the task."""
     return slug(task.snapshot or _NO_APPLICATION)
 
 

@@ -1,7 +1,8 @@
-"""Selects the trajectories of a training export, and reads the few facts that decide it.
+"""Selects the trajectories of training exports, and reads the facts that the selection needs.
 
-The facts of a trajectory are in `TRAJECTORY_FILE` of its records. The rules here leave out whole
-trajectories; the rules that leave out a single step are in the forms.
+The stage `records` writes these facts to `TRAJECTORY_FILE`, so that datasets need not read whole
+trajectories. The rules here leave out whole trajectories. The modules of the forms (exports/) have
+the rules that leave out single steps.
 """
 
 import hashlib
@@ -45,18 +46,18 @@ from demo_pipeline.trajectories.trajectory_loading import (
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-COUNTED_COLUMNS = (
+COUNTED_COLUMNS = (  # columns of provenance.parquet that statistics count
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
-# Files of the records.
-TRAJECTORY_FILE = "trajectory.jsonl"  # facts of the trajectory as recorded, and its provenance
-CORRECTIONS_FILE = "corrections.json"  # made by people
+# Files in the output of the stage `records`.
+TRAJECTORY_FILE = "trajectory.jsonl"  # a `Head` as recorded, then a line per provenance row
+CORRECTIONS_FILE = "corrections.json"  # by people, in reviews
 NOTES_FILE = "notes.json"  # annotations
-# Reasons to leave out a trajectory or a step.
-NOT_APPROVED = "not_approved"
-UNKNOWN_OUTCOME = "unknown_outcome"
-BAD_STEP = "bad_step"
+# Reasons for which a trajectory or a step is left out.
+NOT_APPROVED = "not_approved"  # the settings require an approval, and it has none
+UNKNOWN_OUTCOME = "unknown_outcome"  # neither successful nor with a status in meta.json
+BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
@@ -64,18 +65,18 @@ _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in C
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The facts of a trajectory that datasets need besides its records and its provenance.
+    """The facts about a trajectory by which datasets select it and assign its split.
 
     Attributes:
-        instruction, application, task_id, osworld_task_id, difficulty: of task.json.
-        success, completion_time_ms: of result.json.
-        status, recorded_at, instruction_source: of its provenance; empty without steps.
-        split_groups: of its provenance, sorted.
+        instruction, application, task_id, osworld_task_id, difficulty: from task.json.
+        success, completion_time_ms: from result.json.
+        status, recorded_at, instruction_source: from its provenance; empty if it has no steps.
+        split_groups: the groups in its provenance, sorted; the task id if it has no steps.
         steps: number of steps.
         waits: indexes of the steps that are waits.
         hidden: its hidden actions.
-        corrections: the corrections that are applied to these facts.
-        notes: its annotations; see `Trajectory`.
+        corrections: people's corrections that the other fields already contain.
+        notes: its annotations; see `Trajectory.notes`.
     """
 
     instruction: str
@@ -97,11 +98,11 @@ class Head:
 
     @property
     def first(self) -> int:
-        """The number of its first step."""
+        """The index of its first step, which is above 0 if a reviewer trimmed the beginning."""
         return self.corrections.trim.first if self.corrections.trim else 0
 
     def corrected(self, corrections: Corrections) -> "Head":
-        """The facts after people's corrections, from the facts as recorded."""
+        """Applies people's corrections to recorded facts."""
         instruction = self.instruction
         if corrections.instruction is not None:
             instruction = corrections.instruction
@@ -124,7 +125,7 @@ class Head:
 
     @property
     def recorded(self) -> datetime:
-        """When it was recorded, in UTC; the epoch if that is unknown."""
+        """The time of the recording in UTC; the epoch if it is unknown."""
         try:
             time = datetime.fromisoformat(self.recorded_at)
         except ValueError:
@@ -135,7 +136,7 @@ class Head:
 
 
 def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """The facts of a trajectory as recorded, from its files, and its provenance.
+    """Reads the facts about a trajectory as recorded, and its provenance, from its own files.
 
     Raises:
         DemonstrationError: a file cannot be read.
@@ -166,7 +167,7 @@ def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 
 def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
-    """Yield the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
+    """Yields the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
     recorded = asdict(head)
     del recorded["corrections"], recorded["notes"]
     for value in (recorded, *rows):
@@ -174,10 +175,10 @@ def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[
 
 
 def corrections_of(source: DatasetTrajectory) -> Corrections:
-    """The corrections of a trajectory, from its records.
+    """Reads people's corrections of a trajectory from its records.
 
     Raises:
-        ChangedOutput: the file is not the one that was committed.
+        ChangedOutput: the file differs from the committed file.
     """
     lines = kept_lines(source, CORRECTIONS_FILE)
     if lines is None:
@@ -186,9 +187,10 @@ def corrections_of(source: DatasetTrajectory) -> Corrections:
 
 
 def judged_success(source: DatasetTrajectory) -> bool | None:
-    """A reviewer's verdict on success, if it contradicts the recorded success; else None.
+    """Returns a reviewer's verdict on success if it contradicts the recorded success, else None.
 
-    Raises as `read_head` and `corrections_of`.
+    Raises:
+        DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
     """
     verdict = corrections_of(source).success
     if verdict is None:
@@ -198,7 +200,7 @@ def judged_success(source: DatasetTrajectory) -> bool | None:
 
 
 def notes_of(source: DatasetTrajectory) -> Notes:
-    """The annotations of a trajectory, from its records; raises as `corrections_of`."""
+    """Reads the annotations of a trajectory from its records; for errors see `corrections_of`."""
     lines = kept_lines(source, NOTES_FILE)
     return parsed_notes(lines[0]) if lines else {}
 
@@ -206,17 +208,17 @@ def notes_of(source: DatasetTrajectory) -> Notes:
 def load_corrected(
     source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> Corrected:
-    """Read a trajectory as people corrected it, with its notes.
+    """Reads a trajectory with people's corrections and annotations.
 
-    Every form, dataset and evaluation gets a trajectory from here.
+    All forms, datasets and evaluations read trajectories by this function.
 
     Args:
         source: the trajectory.
-        rows: its provenance; None: it is read.
+        rows: its provenance; None: it is read from the store.
 
     Raises:
-        DemonstrationError: it cannot be read.
-        ChangedOutput: a file of its records is not the one that was committed.
+        DemonstrationError: the trajectory cannot be read.
+        ChangedOutput: a file of its records differs from the committed file.
     """
     trajectory, provenance = load(source, rows)
     try:
@@ -227,28 +229,34 @@ def load_corrected(
 
 
 def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
-    """The documents of a trajectory that people corrected, by the names that records give them."""
+    """Returns task.json and action.json of a corrected trajectory with the corrections.
+
+    The keys are the paths that records use: `trajectories/<id>/task.json`. The result is empty if
+    people corrected nothing.
+    """
     if not corrections_of(source).decisions:
         return {}
-    top = f"trajectories/{source.id}"
+    folder = f"trajectories/{source.id}"
     trajectory = load_corrected(source).trajectory
-    actions = {
-        f"{top}/steps/{step.folder.name}/action.json": step.action.model_dump(mode="json")
-        for step in trajectory.steps
-    }
-    return {f"{top}/task.json": trajectory.task.model_dump(mode="json"), **actions}
+    documents = {f"{folder}/task.json": trajectory.task.model_dump(mode="json")}
+    for step in trajectory.steps:
+        name = f"{folder}/steps/{step.folder.name}/action.json"
+        documents[name] = step.action.model_dump(mode="json")
+    return documents
 
 
 def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
-    """The lines of a file of a trajectory's records; None: it has no such file, or an old version.
+    """Reads the lines of a file in the records of a trajectory.
+
+    Returns None if the trajectory has no records, or if they do not contain this file.
 
     Raises:
-        ChangedOutput: the file is not the one that was committed.
+        ChangedOutput: the file differs from the committed file.
     """
     if name not in source.digests:
         return None
     try:
-        with open(f"{source.records}/{name}", "rb", 0) as file:  # noqa: PTH123 - very many
+        with open(f"{source.records}/{name}", "rb", 0) as file:  # noqa: PTH123 - for speed
             data = file.read()
     except FileNotFoundError:
         data = b""
@@ -258,9 +266,12 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 
 
 def head_of(source: DatasetTrajectory) -> Head:
-    """The facts of a trajectory as people corrected it, from its records if it has any.
+    """Returns the facts about a trajectory with people's corrections and annotations.
 
-    Raises as `read_head`.
+    They are read from the records of the trajectory if it has any, and cached in `source.read`.
+
+    Raises:
+        DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
     """
     if TRAJECTORY_FILE in source.read:
         cached: Head = source.read[TRAJECTORY_FILE]
@@ -282,7 +293,10 @@ def head_of(source: DatasetTrajectory) -> Head:
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """The facts of a trajectory as recorded, and its provenance. Raises as `read_head`."""
+    """Returns the facts about a trajectory as recorded, and its provenance.
+
+    They are read from the records if there are any; for errors see `read_head`.
+    """
     lines = kept_lines(source, TRAJECTORY_FILE)
     if lines is None:
         return read_head(source)
@@ -290,6 +304,7 @@ def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 
 def _parsed(line: bytes) -> Head:
+    """Parses the first line of `TRAJECTORY_FILE`."""
     values = json.loads(line)
     actions = values["hidden"]["actions"]
     hidden = HiddenActions(tuple(HiddenAction(**action) for action in actions))
@@ -299,9 +314,9 @@ def _parsed(line: bytes) -> Head:
 
 
 def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
-    """The rows and columns of all provenance tables that statistics need, from the records.
+    """Reads `COUNTED_COLUMNS` of the provenance of all trajectories from their records.
 
-    None: a trajectory has no records, so that the tables must be read.
+    Returns None if a trajectory has no records; then its table must be read.
     """
     columns: list[list[Any]] = [[] for _ in COUNTED_COLUMNS]
     for source in trajectories:
@@ -317,22 +332,23 @@ def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trajectory that may take part in a training export, with the facts that decide its split.
+    """A trajectory that may take part in training exports, with the facts that decide about it.
 
     Attributes:
-        source: the committed trajectory.
-        instruction: of task.json.
-        application: of task.json.
-        split_groups: of its provenance, then its instruction and other wordings of it. Trajectories
-            that share one of them are of the same task.
-        recorded: when it was recorded, in UTC.
+        source: the trajectory in the store.
+        instruction: from task.json, with people's corrections.
+        application: from task.json.
+        split_groups: the groups in its provenance, its instruction, and other wordings of the
+            instruction. Trajectories that share one of them have the same task.
+        recorded: time of the recording, in UTC.
         hidden: its hidden actions.
-        incomplete: steps before which too many actions are hidden for exports of steps; the number
-            after the last step stands for the end.
-        bad_steps: steps that a person marked, or, with `exclude_steps`, that are annotated as
-            incorrect. They stay in the history, but no model should learn them.
-        gives_steps: some step, or the end, is not incomplete.
-        stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
+        incomplete: indexes of the steps before which too many actions are hidden for an export of
+            steps. The index after the last step stands for the end.
+        bad_steps: indexes of the steps that a reviewer marked as bad, and with `exclude_steps` also
+            of those annotated as incorrect. Later prompts mention them, but no model learns them.
+        gives_steps: whether exports of steps can use it: a step, or the end, is not `incomplete`.
+        stretch: the steps that exports of whole trajectories use; None: there are too few
+            consecutive steps without a hidden action.
         wordings: other wordings of its instruction.
     """
 
@@ -351,7 +367,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _LeftOut:
-    """A trajectory that takes no part: the reason, and the group that would decide its split."""
+    """Why a trajectory takes no part in exports, and its first split group."""
 
     reason: str
     split_group: str
@@ -359,16 +375,17 @@ class _LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The trajectories of a training export.
+    """The trajectories of training exports, and those that are left out.
 
     Attributes:
-        chosen: the trajectories that take part, in the order of their ids.
-        excluded: the number of trajectories left out by reason: failed, aborted, contaminated,
-            incomplete and unreadable, even if it is 0; excluded, duplicate, rejected, not_approved,
-            ungraded and low_alignment only if it is not.
-        problems: why unreadable trajectories could not be read.
-        newest: when the newest of `chosen` was recorded, in UTC; the epoch if that is unknown.
-        left_out: trajectory → why it takes no part; without the unreadable trajectories.
+        chosen: the trajectories that take part, sorted by id.
+        excluded: reason → number of trajectories that are left out. The reasons failed, aborted,
+            contaminated, incomplete and unreadable are always present, even with 0; the others
+            (excluded, duplicate, rejected, not_approved, unknown_outcome, ungraded, low_alignment)
+            only with a number above 0.
+        problems: problems of the unreadable trajectories.
+        newest: latest recording time of `chosen`, in UTC; the epoch if it is unknown.
+        left_out: trajectory id → why it takes no part; without unreadable trajectories.
     """
 
     chosen: tuple[Candidate, ...]
@@ -379,13 +396,15 @@ class Selection:
 
 
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
-    """Choose trajectories for training.
+    """Selects trajectories for training.
 
-    Left out are demonstrations that the settings name, or whose review they do not accept; and,
-    unless the settings include them, duplicates, failed and aborted demonstrations and those of a
-    benchmark task. Each counts under the first reason that holds. A trajectory that cannot be read
-    is left out and reported; the others are not affected. Which of the chosen have too many hidden
-    actions depends on the export: `splits.plan_export` leaves them out.
+    These demonstrations are left out: those that the settings name, duplicates, those whose review
+    the settings do not accept, and, unless the settings include them, failed and aborted
+    demonstrations and those of a benchmark task. Each is counted under the first reason that
+    applies. Unreadable trajectories are left out and reported.
+
+    Whether a selected trajectory has too many hidden actions depends on the kind of export:
+    `splits.plan_export` leaves those out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -413,36 +432,44 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
-    """A trajectory as a candidate; which steps it gives depends on `max_hidden_share`."""
+    """Returns a trajectory as a candidate, with the steps that the settings leave out."""
     waits = frozenset(head.waits)
     share = settings.max_hidden_share
     incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
-    others = tuple(_wordings(head))
-    keys = dict.fromkeys(instruction_key(text) or text for text in (head.instruction, *others))
+    other_wordings = tuple(_wordings(head))
+    split_groups = list(head.split_groups)
+    for text in (head.instruction, *other_wordings):
+        group = f"instruction: {instruction_key(text) or text}"
+        if group not in split_groups:
+            split_groups.append(group)
     return Candidate(
         source=source,
         instruction=head.instruction,
         application=head.application,
-        split_groups=(*head.split_groups, *(f"instruction: {key}" for key in keys)),
+        split_groups=tuple(split_groups),
         recorded=head.recorded,
         hidden=head.hidden,
         incomplete=incomplete,
         bad_steps=frozenset(head.corrections.bad_steps) | _incorrect(head.notes, settings),
         gives_steps=len(incomplete) <= head.steps,
         stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
-        wordings=others,
+        wordings=other_wordings,
     )
 
 
 def _wordings(head: Head) -> Iterator[str]:
-    """Yield other wordings of the instruction, and the recorded one if people corrected it."""
-    yield from (text for _, text, _ in wordings(head.notes))
+    """Yields the annotated wordings of the instruction, and the instruction if it was corrected."""
+    for _, text, _ in wordings(head.notes):
+        yield text
     if head.corrections.instruction is not None:
         yield head.instruction
 
 
 def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Why a trajectory is left out by its id, its twin or its review; empty if it is not."""
+    """Returns why a trajectory is left out: by its id, as a duplicate, or by its review.
+
+    The result is empty if it is not left out for one of these reasons.
+    """
     if source.id in settings.exclude:
         return "excluded"
     if source.duplicate_of:
@@ -454,7 +481,10 @@ def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> s
 
 
 def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
-    """The steps that are annotated as incorrect, if the settings leave them out."""
+    """Returns the indexes of the steps that are annotated as incorrect.
+
+    The result is empty if the settings keep such steps.
+    """
     if settings.exclude_steps == "none":
         return frozenset()
     incorrect: set[int] = set()
@@ -466,7 +496,7 @@ def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
 
 
 def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
-    """Why a trajectory is left out for its grade; empty if it is not."""
+    """Returns why a trajectory is left out by its grade; empty if it is not."""
     note = head.notes.get(None, {}).get("alignment")
     if not settings.min_alignment:
         return ""
@@ -476,10 +506,11 @@ def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
 
 
 def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
-    """Why a trajectory is left out by its outcome, task or grade; empty if it is not.
+    """Returns why a trajectory is left out by its outcome, task or grade; empty if it is not.
 
-    A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is. A
-    demonstration without a status is treated alike, but counts under a reason of its own.
+    A demonstration whose `status` in meta.json is not `completed` counts as aborted, whatever
+    `reason` there says. A demonstration without a status is left out under the same setting, but
+    counted as `unknown_outcome`.
     """
     outcome = "failed"
     if head.steps:

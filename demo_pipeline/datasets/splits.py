@@ -1,7 +1,8 @@
-"""Assigns trajectories to splits, and plans which trajectories an export is made of.
+"""Assigns trajectories to splits, and decides which trajectories an export contains.
 
-Demonstrations of the same task form a group, and a stable hash assigns every group to a split. So
-no task is in two splits, and a new demonstration moves an old one only if it joins two tasks.
+Demonstrations of the same task form a group, and a hash of the group's name selects its split.
+Therefore no task is in two splits. A new demonstration moves an older one to another split only if
+it connects two groups.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ _LOG = logging.getLogger(__package__)
 
 
 class Split(StrEnum):
-    """A part of a dataset; `held_out` is assigned by application, the others by hash."""
+    """A part of a dataset. `held_out` is assigned by application, the other splits by hash."""
 
     TRAIN = "train"
     VAL = "val"
@@ -32,14 +33,15 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """The split of every trajectory and of every group.
+    """The split of each trajectory and of each group.
 
     Attributes:
-        splits: split of every trajectory.
-        groups: split of every group.
-        members: group of every trajectory.
-        filled: new groups that were moved to a split that would have been empty, in order.
-        empty: splits with a ratio above 0 that stay empty because there are too few groups.
+        splits: trajectory id → split.
+        groups: group → split.
+        members: trajectory id → group.
+        filled: the new groups that were moved into an otherwise empty split, with this split, in
+            the order of the splits.
+        empty: splits with a ratio above 0 that have no group because there are too few.
         absent: held-out applications that no trajectory has.
     """
 
@@ -51,7 +53,7 @@ class SplitPlan:
     absent: tuple[str, ...]
 
     def only(self, trajectories: AbstractSet[str]) -> "SplitPlan":
-        """The plan for some of the trajectories."""
+        """Returns the plan reduced to some of the trajectories."""
         members = {key: group for key, group in self.members.items() if key in trajectories}
         present = set(members.values())
         return replace(
@@ -65,20 +67,22 @@ class SplitPlan:
 def connected_groups(
     split_groups: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Join trajectories that share a split group, directly or through others.
+    """Joins the trajectories that share a split group, directly or through other trajectories.
 
     Args:
-        split_groups: trajectory → its split groups, oldest trajectory first; a trajectory without
-            any is a group of its own.
-        names: trajectory → the group that it was in at the last build, if it took part in it.
+        split_groups: trajectory id → its split groups, the oldest trajectory first. A trajectory
+            without a split group becomes a group of its own.
+        names: trajectory id → name of its group at the last build, if it took part in that build.
 
     Returns:
-        Trajectory → group. The oldest trajectory of a group names it: by its group at the last
-        build, else by its first split group. So the name stays when younger ones join.
+        Trajectory id → name of its group. The oldest trajectory of a group decides the name: it is
+        the name of its group at the last build, or else its first split group. The name therefore
+        stays the same if newer trajectories join the group.
     """
-    parent: dict[str, str] = {}
+    parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
     def root(name: str) -> str:
+        """Returns the root of the tree that contains the group."""
         parent.setdefault(name, name)
         while parent[name] != name:
             parent[name] = parent[parent[name]]
@@ -104,19 +108,21 @@ def assign_splits(
     besides: AbstractSet[str] = frozenset(),
     placed: Mapping[str, Split] | None = None,
 ) -> SplitPlan:
-    """Assign every group to a split.
+    """Assigns each group to a split.
 
-    A group with a trajectory of a held-out application is held out as a whole. The hash of any
-    other group is compared with the cumulative ratios of train, val and test. An empty split with a
-    ratio above 0 takes the new group whose hash is nearest to it, unless that would empty another
-    split. A group that was placed by an earlier build stays in its split.
+    1. A group with a trajectory of a held-out application is held out as a whole.
+    2. A group that an earlier build placed stays in its split.
+    3. The hash of any other group is compared with the cumulative ratios of train, val and test.
+    4. An empty split with a ratio above 0 takes the new group whose hash is nearest to its
+       interval, unless this would leave another split empty.
 
     Args:
-        groups: trajectory → group.
-        settings: seed, ratios and held-out applications (any name that `normalise_app` knows).
-        applications: trajectory → application; needed for held-out applications.
-        besides: trajectories that get a split but affect no other trajectory: a group of nothing
-            else fills no split, and a split that holds nothing else is empty.
+        groups: trajectory id → group.
+        settings: seed, ratios and held-out applications (any name that `normalise_app` accepts).
+        applications: trajectory id → application; only needed for held-out applications.
+        besides: ids of trajectories that get a split but do not influence others. A group with
+            only such trajectories is not moved into an empty split, and a split with only such
+            groups counts as empty.
         placed: group → its split at an earlier build.
     """
     placed = placed or {}
@@ -153,13 +159,13 @@ def assign_splits(
 
 
 def stable_position(seed: int, group: str) -> float:
-    """A group's position in [0, 1): the first 53 bits of SHA-256 over seed and group."""
+    """Returns the position of a group in [0, 1): the first 53 bits of SHA-256 of seed and group."""
     digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
 def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float]]:
-    """The interval of [0, 1) that belongs to each split with a ratio above 0."""
+    """Returns the interval in [0, 1), as (low, high), of each split with a ratio above 0."""
     ratios = {
         Split.TRAIN: settings.train_ratio,
         Split.VAL: settings.val_ratio,
@@ -175,7 +181,10 @@ def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float
 
 
 def split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
-    """The split whose interval holds the position; the last split also takes rounding errors."""
+    """Returns the split whose interval contains the position.
+
+    The last split also takes positions above its interval, which rounding of the ratios can cause.
+    """
     for split, (_, high) in intervals.items():
         if position < high:
             return split
@@ -187,9 +196,15 @@ def _fill(
     position: Mapping[str, float],
     intervals: Mapping[Split, tuple[float, float]],
 ) -> tuple[tuple[str, Split], ...]:
-    """Move a group into each empty split, if its own split has another; changes `assigned`.
+    """Moves a group into each empty split, if the group's own split has another group.
 
-    `position`: of the groups that may be moved.
+    Args:
+        assigned: group → split; it is changed.
+        position: position of each group that may be moved.
+        intervals: see `split_intervals`.
+
+    Returns:
+        The moved groups with their new splits.
     """
     moves = []
     for split, (low, high) in intervals.items():
@@ -210,7 +225,7 @@ def _fill(
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What an export is made of: the trajectories that take part, and the split of each."""
+    """The trajectories of an export, and the split of each."""
 
     selection: Selection
     splits: SplitPlan
@@ -219,9 +234,10 @@ class ExportPlan:
 def plan_splits(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> tuple[Selection, SplitPlan]:
-    """The selected trajectories and their splits, which are the same for every export.
+    """Selects trajectories and assigns their splits, which are the same for every export.
 
-    Trajectories with too many hidden actions for some kind of export are among them.
+    The result includes trajectories with too many hidden actions for some kinds of exports;
+    `plan_export` removes them.
     """
     selection = select(trajectories, settings)
     candidates = sorted(selection.chosen, key=_age)
@@ -230,7 +246,7 @@ def plan_splits(
     split_groups = {candidate.source.id: candidate.split_groups for candidate in candidates}
     groups = connected_groups(split_groups, names)
     placed: dict[str, Split] = {}
-    for source in placed_sources:  # of a group that was joined from two, the oldest decides
+    for source in placed_sources:  # oldest first: it decides for a group that was two groups before
         if source.split:
             placed.setdefault(source.group, Split(source.split))
     applications = {candidate.source.id: candidate.application for candidate in candidates}
@@ -239,7 +255,7 @@ def plan_splits(
 
 
 def _age(candidate: Candidate) -> tuple[bool, datetime, str]:
-    """Sorts by age: trajectories that an earlier build placed are older than new ones."""
+    """Returns a key that sorts by age; all trajectories of the last build come before new ones."""
     return not candidate.source.group, candidate.recorded, candidate.source.id
 
 
@@ -249,16 +265,17 @@ def plan_export(
     *,
     whole_trajectories: bool = False,
 ) -> ExportPlan:
-    """Select trajectories and split them; the splits of all exports agree.
+    """Returns the trajectories of an export and their splits, which agree with all other exports.
 
-    Trajectories with hidden actions are left out as `incomplete`: of exports of steps if every step
-    has more than `max_hidden_share` before it, of exports of whole trajectories if no `min_steps`
-    steps in a row are without a gap.
+    Trajectories with too many hidden actions are left out as `incomplete`. An export of steps
+    leaves a trajectory out if the share of hidden actions before each step exceeds
+    `max_hidden_share`. An export of whole trajectories leaves it out if it has no `min_steps`
+    consecutive steps without a hidden action between them.
 
     Args:
         trajectories: committed and valid ones, in any order.
-        settings: what takes part, and the splits.
-        whole_trajectories: the export is of whole trajectories, not of steps.
+        settings: decide which trajectories take part, and the splits.
+        whole_trajectories: whether the export has whole trajectories instead of steps.
     """
     selection, splits = plan_splits(trajectories, settings)
     if whole_trajectories:

@@ -1,23 +1,23 @@
-"""DuckDB views over the Parquet files of a store, for people's own queries."""
+"""Defines DuckDB views over the Parquet files of a store, for the queries of users."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
+if TYPE_CHECKING:  # the import takes 0.1 s and 12 MB, so that only queries import it
     from duckdb import DuckDBPyConnection
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view.
+    """A view over the Parquet files of an output.
 
     Attributes:
-        name: the view's name.
-        holds: the meaning of a row.
-        files: pattern of its files below the store's root.
-        select: the query; `{files}` stands for the files.
+        name: name of the view in SQL.
+        holds: meaning of a row, for users.
+        files: glob pattern of the files, relative to the store's root.
+        select: the query of the view; `{files}` is replaced by a list of the files.
     """
 
     name: str
@@ -27,17 +27,17 @@ class View:
 
     @property
     def output(self) -> str:
-        """The first folder of `files`."""
+        """The first folder in `files`, which is the name of the output."""
         return self.files.partition("/")[0]
 
     def create(self, pattern: str) -> str:
-        """The statement that creates the view over the files that match `pattern`."""
+        """Returns the SQL statement that creates the view over the files that match `pattern`."""
         return (
             f"CREATE OR REPLACE VIEW {self.name} AS {self.select.format(files=quoted([pattern]))}"
         )
 
 
-# `filename` is added by DuckDB; a file's folder is named after the demonstration.
+# DuckDB adds the column `filename`. The folder of a file has the id of the demonstration as name.
 _OF_DEMONSTRATION = (
     "SELECT parse_path(filename)[-2] AS trajectory_id, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
@@ -46,7 +46,7 @@ OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-# In tables written before a column was added it is NULL.
+# The empty second SELECT adds columns that tables of earlier versions lack; they are NULL there.
 OF_MESSAGES = f"{OF_SPLIT} UNION ALL BY NAME SELECT NULL::INTEGER AS tokens WHERE false"
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
@@ -58,7 +58,7 @@ OF_TRAJECTORIES = (
     " UNION ALL BY NAME SELECT NULL::BOOLEAN AS complete, NULL::INTEGER AS hidden_actions"
     " WHERE false"
 )
-# Over the outputs of the demonstrations' stages; the registry of dataset stages has the others.
+# Views over the outputs of single demonstrations. The stages of datasets declare their own views.
 DEMONSTRATION_VIEWS = (
     View(
         "actions",
@@ -87,13 +87,13 @@ DEMONSTRATION_VIEWS = (
 
 
 def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | None = None) -> str:
-    """The views as a script.
+    """Returns the SQL script that creates the views.
 
     Args:
-        views: in order.
-        root: path of the store's root; empty when the script is run in the root.
-        present: names of the views whose files exist; None: all. The others become comments,
-            because DuckDB refuses a view without files.
+        views: in the order of the script.
+        root: path of the store's root; empty if the script is run in that folder.
+        present: names of the views whose files exist; None: all exist. The statements of other
+            views become comments, because DuckDB rejects a view without files.
     """
     prefix = f"{root.rstrip('/')}/" if root else ""
     lines = ["-- Views over the store's Parquet files.\n"]
@@ -107,19 +107,22 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
 
 
 def views_with_files(views: Sequence[View], root: Path) -> frozenset[str]:
-    """The names of the views that have files below a store's root."""
+    """Returns the names of the views that have files below a store's root."""
     return frozenset(view.name for view in views if any(root.glob(view.files)))
 
 
 def create_views(
     sql: "DuckDBPyConnection", views: Sequence[View], folders: Mapping[str, Path]
 ) -> frozenset[str]:
-    """Create the views of some outputs; returns the names of those that have files.
+    """Creates the views over some outputs in a DuckDB connection.
 
     Args:
-        sql: the connection to create them in.
-        views: those over other outputs are skipped.
+        sql: the connection.
+        views: all views; those over other outputs are ignored.
         folders: name of an output (`View.output`) → its folder.
+
+    Returns:
+        The names of the created views; a view without files is not created.
     """
     created = set()
     for view in views:
@@ -131,6 +134,9 @@ def create_views(
 
 
 def quoted(paths: Sequence[Path | str]) -> str:
-    """Paths as a SQL list of strings."""
-    escaped = (str(path).replace("'", "''") for path in paths)
-    return "[" + ", ".join(f"'{path}'" for path in escaped) + "]"
+    """Returns paths as a SQL list of strings."""
+    literals = []
+    for path in paths:
+        escaped = str(path).replace("'", "''")
+        literals.append(f"'{escaped}'")
+    return f"[{', '.join(literals)}]"

@@ -1,1 +1,1 @@
-"""What people ask of finished data: a report to send, and what differs between two datasets."""
+"""Presents finished data to people: a report to send, and single steps as images and HTML."""

@@ -1,13 +1,13 @@
-"""A report to send: a folder of static HTML that opens without a server and without a network.
+"""Writes a report that can be sent: a folder of static HTML that needs no server and no network.
 
-Collects the contents and the pictures of the report; `report.html` is its template. A report never
-contains typed text as text. A report without screens contains no words of a task either.
+This module collects the numbers and the screenshots; `report.html` is the template of the page.
+Typed text appears only inside screenshots, never as text of the page. A report without screens also
+leaves out instructions and all other words of a task.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,21 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow, recorded_outcom
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_WIDTH = 800  # pixels of a picture, so that a person can read it
-_QUALITY = 70  # of its JPEG: 40 kB on average
-_MOST_BARS = 12  # of a plot; the rest is one bar
-
-_UNTRIAGED: Mapping[str, Any] = {"doubt": 0, "flagged": False, "signals": []}
+_WIDTH = 800  # pixels; people can still read the text of a screenshot at this width
+_QUALITY = 70  # JPEG quality of screenshots, 0 to 100; a file has 40 kB on average
+_MAX_BARS = 12  # bars of a plot with a name of their own; one more bar adds up the rest
 
 
 @dataclass(frozen=True)
-class Written:
-    """What `write_report` wrote: demonstrations, steps, pictures, and bytes of all files."""
+class WrittenReport:
+    """The extent of a written report.
+
+    Attributes:
+        demonstrations: number of demonstrations in it.
+        steps: number of their steps.
+        pictures: number of screenshots.
+        size: bytes of all files.
+    """
 
     demonstrations: int
     steps: int
@@ -56,7 +61,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a plot: its name, its count, and its length as a share of the longest bar."""
+    """A bar of a plot. `share` is its length, 0 to 1, relative to the longest bar."""
 
     name: str
     count: int
@@ -65,7 +70,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A training dataset: its name, its contents, and the records that it leaves out."""
+    """A training dataset as a row of the page.
+
+    Attributes:
+        name: of the export.
+        contents: a phrase with the numbers of its records.
+        left_out: a phrase for each reason for which records are left out.
+    """
 
     name: str
     contents: str
@@ -74,20 +85,20 @@ class DatasetRow:
 
 @dataclass(frozen=True)
 class QuarantineRow:
-    """A quarantined demonstration: the stage that refused it, and the reasons."""
+    """A quarantined demonstration as a row of the page: the stage that rejected it, and why."""
 
     demonstration: str
     stage: str
     reasons: list[str]
 
 
-def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> Written:
-    """Write the report of a store, completely or not at all.
+def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> WrittenReport:
+    """Writes the report about all demonstrations of a store, completely or not at all.
 
     Args:
-        workspace: the store.
-        dest: a folder that is empty or does not exist.
-        screens: show screens and words of the tasks.
+        workspace: the store and its settings.
+        dest: the folder to write; it must be empty or missing.
+        screens: whether the report contains screenshots and the words of tasks.
 
     Raises:
         StorageError: `dest` is not empty, or the store cannot be read.
@@ -116,29 +127,28 @@ def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> W
         (out / "index.html").write_text(page, encoding="utf-8")
         size = _size(out)
     pictures = sum(step["picture"] is not None for step in steps)
-    return Written(len(demonstrations), len(steps), pictures, size)
+    return WrittenReport(len(demonstrations), len(steps), pictures, size)
 
 
 def _size(folder: Path) -> int:
+    """Returns the bytes of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _demonstration(
     store: Store, output: str, queue_row: Mapping[str, Any], out: Path | None
 ) -> tuple[Json, list[Json]]:
-    """A demonstration and its steps, as JSON for the page.
+    """Returns a demonstration and its steps as JSON for the page.
 
     Args:
-        store: of the pipeline.
-        output: of the trajectory.
-        queue_row: its row in the review queue, with its doubt and signals.
-        out: the folder for pictures; None: the page contains nothing that was on a screen.
+        store: the store that contains the trajectory.
+        output: name of the trajectory's output in the store.
+        queue_row: the demonstration's row in the review queue, with its doubt and its signals.
+        out: the folder of the report, to which screenshots are written; None: the page contains
+            nothing that was on a screen.
     """
     key = output.rpartition("/")[2]
-    triage: dict[int, Mapping[str, Any]] = {}
-    with suppress(MissingOutput):
-        folder = store.open(TRIAGE_STAGE.output(key))[0]
-        triage = {row["step_index"]: row for row in read_steps(folder)}
+    triage = _triage_rows(store, key)
     folder = open_shown(store, key)[0]
     trajectory, rows = load(DatasetTrajectory(key, str(folder)))
     first_row: ProvenanceRow = {}
@@ -150,30 +160,55 @@ def _demonstration(
         "review": queue_row.get("review", "open"),
     }
     steps = []
+    leaks = 0
     for step in trajectory.steps:
         triage_row = triage.get(step.index, {})
         signals = [signal.name for signal in STEP_SIGNALS if triage_row.get(signal.name)]
         doubt = {"signals": signals, "doubt": triage_row.get("doubt", 0)}
-        steps.append(shared | _step(key, step, rows[step.index], out) | doubt)
+        step_json = _step(key, step, rows[step.index], out)
+        leaks += step_json["leak"] != ""
+        steps.append(shared | step_json | doubt)
     demonstration = {
         **shared,
         "id": key,
         "steps": len(steps),
         "seconds": round(trajectory.result.completion_time_ms / 1000),
         "recorded_at": first_row.get("recorded_at", ""),
-        "leaks": sum(step["leak"] != "" for step in steps),
+        "leaks": leaks,
         "instruction": trajectory.task.instruction if out else "",
-        **{name: queue_row.get(name, default) for name, default in _UNTRIAGED.items()},
+        "doubt": queue_row.get("doubt", 0),
+        "flagged": queue_row.get("flagged", False),
+        "signals": queue_row.get("signals", []),
     }
     return demonstration, steps
 
 
+def _triage_rows(store: Store, key: str) -> dict[int, Mapping[str, Any]]:
+    """Returns the triage row of each step by its index; empty before the triage was built."""
+    try:
+        folder = store.open(TRIAGE_STAGE.output(key))[0]
+    except MissingOutput:
+        return {}
+    return {row["step_index"]: row for row in read_steps(folder)}
+
+
 def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> Json:
-    """A step as JSON for the page; its picture is written below `out`."""
+    """Returns a step as JSON for the page, and writes its screenshot below `out`.
+
+    Args:
+        key: id of the demonstration.
+        step: the step with its files.
+        row: provenance of the step.
+        out: see `_demonstration`.
+    """
     action = step.action
     leak = ""
     if row["leak"]:
         leak = "unavoidable" if row["unavoidable"] else "avoidable"
+    facts = {}
+    for name in STEP_FACTS:
+        if row[name] is not None:
+            facts[name] = row[name]
     step_json: Json = {
         "demonstration": key,
         "index": step.index,
@@ -183,13 +218,13 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> Js
         "target": "",
         "leak": leak,
         "picture": None,
-        "facts": {name: row[name] for name in STEP_FACTS if row[name] is not None},
+        "facts": facts,
     }
     if out is None:
         return step_json
     step_json["label"] = label_of(action)
     step_json["sentence"] = action.reasoning
-    if isinstance(action.parameters, TypeParameters):  # its own sentence quotes the typed text
+    if isinstance(action.parameters, TypeParameters):  # `reasoning` quotes the typed text
         step_json["sentence"] = f"Type {counted(len(action.parameters.text), 'characters')}."
     if action.target_element:
         step_json["target"] = f"{action.target_element.role} {action.target_element.name}".strip()
@@ -210,13 +245,25 @@ def _page(
     *,
     screens: bool,
 ) -> str:
+    """Returns the HTML of the page.
+
+    Args:
+        workspace: the store, whose datasets and quarantine the page lists.
+        demonstrations, steps: see `_demonstration`.
+        problems: sentences about demonstrations that could not be read.
+        size: bytes of the other files of the report.
+        screens: see `write_report`.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("demo_pipeline", "reports"), autoescape=True
     )
     environment.filters["words"] = _words
     quarantined = []
     for record in list_quarantine(workspace.store):
-        reasons = [str(Problem.from_dict(problem, demonstration="")) for problem in record.problems]
+        reasons = []
+        for problem in record.problems:
+            reason = Problem.from_dict(problem, demonstration="")
+            reasons.append(str(reason))
         quarantined.append(QuarantineRow(record.demonstration, record.stage, reasons))
     seconds = sum(demonstration["seconds"] for demonstration in demonstrations)
     return environment.get_template("report.html").render(
@@ -236,44 +283,57 @@ def _page(
 
 
 def _words(name: str) -> str:
-    """A code as words: `pre_move` → `pre move`."""
+    """Returns a code as words: `pre_move` becomes `pre move`."""
     return name.replace("_", " ")
 
 
 def _plots(
     demonstrations: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Bar]]:
-    """Title → bars of each plot."""
-    frames = Counter(step["facts"]["reason_code"] for step in steps)
-    trees = Counter(step["facts"]["freshness"] for step in steps)
-    leaks = Counter(step["leak"] or "none" for step in steps)
+    """Returns the bars of each plot, by the title of the plot."""
+    frames = Counter[str]()
+    trees = Counter[str]()
+    leaks = Counter[str]()
     signals = Counter[str]()
     for step in steps:
+        frames[step["facts"]["reason_code"]] += 1
+        trees[step["facts"]["freshness"]] += 1
+        leaks[step["leak"] or "none"] += 1
         signals.update(step["signals"])
-    return {
-        "Demonstrations by outcome": _bars(Counter(row["outcome"] for row in demonstrations)),
-        "Demonstrations by application": _bars(
-            Counter(row["application"] for row in demonstrations)
-        ),
-        "Demonstrations by review": _bars(Counter(row["review"] for row in demonstrations)),
-        "Steps by action": _bars(Counter(step["action"] for step in steps)),
-        "Steps by the reason for their frame": _bars(frames),
-        "Steps by the freshness of their UI tree": _bars(trees),
-        "Steps by leak": _bars(leaks),
-        "Steps by signal of doubt": _bars(signals),
+    counts = {
+        "Demonstrations by outcome": _count_values(demonstrations, "outcome"),
+        "Demonstrations by application": _count_values(demonstrations, "application"),
+        "Demonstrations by review": _count_values(demonstrations, "review"),
+        "Steps by action": _count_values(steps, "action"),
+        "Steps by the reason for their frame": frames,
+        "Steps by the freshness of their UI tree": trees,
+        "Steps by leak": leaks,
+        "Steps by signal of doubt": signals,
     }
+    return {title: _bars(counts_of_plot) for title, counts_of_plot in counts.items()}
+
+
+def _count_values(rows: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:
+    """Counts the rows by their value of `name`."""
+    return Counter(row[name] for row in rows)
 
 
 def _bars(counts: Counter[str]) -> list[Bar]:
-    pairs = counts.most_common(_MOST_BARS)
-    rest = sum(counts.values()) - sum(count for _, count in pairs)
+    """Returns the bars of the most frequent names, longest first, and the bar `others` last."""
+    pairs = counts.most_common(_MAX_BARS)
+    rest = counts.total() - sum(count for _, count in pairs)
     if rest:
         pairs.append(("others", rest))
     longest = max((count for _, count in pairs), default=1)
-    return [Bar(name, count, count / longest) for name, count in pairs]
+    bars = []
+    for name, count in pairs:
+        share = count / longest
+        bars.append(Bar(name, count, share))
+    return bars
 
 
 def _datasets(workspace: Workspace) -> Iterator[DatasetRow]:
+    """Yields a row for each training dataset that is published in the store."""
     for export in training_exports().values():
         stage = export.stage
         for output in workspace.store.outputs(stage.folder):
@@ -281,10 +341,13 @@ def _datasets(workspace: Workspace) -> Iterator[DatasetRow]:
             if version is None:
                 continue
             summary = version.manifest.summary
-            counts = {name: summary[name] for name in stage.counts if name in summary}
+            counts = {}
+            for name in stage.counts:
+                if name in summary:
+                    counts[name] = summary[name]
             yield DatasetRow(export.name, contents(counts), list(left_out_words(summary)))
 
 
 def _script(value: Any) -> str:
-    """JSON for a `<script>`: no text in it can end the script or begin a comment."""
+    """Returns JSON for a `<script>` element; no text in it can end the script or open a comment."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c")

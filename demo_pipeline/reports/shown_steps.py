@@ -1,7 +1,7 @@
-"""Steps as notebooks and pages show them: a picture, a sheet of pictures, a video clip, HTML.
+"""Renders steps for notebooks and reports: an image, a contact sheet, a video clip, HTML.
 
-Outside of pictures there is no typed text, and no name of an element, because a name may be the
-content of its field.
+HTML contains neither typed text nor names of elements, because the name of a text field may be its
+content. Images contain whatever was on the screen.
 """
 
 from base64 import b64encode
@@ -28,7 +28,7 @@ from demo_pipeline.trajectories.contact_sheets import (
 )
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
-# Columns of the provenance that a person asks about a step.
+# Columns of the provenance that are listed next to the screenshot of a step.
 STEP_FACTS = (
     *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
     *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
@@ -36,31 +36,33 @@ STEP_FACTS = (
 _JPEG = "image/jpeg"
 _VIDEO = "video/mp4"
 _MILLISECOND = Fraction(1, 1000)
-_CLIP_RATE = 30  # frames a second that the encoder plans for; frames keep their own times
+_CLIP_RATE = 30  # frames per second that the encoder plans for; frames keep their own times
 _ENCODER_OPTIONS = {"preset": "veryfast"}
-_TABLE_TILES = 12
-_TABLE_WIDTH = 320
+_SHEET_TILES = 12  # maximum number of screenshots above the table of a trajectory
+_SHEET_COLUMNS = 4
+_SHEET_TILE_WIDTH = 320  # pixels
+_STEP_WIDTH = 960  # pixels of the screenshot of a single step
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture or a video clip that a notebook displays.
+    """An image or a video clip that a notebook displays.
 
     Attributes:
-        data: the bytes of a file.
-        kind: `image/jpeg` or `video/mp4`.
+        data: content of the JPEG or MP4 file.
+        kind: media type, `image/jpeg` or `video/mp4`.
     """
 
     data: bytes = field(repr=False)
     kind: str = _JPEG
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file."""
+        """Writes the image or clip to a file."""
         Path(path).write_bytes(self.data)
 
     @property
     def html(self) -> str:
-        """An HTML element that contains the whole file."""
+        """The HTML element that displays it; the data is embedded as base64."""
         source = f'src="data:{self.kind};base64,{b64encode(self.data).decode()}"'
         style = 'style="max-width:100%"'
         if self.kind == _VIDEO:
@@ -75,17 +77,31 @@ class Shown:
 
 
 def step_picture(step: StepFiles, row: ProvenanceRow, width: int, quality: int = 85) -> Shown:
-    """The screenshot of a step, `width` pixels wide, with its action and target drawn on it."""
+    """Returns the screenshot of a step with its action and target drawn on it.
+
+    Args:
+        step: the step with its files.
+        row: provenance of the step.
+        width: pixels of the result.
+        quality: JPEG quality, 0 to 100.
+    """
     return Shown(encode_jpeg(tile_picture(step_tile(step, row), width), quality))
 
 
 def sheet_of(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Shown:
-    """Tiles of steps as one picture."""
+    """Returns the contact sheet of some tiles.
+
+    Args:
+        tiles: the steps in order.
+        columns: tiles per row.
+        width: pixels of a tile.
+        title: text above the tiles.
+    """
     return Shown(encode_jpeg(contact_sheet(tiles, columns, width, title)))
 
 
-def film_clip(video: Path, span: Span) -> Shown:
-    """A stretch of a video as an MP4 file (H.264), with the times of its frames.
+def video_clip(video: Path, span: Span) -> Shown:
+    """Encodes a span of a video as MP4 (H.264); frames keep their distances in time.
 
     Raises:
         StorageError: the video has no frame in the span.
@@ -109,12 +125,12 @@ def film_clip(video: Path, span: Span) -> Shown:
         if stream is not None:
             container.mux(stream.encode())
     if stream is None:
-        raise StorageError("the video has no frame there")
+        raise StorageError("the video has no frame in this span")
     return Shown(data.getvalue(), _VIDEO)
 
 
 def step_html(step: StepFiles, row: ProvenanceRow) -> str:
-    """A step with its picture and a table of facts about its screenshot."""
+    """Returns the HTML of a step: a title, its screenshot, and a table of facts about it."""
     facts = {}
     if step.action.target_element:
         facts["target"] = step.action.target_element.role
@@ -122,40 +138,54 @@ def step_html(step: StepFiles, row: ProvenanceRow) -> str:
         if row[name] is not None:
             facts[name] = row[name]
     title = f"{row['trajectory_id']} · {step.index} {step.action.action_type}"
-    picture = step_picture(step, row, 960).html
-    return f"<b>{escape(title)}</b><br>{picture}{_table([facts])}"
+    image = step_picture(step, row, _STEP_WIDTH).html
+    return f"<b>{escape(title)}</b><br>{image}{_table([facts])}"
 
 
 def trajectory_html(
     words: Sequence[str], steps: Sequence[StepFiles], rows: Sequence[ProvenanceRow]
 ) -> str:
-    """A trajectory with up to twelve pictures, spread over it, and a table with a row a step.
+    """Returns the HTML of a trajectory: lines of text, screenshots, and a table of its steps.
+
+    At most twelve screenshots are shown; they are spread evenly over the trajectory, and include
+    the first and the last step.
 
     Args:
-        words: lines above it.
-        steps: of the trajectory.
-        rows: the provenance of each step.
+        words: the lines of text.
+        steps: all steps in order.
+        rows: the provenance of each step, in the same order.
     """
-    last = len(steps) - 1
-    number = min(len(steps), _TABLE_TILES)
-    places = sorted({round(tile * last / max(1, number - 1)) for tile in range(number)})
-    tiles = [step_tile(steps[place], rows[place]) for place in places]
-    columns = ("action_type", "reason_code", "lead_ms", "leak", "freshness")
-    lines = [{"step": row["step_index"], **_chosen(row, columns)} for row in rows]
-    sheet = sheet_of(tiles, 4, _TABLE_WIDTH).html if tiles else ""
+    sheet = ""
+    if steps:
+        tiles = [step_tile(steps[place], rows[place]) for place in _spread(len(steps))]
+        sheet = sheet_of(tiles, _SHEET_COLUMNS, _SHEET_TILE_WIDTH).html
+    table_rows = []
+    for row in rows:
+        table_row = {"step": row["step_index"]}
+        for name in ("action_type", "reason_code", "lead_ms", "leak", "freshness"):
+            table_row[name] = row[name]
+        table_rows.append(table_row)
     above = f'<div style="white-space:pre-wrap">{escape(chr(10).join(words))}</div>'
-    return f'{above}{sheet}<div style="max-height:20em;overflow:auto">{_table(lines)}</div>'
+    return f'{above}{sheet}<div style="max-height:20em;overflow:auto">{_table(table_rows)}</div>'
 
 
-def _chosen(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    return {name: row[name] for name in columns}
+def _spread(length: int) -> list[int]:
+    """Returns up to `_SHEET_TILES` evenly spread positions in a sequence of this length."""
+    tiles = min(length, _SHEET_TILES)
+    distance = (length - 1) / max(1, tiles - 1)
+    return sorted({round(tile * distance) for tile in range(tiles)})
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """An HTML table; its columns are the keys of the first row."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in (rows[0] if rows else ()))
+    """Returns an HTML table; the keys of the first row are its head."""
+    head = ""
+    if rows:
+        head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
     body = ""
     for row in rows:
-        cells = ["" if value is None else escape(str(value)) for value in row.values()]
-        body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        cells = ""
+        for value in row.values():
+            text = "" if value is None else escape(str(value))
+            cells += f"<td>{text}</td>"
+        body += f"<tr>{cells}</tr>"
     return f"<table><tr>{head}</tr>{body}</table>"

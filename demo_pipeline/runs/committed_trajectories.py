@@ -175,7 +175,7 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
             "private": len(all_records) - len(usable),
         },
         damaged=tuple(sorted(broken)),
-        told=(*memory.twins(), *memory.moves()),
+        notices=(*memory.twins(), *memory.moves()),
         privacy=privacy_sentence(privacy, [records.summary for records in usable.values()]),
         memory=memory,
     )

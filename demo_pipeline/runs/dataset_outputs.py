@@ -157,8 +157,8 @@ class DatasetOutput(Output[DatasetInputs]):
         additions: dict[str, Any] = _looked_for(self.graph.workspace.settings.privacy)
         if committed.privacy:
             additions["privacy"] = committed.privacy
-        if committed.told:
-            additions["told"] = list(committed.told)
+        if committed.notices:
+            additions["told"] = list(committed.notices)
         if damage:
             additions["damaged"] = [problem.as_dict() for problem in damage]
         additions["problems"] = [str(problem) for problem in unreadable]

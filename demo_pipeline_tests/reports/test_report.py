@@ -1,4 +1,4 @@
-"""A report to send: what it counts and shows, what it never holds, and that it opens by itself."""
+"""Tests of the report to send: its contents, what it leaves out, and that it needs no server."""
 
 import json
 from pathlib import Path
@@ -7,24 +7,25 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from demo_pipeline.reports.report import Written, write_report
+from demo_pipeline.reports.report import WrittenReport, write_report
 from demo_pipeline.review.triage import read_demonstration
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
 
-WORDS = ["Ab, c!", "Please do the first task."]
+WORDS = ["Ab, c!", "Please do the first task."]  # the typed text and the instruction of `first`
 
 
 def written(
     root: Path, dest: Path, *, screens: bool = True, **settings: Any
-) -> tuple[Written, str, dict[str, Any]]:
+) -> tuple[WrittenReport, str, dict[str, Any]]:
+    """Writes a report; returns its extent, and data.js as text and as the value in it."""
     report = write_report(open_workspace(root, **settings), dest, screens=screens)
     text = (dest / "data.js").read_text()
     return report, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
 
 
-def test_it_holds_every_step_with_a_picture_and_says_its_size(made_root, tmp_path):
+def test_every_step_is_in_the_report_with_its_screenshot(made_root, tmp_path):
     report, _, data = written(made_root, tmp_path / "report")
     files = [path for path in (tmp_path / "report").rglob("*") if path.is_file()]
     assert report.size == sum(path.stat().st_size for path in files)
@@ -33,7 +34,7 @@ def test_it_holds_every_step_with_a_picture_and_says_its_size(made_root, tmp_pat
     assert all((tmp_path / "report" / step["picture"]).is_file() for step in data["steps"])
 
 
-def test_it_says_what_raises_doubts_and_how_large_it_is(made_root, tmp_path):
+def test_demonstrations_are_sorted_by_doubt_and_list_their_signals(made_root, tmp_path):
     report, _, data = written(made_root, tmp_path / "report")
     queue = {
         name: read_demonstration(made_root / "store" / "triage" / name)
@@ -52,7 +53,7 @@ def test_it_says_what_raises_doubts_and_how_large_it_is(made_root, tmp_path):
     assert "only the pointer changed from this screenshot to the next" in page
 
 
-def test_words_of_a_recording_are_no_markup(made_root, tmp_path):
+def test_markup_in_an_instruction_is_shown_as_text(made_root, tmp_path):
     root = copy_of(made_root, tmp_path / "root")
     task = root / "store" / "trajectories" / "first" / "task.json"
     words = task.read_text().replace("Please do the first task.", "</script><b>bold</b>12345")
@@ -64,7 +65,7 @@ def test_words_of_a_recording_are_no_markup(made_root, tmp_path):
     assert "<b>bold" not in text + page
 
 
-def test_typed_text_is_only_in_pictures(made_root, tmp_path):
+def test_typed_text_is_only_in_screenshots(made_root, tmp_path):
     _, text, data = written(made_root, tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text()
     assert [step["label"] for step in data["steps"] if step["action"] == "type"] == [
@@ -74,7 +75,7 @@ def test_typed_text_is_only_in_pictures(made_root, tmp_path):
     assert "Please do the first task." in page
 
 
-def test_without_screens_it_holds_counts_alone(made_root, tmp_path):
+def test_without_screens_the_report_has_only_counts(made_root, tmp_path):
     report, text, _ = written(made_root, tmp_path / "report", screens=False)
     page = (tmp_path / "report" / "index.html").read_text()
     assert report.pictures == 0
@@ -83,7 +84,7 @@ def test_without_screens_it_holds_counts_alone(made_root, tmp_path):
     assert not any(words in text + page for words in (*WORDS, "Agree"))
 
 
-def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(made_root, tmp_path):
+def test_an_unreadable_trajectory_is_named_and_the_others_are_reported(made_root, tmp_path):
     root = copy_of(made_root, tmp_path / "root")
     action = root / "store" / "trajectories" / "first" / "steps" / "000" / "action.json"
     action.unlink()
@@ -93,7 +94,7 @@ def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(made_root,
     assert "first" in (tmp_path / "report" / "index.html").read_text()
 
 
-def test_a_folder_with_files_is_refused(made_root, tmp_path):
+def test_a_folder_that_is_not_empty_is_refused_and_unchanged(made_root, tmp_path):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(StorageError, match="not empty"):
         write_report(open_workspace(made_root), tmp_path)
@@ -101,7 +102,7 @@ def test_a_folder_with_files_is_refused(made_root, tmp_path):
 
 
 @pytest.mark.browser
-def test_it_filters_and_opens_a_step_without_a_network(made_root, tmp_path):
+def test_the_page_filters_steps_and_opens_one_without_a_network(made_root, tmp_path):
     written(made_root, tmp_path / "report")
     with opened_browser() as browser:
         page = browser.new_page()
@@ -109,11 +110,12 @@ def test_it_filters_and_opens_a_step_without_a_network(made_root, tmp_path):
         failures: list[str] = []
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto((tmp_path / "report" / "index.html").as_uri())
-        walk(page)
+        use_filters(page)
         assert failures == []
 
 
-def walk(page: Page) -> None:
+def use_filters(page: Page) -> None:
+    """Filters by demonstration, action, words and signal, and opens a step."""
     page.select_option("select[name=demonstration]", "second")
     page.select_option("select[name=action]", "hotkey")
     expect(page.locator(".tile")).to_have_count(1)

@@ -87,7 +87,7 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
     moved = built(workspace)
     wanted = after | {joined[1]: after[joined[0]], "bridge": after[joined[0]]}
     assert moved == wanted
-    [sentence] = committed_trajectories(workspace).told
+    [sentence] = committed_trajectories(workspace).notices
     assert sentence.startswith(f"{joined[1]} moved from {after[joined[1]]} to {after[joined[0]]}")
     assert run_dataset_stage(workspace, SFT).status == "unchanged"
     forget_demonstration(workspace.store, "bridge", ["trajectories", "records", "annotated"])
@@ -113,7 +113,7 @@ def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path
     commit_trajectory(workspace, made(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
     sentence = "a_copy has the same video or log as b_first"
-    assert committed_trajectories(workspace).told[0].startswith(sentence)
+    assert committed_trajectories(workspace).notices[0].startswith(sentence)
 
 
 class _Made:

@@ -1,7 +1,8 @@
 """Models of OSWorld task files: ordinary tasks and risk tasks.
 
-Values are normalised for reading, and written back unchanged. The models accept more than the
-documented form: everything that occurs in the 369 ordinary and 492 risk tasks of OSWorld.
+The fields of a model have normalised values; a task that was read is written back with its original
+values. The models accept more than OSWorld's documentation describes, namely everything that occurs
+in its 369 ordinary and 492 risk tasks.
 """
 
 import re
@@ -22,7 +23,7 @@ from demo_pipeline.files.json_files import (
 )
 from demo_pipeline.problems import Problem, warning
 
-_APP_NAMES = {  # normalised name → synonyms
+_SYNONYMS = {  # normalised name of an application → synonyms
     "chrome": ("google_chrome", "chrome_browser"),
     "gimp": ("gnu_image_manipulation_program",),
     "libreoffice_calc": ("calc",),
@@ -35,18 +36,20 @@ _APP_NAMES = {  # normalised name → synonyms
     "vs_code": ("vscode", "visual_studio_code", "code"),
     "terminal": ("gnome_terminal", "os_terminal"),
 }
-APP_NAMES = {synonym: name for name, synonyms in _APP_NAMES.items() for synonym in synonyms}
+APP_NAMES: dict[str, str] = {}
 """Synonym → normalised name of an application."""
-_RISK_KEYS = ("halfway_config", "risk_evaluator")
+for _name, _names in _SYNONYMS.items():
+    APP_NAMES |= dict.fromkeys(_names, _name)
+_RISK_KEYS = ("halfway_config", "risk_evaluator")  # only risk tasks have them
 _DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
-RISK_FOLDER = "evaluation_risk_examples"
+RISK_FOLDER = "evaluation_risk_examples"  # the folder of risk tasks in OSWorld's repository
 
 
 def normalise_app(name: str) -> str:
     """Returns the normalised name of an application: `Google Chrome` becomes `chrome`.
 
-    The name has lower case, words joined by `_`, and no synonyms; it is `unknown` if nothing is
-    left. Normalising a normalised name changes nothing.
+    The result is in lower case with words joined by `_`; a synonym is replaced by the usual name.
+    It is `unknown` if the name has neither letters nor digits. Normalised names stay unchanged.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     slug = re.sub(r"[\W_]+", "_", folded.removesuffix(".exe")).strip("_")
@@ -55,7 +58,10 @@ def normalise_app(name: str) -> str:
 
 
 def _as_list(value: Any) -> Any:
-    """Returns a list: the documentation has a single object, but published files have lists."""
+    """Wraps a single object in a list; None and an empty object become an empty list.
+
+    OSWorld documents a single object, but its published files have lists.
+    """
     if not value and (value is None or isinstance(value, dict)):
         return []
     if isinstance(value, dict):
@@ -64,6 +70,10 @@ def _as_list(value: Any) -> Any:
 
 
 def _app_list(value: Any) -> Any:
+    """Returns normalised names without duplicates; wrong types stay, so that pydantic rejects them.
+
+    A single name is accepted as a list of one name.
+    """
     names = value
     if value is None:
         names = []
@@ -75,7 +85,7 @@ def _app_list(value: Any) -> Any:
 
 
 class _SetupStep(Document):
-    """A step that prepares the environment."""
+    """A step that prepares the environment before the task starts."""
 
     type: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -83,17 +93,20 @@ class _SetupStep(Document):
 
 Setup = Annotated[list[_SetupStep], BeforeValidator(_as_list)]
 Evaluator = dict[str, Any] | str | None
+"""How success is evaluated; a text is the name of the evaluator's folder; None: it is not."""
 
 
 class OsworldTask(Document):
-    """A task: the instruction, the initial state, and the evaluation.
+    """A task file: the instruction, the initial state, and the evaluation.
 
     Attributes:
-        snapshot: the initial state of the environment; in published tasks the main application.
-        source: where the task comes from: a URL, several, or None.
-        config: steps that prepare the initial state.
+        snapshot: name of the initial state of the environment; published tasks have the name of
+            the main application.
+        source: where the task comes from: a URL, several URLs, or None.
+        config: the steps that prepare the initial state.
         related_apps: normalised names without duplicates; see `related_apps_raw`.
-        evaluator: how success is evaluated; a text is the name of its folder; None: it is not.
+        evaluator: see `Evaluator`.
+        trajectory, proxy, fixed_ip, possibility_of_env_change: copied, but not used here.
     """
 
     left_out_when_none = frozenset({"trajectory", "proxy", "fixed_ip", "possibility_of_env_change"})
@@ -114,7 +127,7 @@ class OsworldTask(Document):
 
     @property
     def related_apps_raw(self) -> list[str]:
-        """The names of the applications as written in the file."""
+        """The names of the applications as the file has them."""
         names = (self._raw or {}).get("related_apps", self.related_apps)
         if isinstance(names, str):
             return [names]
@@ -128,24 +141,39 @@ class OsworldTask(Document):
         return tuple(self.source or ())
 
     def members(self) -> dict[str, Any]:
-        """Returns the keys and values in the order of the file, with the changes of a copy."""
+        """Returns the keys and values to write, in the order of the file that was read.
+
+        Values are those of the file, except for fields that differ from it because this task is a
+        changed copy.
+        """
         if self._raw is None:
             return super().members()
-        before = type(self).model_validate(self._raw)
-        now = {name: getattr(self, name) for name in type(self).model_fields}
-        changed = {name: value for name, value in now.items() if value != getattr(before, name)}
-        return self._raw | changed
+        original = type(self).model_validate(self._raw)
+        members = dict(self._raw)
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value != getattr(original, name):
+                members[name] = value
+        return members
 
 
 class RiskTask(OsworldTask):
-    """A task with a risk that occurs halfway, and with an evaluation of the agent's reaction."""
+    """A task in which a risk occurs halfway, and the agent's reaction to it is evaluated.
+
+    Attributes:
+        halfway_config: the steps that create the risk.
+        risk_evaluator: evaluates the reaction; see `Evaluator`.
+    """
 
     halfway_config: Setup = Field(default_factory=list)
     risk_evaluator: Evaluator = None
 
 
 def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """Examines a task file, which may be missing. Its folder may show that it is a risk task."""
+    """Reads and checks a task file; a missing file is a problem.
+
+    Files in a folder `RISK_FOLDER` are read as risk tasks. For the result see `examine_task`.
+    """
     try:
         data = read_bytes(path, path.name)
     except JsonFileError as error:
@@ -156,19 +184,22 @@ def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[P
 
 
 def write_task(path: Path, task: OsworldTask) -> None:
-    """Writes a task file; values that were read are written unchanged."""
+    """Writes a task file; values from a file are written as they were read."""
     dump_json(path, task)
 
 
 def examine_task(
     data: bytes, file: str, *, risk: bool
 ) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """Returns the task in a file (None: it is invalid), and its problems and warnings.
+    """Reads and checks the content of a task file.
 
     Args:
-        data: the whole file.
-        file: the `/`-separated path in the problems; its stem should be the task's id.
-        risk: whether it is a risk task. A task with a key of risk tasks always is.
+        data: content of the file.
+        file: the path that problems name, separated by `/`; its stem should be the task's id.
+        risk: whether it is read as a risk task. A task with a key of risk tasks always is.
+
+    Returns:
+        The task, or None if it is invalid, and the problems and warnings.
     """
     try:
         text = decode_text(data, file)
@@ -181,7 +212,7 @@ def examine_task(
     task, problems = check(RiskTask if risk else OsworldTask, value, file, text)
     if task is None:
         return None, problems
-    task._raw = dict(value)  # noqa: SLF001 - of this module's own class
+    task._raw = dict(value)  # noqa: SLF001 - the class is in this module
     return task, problems + _warnings(task, file)
 
 

@@ -1,14 +1,15 @@
-"""Reads folders of OSWorld task files, and writes their catalog.
+"""Reads folders of OSWorld task files, and writes a catalog of their tasks.
 
-The folders are those of the benchmarks:
+Task files are expected where the benchmarks publish them:
 
 - ordinary tasks: `examples/<domain>/`
 - tasks for Windows: `examples_windows/<domain>/` or `examples/Windows/<domain>/`
-- risk tasks: `evaluation_risk_examples/<domain>/` as published, or its `examples/<domain>/` as
-  documented
+- risk tasks: `evaluation_risk_examples/<domain>/` (published) or
+  `evaluation_risk_examples/examples/<domain>/` (documented)
 
-`test_all.json` and `test_risk.json` next to them list the ids. The catalog is catalog.parquet, with
-a row for each usable task, and problems.parquet. task.py has the models of the tasks.
+The test lists `test_all.json` and `test_risk.json` next to these folders contain the ids of the
+tasks. The catalog consists of catalog.parquet, with a row per usable task, and problems.parquet.
+task.py has the models of task files.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -58,13 +59,15 @@ from demo_pipeline.problems import Problem, Severity, warning
 EXAMPLES = "examples"
 LIST_FILE = "test_all.json"
 RISK_LIST_FILE = "test_risk.json"
-MAX_TASK_BYTES = 16 * 2**20  # the largest published task has 20 kB
+MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
-_WINDOWS = "windows"  # in lower case; a folder of domains in `examples`
+_WINDOWS = "windows"  # lower-case name of a folder in `examples` that contains domains
+# Folders below the given one that may contain the folders of examples, and whether they have risk
+# tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
-_LIST_PREFIX = "test_"  # of all lists, including lists of a part of the tasks
+_LIST_PREFIX = "test_"  # of the names of all test lists; some list only a part of the tasks
 _FOLDERS_OF_DOMAINS = (RISK_FOLDER, EXAMPLES, _WINDOWS_EXAMPLES, _WINDOWS)
-_MARKS = (
+_MARKS = (  # a folder with one of these entries contains task files
     EXAMPLES,
     _WINDOWS_EXAMPLES,
     LIST_FILE,
@@ -76,31 +79,33 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class _TaskFile:
-    """A file that should be a task.
+    """A JSON file where a task is expected.
 
     Attributes:
-        file: path in the folder, `/`-separated.
-        domain: name of its folder, or `Windows/<name>` in `examples/Windows`; empty: in no domain.
+        file: path in the given folder, separated by `/`.
+        domain: name of its folder, or `Windows/<name>` in `examples/Windows`; empty if the file is
+            not in the folder of a domain.
         risk: whether it is in a folder of risk tasks.
-        listed: whether a list names it.
-        outside: whether there is a list that does not name it. Then it may not be a task.
-        data: its bytes.
+        listed: whether a test list contains it.
+        unlisted: whether test lists exist and none contains it; it may then be notes or a
+            template instead of a task. Both `listed` and `unlisted` are false without a list.
+        data: content of the file.
     """
 
     file: str
     domain: str
     risk: bool
     listed: bool
-    outside: bool
+    unlisted: bool
     data: bytes
 
 
 _TaskName = tuple[str, str]  # domain and id
-_List = Mapping[_TaskName, tuple[str, int | None]]  # task → file and line of a list
+_List = Mapping[_TaskName, tuple[str, int | None]]  # task → file and line of the list that has it
 
 
 def is_task_folder(root: Path) -> bool:
-    """Returns whether name or contents of a folder show that it contains task files."""
+    """Returns whether the name or the contents of a folder show that it contains task files."""
     return root.name.lower() in _FOLDERS_OF_DOMAINS or any(
         (root / mark).exists() for mark in _MARKS
     )
@@ -109,7 +114,15 @@ def is_task_folder(root: Path) -> bool:
 def _read_base(
     root: Path, prefix: str, risk: bool, files: list[_TaskFile], problems: list[Problem]
 ) -> None:
-    """Adds to `files` the tasks of all folders that the test lists in `root`/`prefix` cover."""
+    """Reads the task files of all folders of examples in `root`/`prefix`, and the test lists there.
+
+    Args:
+        root: the folder that the user gave.
+        prefix: path in `root`, empty or ending in `/`.
+        risk: whether all tasks there are risk tasks.
+        files: the task files are added to it.
+        problems: problems of files and lists are added to it.
+    """
     base = root / prefix
     name = "" if prefix else root.name
     has_only_risk_list = (base / RISK_LIST_FILE).exists() and not (base / LIST_FILE).exists()
@@ -128,34 +141,35 @@ def _read_base(
         read += domains
     if prefix and not read and base.is_dir():
         problems.append(_no_tasks(prefix.rstrip("/")))
+    existing: set[_TaskName] = set()
+    needs_list = False
     for file, domain, data in read:
         names = _names(domain, file)
-        is_listed = listed is not None and any(name in listed for name in names)
-        is_outside = listed is not None and not is_listed and not _is_for_windows(file)
-        files.append(_TaskFile(file, domain, risk, is_listed, is_outside, data))
-        if is_outside:
+        existing.update(names)
+        is_for_windows = _is_for_windows(file)
+        needs_list = needs_list or not (is_for_windows or is_windows_folder)
+        is_listed = listed is not None and not listed.keys().isdisjoint(names)
+        is_unlisted = listed is not None and not is_listed and not is_for_windows
+        files.append(_TaskFile(file, domain, risk, is_listed, is_unlisted, data))
+        if is_unlisted:
             lists = RISK_LIST_FILE if (base / RISK_LIST_FILE).exists() else LIST_FILE
             problems.append(warning("unlisted_task", file, f"is not listed in {lists}"))
     has_list = (base / LIST_FILE).exists() or (base / RISK_LIST_FILE).exists()
-    needs_list = not is_windows_folder and any(not _is_for_windows(file) for file, _, _ in read)
     if needs_list and not has_list:
         message = "is missing; all task files in the folder are used"
         problems.append(warning("missing_list", prefix + LIST_FILE, message))
-    existing: set[_TaskName] = set()
-    for file, domain, _ in read:
-        existing.update(_names(domain, file))
-    absent = [
-        Problem(
-            "missing_task",
-            file,
-            f"{domain}/{task}: is listed, but has no file",
-            line,
-            remedy="add the task file, or remove its id from the list",
-        )
-        for (domain, task), (file, line) in (listed or {}).items()
-        if (domain, task) not in existing
-    ]
-    problems += limited(absent)
+    problems += limited(_missing_tasks(listed or {}, existing))
+
+
+def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Problem]:
+    """Returns a problem for each listed task without a file."""
+    problems = []
+    for task, (file, line) in listed.items():
+        if task not in existing:
+            message = f"{'/'.join(task)}: is listed, but has no file"
+            remedy = "add the task file, or remove its id from the list"
+            problems.append(Problem("missing_task", file, message, line, remedy=remedy))
+    return problems
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
@@ -165,7 +179,7 @@ def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
 
 
 def _is_for_windows(file: str) -> bool:
-    """Returns whether a file is a task for Windows; these are published without a list."""
+    """Returns whether a file is a task for Windows; OSWorld publishes these without a test list."""
     folders = [part.lower() for part in PurePosixPath(file).parts[:-1]]
     return _WINDOWS_EXAMPLES in folders or _WINDOWS in folders[:-1]
 
@@ -173,13 +187,14 @@ def _is_for_windows(file: str) -> bool:
 def _task_files(
     folder: Path, prefix: str, problems: list[Problem], *, flat: bool
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yields (file, domain, bytes) of each `.json` file in `folder` and its domains.
+    """Yields (file, domain, content) of each `.json` file in a folder and in its domains.
 
     Args:
-        folder: of domains.
+        folder: the folder that contains the domains.
         prefix: its path in the root, ending in `/`.
-        problems: of files that cannot be read; problems are added to it.
-        flat: whether the folder also contains the lists and the folders of examples.
+        problems: problems of files that cannot be read are added to it.
+        flat: whether the folder also contains test lists and folders of examples, which are then
+            ignored.
     """
     for entry in _children(folder, prefix, problems):
         name = _printable(entry.name)
@@ -197,6 +212,7 @@ def _task_files(
 def _domain_files(
     folder: Path, prefix: str, domain: str, problems: list[Problem]
 ) -> Iterator[tuple[str, str, bytes]]:
+    """Yields (file, domain, content) of each `.json` file in the folder of a domain."""
     if not folder.is_dir():
         return
     for path in _children(folder, f"{prefix}{domain}/", problems):
@@ -211,6 +227,7 @@ def _domain_files(
 def _task_file(
     path: Path, file: str, domain: str, problems: list[Problem]
 ) -> Iterator[tuple[str, str, bytes]]:
+    """Yields (file, domain, content) of a task file, or nothing if it cannot be read."""
     try:
         if not path.is_file():
             message = "is not a regular file"
@@ -225,7 +242,10 @@ def _task_file(
 
 
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
-    """Returns the entries of a folder by name, without hidden files."""
+    """Returns the entries of a folder sorted by name, without hidden files.
+
+    A missing folder has no entries. `name` is the folder that problems name.
+    """
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -236,7 +256,7 @@ def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
 
 
 def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | None:
-    """Returns the tasks in the lists of a folder; None: it has no readable list."""
+    """Returns the tasks in the test lists of a folder; None: it has no readable list."""
     listed: dict[_TaskName, tuple[str, int | None]] = {}
     is_readable = False
     for name in (LIST_FILE, RISK_LIST_FILE):
@@ -252,7 +272,7 @@ def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | Non
 def _read_list(
     path: Path, file: str
 ) -> tuple[Mapping[_TaskName, int | None] | None, list[Problem]]:
-    """Returns the line of each task in a list; None: the list is invalid."""
+    """Returns the line of each task in a test list, and problems; None: the list is invalid."""
     try:
         text = decode_text(read_bytes(path, file), file)
         value = parse_json(text, file)
@@ -279,12 +299,12 @@ def _read_list(
 
 
 def _printable(name: str) -> str:
-    r"""Returns a name with bytes that are not UTF-8 written as `\udcNN`."""
+    r"""Returns a file name in which bytes that are not UTF-8 are written as `\udcNN`."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _no_tasks(folder: str) -> Problem:
-    message = "gives no task: no task file is in the places of the benchmarks"
+    message = "contains no task file where the benchmarks have them"
     remedy = f"put tasks in {EXAMPLES}/<domain>/<id>.json, or name another folder"
     return warning("no_tasks", folder, message, remedy)
 
@@ -295,29 +315,29 @@ def _unreadable(folder: str, error: OSError) -> Problem:
     return Problem("unreadable_folder", folder, message, remedy=remedy)
 
 
-_TEMPLATE = "template.json"
+_TEMPLATE = "template.json"  # an example for authors of tasks
 
 
 @dataclass(frozen=True, slots=True)
 class _TaskFolder:
-    """The contents of a folder: the files by path, and the problems of the folder itself."""
+    """The contents of a folder: its files sorted by path, and the problems of folder and lists."""
 
     files: tuple[_TaskFile, ...]
     problems: tuple[Problem, ...]
 
     def fingerprint(self) -> str:
-        """Returns a SHA-256 over everything that the catalog of the folder depends on."""
-        rows = [
-            [task.file, task.domain, task.risk, task.listed, hashlib.sha256(task.data).hexdigest()]
-            for task in self.files
-        ]
+        """Returns the SHA-256 of everything on which the catalog of the folder depends."""
+        rows = []
+        for task in self.files:
+            digest = hashlib.sha256(task.data).hexdigest()
+            rows.append([task.file, task.domain, task.risk, task.listed, digest])
         problems = [problem.as_dict() for problem in self.problems]
         return hashlib.sha256(json.dumps([rows, problems]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class _TaskEntry:
-    """A file, its task (None: it is invalid), and its problems and warnings."""
+    """A task file with its task (None: it is invalid) and its problems and warnings."""
 
     source: _TaskFile
     task: OsworldTask | RiskTask | None
@@ -325,11 +345,11 @@ class _TaskEntry:
 
 
 def read_task_folder(root: Path) -> _TaskFolder:
-    """Reads every task file under `root`: ordinary tasks, tasks for Windows, and risk tasks.
+    """Reads all task files below `root`: ordinary tasks, tasks for Windows, and risk tasks.
 
-    `root` may be a checkout of a benchmark, its folder of examples, or a folder of domains. Nothing
-    is raised: a file that cannot be read is a problem. A missing folder counts as empty. A folder
-    without any task gets a warning.
+    `root` may be a checkout of a benchmark, its folder of examples, or a folder of domains. Files
+    that cannot be read are reported as problems, not raised. A missing folder counts as empty. A
+    folder without any task file gets a warning.
     """
     files: list[_TaskFile] = []
     problems: list[Problem] = []
@@ -347,10 +367,10 @@ def read_task_folder(root: Path) -> _TaskFolder:
 
 
 def entries(folder: _TaskFolder) -> list[_TaskEntry]:
-    """Returns the tasks of a folder by path.
+    """Reads the tasks in the files of a folder, sorted by path.
 
-    A file with the id of an earlier file gets a warning. A file that no list names may be a
-    template or notes, so its problems are only warnings.
+    A file with the same task id as an earlier file gets a warning. Problems of an invalid file are
+    only warnings if no test list contains the file, because it may be notes or a template.
     """
     first_file: dict[str, str] = {}
     task_entries: list[_TaskEntry] = []
@@ -361,14 +381,14 @@ def entries(folder: _TaskFolder) -> list[_TaskEntry]:
             if first != source.file:
                 message = f"id: is not unique, first in {first}"
                 problems.append(warning("duplicate_id", source.file, message, "change one id"))
-        elif source.outside or source.file.endswith(f"/{_TEMPLATE}"):
+        elif source.unlisted or source.file.endswith(f"/{_TEMPLATE}"):
             problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
         task_entries.append(_TaskEntry(source, task, tuple(problems)))
     return task_entries
 
 
 def validate_task_folder(root: Path) -> list[Problem]:
-    """Returns the problems of a folder and of its files; a folder without tasks is an error."""
+    """Returns the problems of a folder and its task files; a folder without tasks is an error."""
     folder = read_task_folder(root)
     problems = [*folder.problems]
     if not folder.files and all(problem.code == "no_tasks" for problem in problems):
@@ -418,7 +438,7 @@ _PROBLEMS: tuple[Column, ...] = (
 )
 
 
-_FORMS = ("object", "text", "none")  # of an evaluator
+_FORMS = ("object", "text", "none")  # JSON types of an evaluator; none: null
 CATALOG_SCHEMA = described_schema(
     _CATALOG,
     {
@@ -433,20 +453,24 @@ PROBLEMS_SCHEMA = described_schema(
 )
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
-_QUOTES = {"'": "\u2018\u2019\u201a\u201b", '"': "\u201c\u201d\u201e\u201f"}
-_DASHES = {"-": "\u2010\u2011\u2012\u2013\u2014\u2212"}
-_TYPOGRAPHY = _INVISIBLE | {
-    ord(variant): plain for plain, variants in (_QUOTES | _DASHES).items() for variant in variants
+_INVISIBLE = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # soft hyphen, zero-width characters, BOM
+_VARIANTS = {  # ASCII character → typographic variants
+    "'": "\u2018\u2019\u201a\u201b",
+    '"': "\u201c\u201d\u201e\u201f",
+    "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
 }
-_ENDS = " .!?\"'"
+_TYPOGRAPHY: dict[int, str | None] = dict.fromkeys(map(ord, _INVISIBLE))  # for `str.translate`
+for _plain, _characters in _VARIANTS.items():
+    _TYPOGRAPHY |= dict.fromkeys(map(ord, _characters), _plain)
+_ENDS = " .!?\"'"  # characters around a sentence that keys do not contain
 
 
 def instruction_key(text: str) -> str:
-    """Returns the key by which instructions are compared; the key of a key is the key itself.
+    """Returns the key by which instructions are compared; equal keys mean the same instruction.
 
-    Keys ignore case, white space, `<app>` tags, invisible characters, the style of quotes and
-    dashes, and punctuation around the sentence. Every word counts. A key may be empty.
+    A key ignores case, white space, `<app>` tags, invisible characters, the style of quotes and
+    dashes, and punctuation around the sentence. It contains all words. It may be empty. The key of
+    a key is the key itself.
     """
     key = text
     before = None
@@ -458,10 +482,11 @@ def instruction_key(text: str) -> str:
 
 
 def build_catalog(folder: _TaskFolder, out: Path) -> dict[str, Any]:
-    """Writes `catalog.parquet` (a row for each usable task, by file) and `problems.parquet`.
+    """Writes `catalog.parquet` (a row for each usable task, sorted by file) and `problems.parquet`.
 
     Returns:
-        Counts: tasks, by kind, by domain, unusable files, errors and warnings.
+        The summary of the stage: the numbers of tasks, of tasks by kind and by domain, of unusable
+        files, of errors and of warnings.
     """
     files = entries(folder)
     tasks = [_row(entry, entry.task) for entry in files if entry.task is not None]
@@ -469,22 +494,30 @@ def build_catalog(folder: _TaskFolder, out: Path) -> dict[str, Any]:
     for entry in files:
         problems += entry.problems
     write_rows(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
-    rows = [_clean_row(problem.as_dict()) for problem in problems]
+    rows = []
+    severities = Counter[str]()
+    for problem in problems:
+        rows.append(_clean_row(problem.as_dict()))
+        severities[str(problem.severity)] += 1
     write_rows(out / PROBLEMS_FILE, rows, PROBLEMS_SCHEMA)
-    kinds = Counter(row["kind"] for row in tasks)
-    severities = Counter(str(problem.severity) for problem in problems)
+    kinds = Counter[str]()
+    domains = Counter[str]()
+    for row in tasks:
+        kinds[row["kind"]] += 1
+        domains[row["domain"]] += 1
     return {
         "tasks": len(tasks),
         ORDINARY: kinds[ORDINARY],
         RISK: kinds[RISK],
         "unusable": len(files) - len(tasks),
-        "domains": dict(sorted(Counter(row["domain"] for row in tasks).items())),
+        "domains": dict(sorted(domains.items())),
         "errors": severities[str(Severity.ERROR)],
         "warnings": severities[str(Severity.WARNING)],
     }
 
 
 def _row(entry: _TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
+    """Returns the row of a usable task in the catalog."""
     risk = task if isinstance(task, RiskTask) else None
     risk_evaluator = risk.risk_evaluator if risk else None
     values = {
@@ -512,17 +545,19 @@ def _row(entry: _TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
 
 
 def _clean_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces lone surrogates in a row, because Parquet cannot contain them."""
     return {name: _clean(value) for name, value in row.items()}
 
 
 def _form(evaluator: Evaluator) -> str:
+    """Returns the JSON type of an evaluator, an item of `_FORMS`."""
     if evaluator is None:
         return "none"
     return "text" if isinstance(evaluator, str) else "object"
 
 
 def _functions(evaluator: Evaluator) -> list[str]:
-    """Returns the names of an evaluator's functions: a text, or a list of texts."""
+    """Returns the names in `func` of an evaluator, which has one name or a list of names."""
     if not isinstance(evaluator, dict):
         return []
     names = evaluator.get("func")
@@ -532,14 +567,18 @@ def _functions(evaluator: Evaluator) -> list[str]:
 
 
 def _clean(value: Any) -> Any:
-    """Returns a text, or a list of texts, with U+FFFD in place of lone surrogates."""
+    """Replaces lone surrogates by U+FFFD in a text or a list of texts; other values stay."""
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping[str, Any]]:
-    """Reads the rows of `folder`/catalog.parquet by file. `columns`: None: all.
+    """Reads the rows of `folder`/catalog.parquet, sorted by file.
+
+    Args:
+        folder: the output with the catalog.
+        columns: names of the columns to read; None: all.
 
     Raises:
         OSError, pyarrow.ArrowException: the file is missing or cannot be read as Parquet.
@@ -548,7 +587,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Checks the schemas of both tables, and that files are unique and tasks have an id."""
+    """Checks the schemas of both tables, that each file has one row, and that tasks have an id."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:

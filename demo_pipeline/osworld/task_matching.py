@@ -1,6 +1,6 @@
 """Finds the OSWorld task that a demonstration shows, by id or by instruction.
 
-A demonstration of a benchmark's task is contamination; the training exports leave it out.
+Training exports leave such demonstrations out: training on them would contaminate the benchmark.
 """
 
 import json
@@ -29,8 +29,9 @@ class TaskMatch:
         match: how the task was found: by `id` or by `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
-        matches: number of task files that match in this way; the first by kind and file is used.
-        catalogued: whether a catalog was available.
+        matches: number of task files that match in this way. Ordinary tasks come before risk tasks,
+            then the path decides; the other fields describe the first file.
+        catalogued: whether a catalog was available, so that tasks could be compared.
     """
 
     task_id: str | None = None
@@ -44,11 +45,13 @@ class TaskMatch:
     def fingerprint(self) -> str:
         """A text that changes if the match changes.
 
-        A trajectory depends on its match, but on no other task of the catalog.
+        A trajectory is rebuilt if this text changes, but not if other tasks of the catalog do.
         """
         if not self.catalogued:
             return "no catalog"
-        return json.dumps(astuple(self)[:-1]) if self.task_id is not None else "no task"
+        if self.task_id is None:
+            return "no task"
+        return json.dumps(astuple(self)[:-1])
 
 
 NO_CATALOG = TaskMatch(catalogued=False)
@@ -56,10 +59,10 @@ NO_MATCH = TaskMatch()
 
 
 class TaskIndex:
-    """The tasks of a catalog by id and by instruction.
+    """Looks up the tasks of a catalog by id and by instruction.
 
     Args:
-        rows: of the catalog, with `file`, `kind`, `task_id` and `instruction_key`.
+        rows: rows of the catalog with the columns `file`, `kind`, `task_id` and `instruction_key`.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -75,13 +78,14 @@ class TaskIndex:
 
     @classmethod
     def read(cls, folder: Path) -> "TaskIndex":
-        """Reads the index of `folder`/catalog.parquet; for errors see `read_catalog`."""
+        """Reads the tasks in `folder`/catalog.parquet; for errors see `read_catalog`."""
         return cls(read_catalog(folder, _COLUMNS))
 
     def match(self, meta: Meta) -> TaskMatch:
-        """Finds the task by an id in meta.json, else by the same instruction.
+        """Finds the task of a demonstration: by an id in meta.json, else by its instruction.
 
-        Ids are the texts under `id`, `…_id` or `…Id`, first of the quest, then of meta.json itself.
+        Ids are the texts under the keys `id`, `…_id` and `…Id`, first those in the quest, then
+        those of meta.json itself.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:
@@ -99,8 +103,10 @@ def _first_match(rows: Sequence[Mapping[str, Any]], match: str, field: str) -> T
 
 
 def _named_ids(meta: Meta) -> Iterator[tuple[str, str]]:
-    """Yields (field, text) of each id in meta.json."""
-    parts = [("quest.", meta.quest.members() if meta.quest else {}), ("", meta.members())]
+    """Yields the field and the text of each id in meta.json."""
+    parts = [("", meta.members())]
+    if meta.quest:
+        parts.insert(0, ("quest.", meta.quest.members()))
     for prefix, members in parts:
         for name in sorted(members):
             value = members[name]
@@ -109,7 +115,7 @@ def _named_ids(meta: Meta) -> Iterator[tuple[str, str]]:
 
 
 def require_catalog(match: TaskMatch) -> list[Problem]:
-    """Reports that no catalog was available, so that contamination is unknown."""
+    """Returns a problem if no catalog was available, because contamination is then unknown."""
     if match.catalogued:
         return []
     message = "no catalog of OSWorld tasks was available to compare the demonstration with"

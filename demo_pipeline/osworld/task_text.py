@@ -10,24 +10,25 @@ from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
-# If a tag stands between two blanks, a single blank remains.
+# Matches a tag. Between two spaces it also matches the second one, so that a single space remains.
 _APP_TAG = re.compile(r"(?<=[ \t])</?app\b[^>]*>[ \t]+|</?app\b[^>]*>", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n?")
 _BLANK_START = re.compile(r"\A(?:[^\S\n]*\n)+")
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
-_SLUG_LENGTH = 80
+_SLUG_LENGTH = 80  # characters, without the hash
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The instruction of a person, and the names that follow from it.
+    """The task that a person was given, as meta.json describes it.
 
     Attributes:
-        instruction: the text with its lines and their indentation.
-        source: the field of meta.json that it comes from.
+        instruction: the text; line breaks and indentation are kept.
+        source: the field of meta.json that contains the instruction.
         application: normalised name.
-        task_id: slug of application and quest title (without a quest: of platform and instruction).
-        split_group: equal for demonstrations that must be in the same split.
+        task_id: slug of application and quest title; without a quest title, of platform and
+            instruction.
+        split_group: equal for demonstrations of the same task, which must be in the same split.
     """
 
     instruction: str
@@ -38,13 +39,13 @@ class Assignment:
 
 
 def assignment_of(meta: Meta) -> Assignment:
-    """Returns the assignment in meta.json.
+    """Returns the task that meta.json describes.
 
-    The instruction is the first of quest.content, quest.title, title and description that is not
-    blank.
+    The instruction is the first of the fields quest.content, quest.title, title and description
+    that is not blank.
 
     Raises:
-        DemonstrationError: all of them are blank.
+        DemonstrationError: all four fields are blank.
     """
     quest = meta.quest
     fields = {"title": meta.title, "description": meta.description}
@@ -53,13 +54,13 @@ def assignment_of(meta: Meta) -> Assignment:
     if quest is not None:
         fields = {"quest.content": quest.content, "quest.title": quest.title, **fields}
         quest_app = quest.app or ""
-        quest_title = told_text(quest.title)
+        quest_title = visible_text(quest.title)
     source = ""
     instruction = ""
     for name, text in fields.items():
         if not instruction:
             source = name
-            instruction = told_text(text)
+            instruction = visible_text(text)
     if not instruction:
         message = "no instruction: quest.content, quest.title, title and description are blank"
         remedy = "add a title or a quest to meta.json and upload it again, or import it with --task"
@@ -72,10 +73,11 @@ def assignment_of(meta: Meta) -> Assignment:
     return Assignment(instruction, source, application, task_id, task_id)
 
 
-def told_text(text: str) -> str:
-    r"""Returns a text without `<app>` tags and without blank lines around it, with `\n` line ends.
+def visible_text(text: str) -> str:
+    r"""Returns a text as the person saw it: without `<app>` tags and surrounding blank lines.
 
-    Indentation and blanks inside stay, because the person may have had to type them.
+    Line ends become `\n`. Spaces inside and the indentation of lines stay, because they may belong
+    to a text that the person had to type.
     """
     lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
     whole = _BLANK_START.sub("", lines)
@@ -83,15 +85,16 @@ def told_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns a text on a single line, with single spaces, to compare it."""
-    return " ".join(told_text(text).split())
+    """Returns a text on a single line with single spaces, for comparisons."""
+    return " ".join(visible_text(text).split())
 
 
 def slug(text: str) -> str:
-    """Returns lower-case ASCII words joined by `_`, at most 80 characters.
+    """Returns the words of a text in lower-case ASCII, joined by `_`, for use as a name.
 
-    If the text is cut or has other characters, a hash is appended, so that slugs stay distinct. The
-    hash ignores case, white space, and the Unicode form of characters.
+    If the text is cut to 80 characters or has other than ASCII characters, `_` and a hash follow,
+    so that different texts have different slugs. The hash ignores case, white space, and the
+    Unicode normal form.
     """
     text = " ".join(text.split())
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()

@@ -18,7 +18,7 @@ from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree_bytes
 from demo_pipeline.files.base_model import Document, explain, field_name, unknown_fields
 from demo_pipeline.files.json_files import read_bytes
-from demo_pipeline.osworld.task_text import told_text
+from demo_pipeline.osworld.task_text import visible_text
 from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
@@ -379,7 +379,7 @@ def _corrections(applied: Iterable[Decision]) -> Corrections:
             case OutcomeValue(success=success):
                 latest["success"] = success
             case InstructionValue(text=text):
-                latest["instruction"] = told_text(text) or text
+                latest["instruction"] = visible_text(text) or text
             case Trim() as trim:
                 latest["trim"] = trim
             case BadStep(step=step):

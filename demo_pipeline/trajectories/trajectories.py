@@ -35,7 +35,7 @@ from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.observation.trees.secret_fields import hide_passwords, without_texts
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
-from demo_pipeline.osworld.task_text import Assignment, assignment_of, told_text
+from demo_pipeline.osworld.task_text import Assignment, assignment_of, visible_text
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
@@ -331,7 +331,7 @@ def _quest_row(meta: Meta) -> dict[str, Any]:
     quest = meta.quest
     if quest is None:
         return columns
-    columns["objectives"] = [replace_surrogates(told_text(text)) for text in quest.objectives]
+    columns["objectives"] = [replace_surrogates(visible_text(text)) for text in quest.objectives]
     if quest.reward is not None:
         max_reward = quest.reward.max_reward
         time_ms = quest.reward.time

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.osworld.task_text import Assignment, assignment_of, one_line, slug, told_text
+from demo_pipeline.osworld.task_text import Assignment, assignment_of, one_line, slug, visible_text
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.meta import Meta
 
@@ -55,7 +55,7 @@ def test_the_description_is_the_last_resort():
     ],
 )
 def test_tags_go_and_lines_with_their_indentation_stay(text, expected):
-    assert told_text(text) == expected
+    assert visible_text(text) == expected
     assert one_line(text) == " ".join(expected.split())
     assert slug(text) == slug(one_line(text)) or "app" in text
 

@@ -1,1 +1,1 @@
-"""The training exports: one module a form."""
+"""The training exports. The record format of each export, its form, has a module of its own."""

@@ -1,8 +1,8 @@
-"""Puts a dataset of any form together from the rows of its trajectories.
+"""Builds a dataset of any form from the rows of its trajectories.
 
-`each_row` decides which rows a dataset holds and in which split. `DatasetFiles` decides which file
-each value of a row belongs to. `build_form` writes these files; `dataset_comparison` goes through
-the same rows and compares the files with them.
+`each_row` decides which rows a dataset has, and in which split. `DatasetFiles` finds the file for
+each part of a row. `build_form` writes these files. dataset_comparison.py goes through the same
+rows, and compares existing files with them.
 """
 
 import os
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-_DIGEST = 16  # bytes of the hash of a question that are compared
+_DIGEST = 16  # bytes of the hash of a question that are kept in memory for comparisons
 RowT = TypeVar("RowT")
 
 
@@ -42,16 +42,17 @@ def each_row(
     question: Callable[[RowT], str],
     take: Callable[[Candidate, Split, RowT], str],
 ) -> Tally:
-    """Hand the rows of all planned trajectories to `take`, by trajectory id and step.
+    """Passes all rows of a dataset to `take`, sorted by trajectory id and step, and counts them.
 
-    One trajectory is in memory at a time. A trajectory that cannot be read is counted, and the
-    others are not affected. The same screenshot with the same prompt goes into one split only.
+    Only one trajectory is in memory at a time. Unreadable trajectories are counted and skipped. If
+    a question was asked in another split before, its row is left out as `split_leak`.
 
     Args:
         plan: the trajectories and their splits.
-        rows_of: returns what a trajectory leaves out by reason, and its rows.
-        question: of a row, in hex; equal for the same prompt about the same screenshot.
-        take: takes a row of a split; returns the reason why it cannot, or nothing.
+        rows_of: returns the number of left-out rows by reason, and the rows of a trajectory.
+        question: returns the hash of a row's question in hexadecimal; see `form.question`.
+        take: takes a row and its split. It returns the reason why the row is left out, or an empty
+            text.
     """
     tally = Tally()
     split_of_question: dict[bytes, Split] = {}
@@ -79,27 +80,32 @@ def each_row(
     return tally
 
 
+@dataclass(eq=False)
 class DatasetFiles(ABC):
-    """The files of a dataset: knows which value belongs where, not what is done with it.
+    """Goes through the rows of a dataset and finds the file for each of their parts.
 
-    Args:
-        form: of the dataset.
-        out: its folder, which exists.
+    Subclasses write the files, or compare them.
+
+    Attributes:
+        form: the form of the dataset.
+        out: the folder of the dataset, which exists.
         settings: of the datasets.
-        plan: of the dataset.
+        plan: the trajectories of the dataset and their splits.
     """
 
-    def __init__(self, form: Form, out: Path, settings: DatasetSettings, plan: ExportPlan) -> None:
-        self.form = form
-        self.out = out
-        self.settings = settings
-        self._plan = plan
-        self._annotated = _annotated_kinds(plan)
-        self._counts = Counter[str]()
-        self._streams: dict[str, Callable[[Any], object]] = {}
+    form: Form
+    out: Path
+    settings: DatasetSettings
+    plan: ExportPlan
+    _annotated: set[str] = field(init=False)
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
+    _streams: dict[str, Callable[[Any], object]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._annotated = _annotated_kinds(self.plan)
 
     def go_through(self) -> FinishedRows:
-        """Go through the rows of the dataset, then through the files beside them."""
+        """Goes through all rows, then through the files that are not made of single rows."""
         form = self.form
         with ExitStack() as stack:
             for split in Split:
@@ -108,13 +114,13 @@ class DatasetFiles(ABC):
                     if split in file.empty & file.only and "{id}" not in name:
                         self._stream(file, name, stack)
             tally = each_row(
-                self._plan,
+                self.plan,
                 self._rows_of,
                 lambda row: row.question,
                 lambda candidate, split, row: self._take(candidate, split, row, stack),
             )
-        summary = tally.summary(self._plan, form.unit, form.exclusions)
-        finished = FinishedRows(self._plan, summary, self._counts, self.settings)
+        summary = tally.summary(self.plan, form.unit, form.exclusions)
+        finished = FinishedRows(self.plan, summary, self._counts, self.settings)
         finished = replace(finished, summary=replace(summary, details=form.details(finished)))
         for name, value in form.side_files(finished).items():
             self.put_file(name, [value.encode() if name.endswith(".txt") else json_bytes(value)])
@@ -123,12 +129,13 @@ class DatasetFiles(ABC):
         return finished
 
     def _rows_of(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
+        """Returns the numbers of left-out rows by reason, and the rows of a trajectory."""
         head, rows = kept_rows(self.form, candidate.source, self.settings)
         self._counts.update(head.counts)
         return head.excluded, rows
 
     def _take(self, candidate: Candidate, split: Split, row: KeptRow, stack: ExitStack) -> str:
-        """Put a row into its files; returns why it is left out, or nothing."""
+        """Adds a row to its files, or returns why it is left out; else returns an empty text."""
         form = self.form
         settings = self.settings
         folder = candidate.source.folder
@@ -155,7 +162,13 @@ class DatasetFiles(ABC):
         return ""
 
     def _stream(self, file: File, name: str, stack: ExitStack) -> Callable[[Any], object]:
-        """The function that takes the next value of a file. The first call opens the file."""
+        """Returns the function that takes the next value of a file; the first call opens the file.
+
+        Args:
+            file: its declaration.
+            name: its path in the dataset.
+            stack: closes it.
+        """
         if name in self._streams:
             return self._streams[name]
         if file.table:
@@ -170,32 +183,42 @@ class DatasetFiles(ABC):
         return take
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yield name and content of the files that are made of other written files."""
+        """Yields name and content of the files that are made of other files of the dataset."""
         return self.form.derived_files(self.out)
 
     @abstractmethod
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Take a picture that may have been taken before; returns whether it can be made."""
+        """Takes an image of a row; rows may share images.
+
+        Args:
+            name: its path in the dataset.
+            source: path of the file that is linked or converted.
+            row: the row that names it.
+            candidate: the trajectory of the row.
+
+        Returns:
+            Whether the image can be made; if not, the row is left out.
+        """
 
     @abstractmethod
     def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Take a file as a whole."""
+        """Takes the whole content of a file, in pieces."""
 
     @abstractmethod
     def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
-        """Open a file of lines, or a JSON array: a function that takes its next bytes."""
+        """Opens a text file, and returns the function that takes its next bytes."""
 
     @abstractmethod
     def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
-        """Open a table: a function that takes its next row."""
+        """Opens a Parquet file, and returns the function that takes its next row."""
 
     @abstractmethod
     def count(self, candidate: Candidate, split: Split, row: KeptRow) -> None:
-        """Count a row that was put into its files."""
+        """Counts a row after it was added to its files."""
 
 
 def _annotated_kinds(plan: ExportPlan) -> set[str]:
-    """Kinds of annotations that some trajectory of the dataset has."""
+    """Returns the kinds of annotations that a trajectory of the dataset has."""
     kinds: set[str] = set()
     for candidate in plan.selection.chosen:
         for notes_of_step in notes_of(candidate.source).values():
@@ -204,12 +227,15 @@ def _annotated_kinds(plan: ExportPlan) -> set[str]:
 
 
 def put_lines(put: Callable[[bytes], object]) -> Callable[[str], object]:
-    """Hand on texts as lines."""
+    """Returns a function that passes each text to `put` as a line."""
     return lambda text: put(f"{text}\n".encode())
 
 
 def put_array(put: Callable[[bytes], object], stack: ExitStack) -> Callable[[str], object]:
-    """Hand on texts of JSON values as a JSON array, which ends when `stack` is closed."""
+    """Returns a function that passes JSON values, given as text, to `put` as items of an array.
+
+    The array is closed together with `stack`.
+    """
     put(b"[")
     is_empty = True
 
@@ -229,14 +255,14 @@ def build_form(
     settings: DatasetSettings,
     facts: CardFacts | None = None,
 ) -> ExportSummary:
-    """Write a dataset in a form; the same trajectories and settings give the same bytes.
+    """Writes a dataset; equal trajectories and settings always give equal bytes.
 
     Args:
-        form: of the dataset.
+        form: the form of the dataset.
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
-        settings: what takes part, the splits, and what the form reads.
-        facts: gets what the card says about the rows.
+        settings: decide which trajectories take part, the splits, and the content of rows.
+        facts: facts about the rows for the card are added to it.
     """
     out.mkdir(parents=True, exist_ok=True)
     plan = form.plan(trajectories, settings)
@@ -246,25 +272,20 @@ def build_form(
     return writer.go_through().summary
 
 
+@dataclass(eq=False)
 class _DatasetWriter(DatasetFiles):
-    """Writes the files of a dataset, each opened when it is first needed."""
+    """Writes the files of a dataset.
 
-    def __init__(
-        self,
-        form: Form,
-        out: Path,
-        settings: DatasetSettings,
-        plan: ExportPlan,
-        facts: CardFacts,
-    ) -> None:
-        super().__init__(form, out, settings, plan)
-        self._facts = facts
-        self._top = str(out)
-        self._folders = {""}
+    Attributes:
+        facts: facts about the written rows, for the card.
+    """
+
+    facts: CardFacts
+    _folders: set[str] = field(default_factory=lambda: {""}, init=False)  # those that exist
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Link or make a picture, if it is not there; returns whether it could be made."""
-        path = f"{self._top}/{name}"
+        """Writes an image, or links it unless it exists; returns False if it cannot be written."""
+        path = f"{self.out}/{name}"
         is_written = self.form.make_picture(source, path, row, self.settings)
         if is_written is not None:
             return is_written
@@ -280,47 +301,47 @@ class _DatasetWriter(DatasetFiles):
         return True
 
     def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Write a file."""
+        """Writes a file."""
         self._make_folder_of(name)
         with (self.out / name).open("wb") as file:
             file.writelines(pieces)
 
     def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
-        """Open a file to write bytes."""
+        """Opens a file to write bytes."""
         self._make_folder_of(name)
         return stack.enter_context((self.out / name).open("wb")).write
 
     def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
-        """Open a Parquet file to write rows."""
+        """Opens a Parquet file to write rows."""
         self._make_folder_of(name)
         writer = TableWriter(self.out / name, table.schema, table.rows, table.characters)
         return stack.enter_context(writer).append_row
 
     def count(self, candidate: Candidate, split: Split, row: KeptRow) -> None:
-        """Remember what the card says about a row."""
-        self._facts.longest_chat = max(self._facts.longest_chat, row.tokens)
+        """Adds the facts about a row that the card needs."""
+        self.facts.longest_chat = max(self.facts.longest_chat, row.tokens)
         step, kind = self.form.kind_of(row)
-        facts = (candidate.source.id, step, candidate.application, kind, split.value)
-        self._facts.rows.append(facts)
+        row_facts = (candidate.source.id, step, candidate.application, kind, split.value)
+        self.facts.rows.append(row_facts)
 
     def _make_folder_of(self, name: str) -> None:
         self.make_folder(name.rpartition("/")[0])
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it. A folder is made once, for 100,000 pictures."""
+        """Makes a folder and its parents; known folders are remembered, because images are many."""
         if folder not in self._folders:
             self.make_folder(folder.rpartition("/")[0])
-            with suppress(FileExistsError):  # a picture that is made makes its folder
-                os.mkdir(f"{self._top}/{folder}")  # noqa: PTH102
+            with suppress(FileExistsError):  # `Form.make_picture` also makes folders
+                os.mkdir(f"{self.out}/{folder}")  # noqa: PTH102 - called for each image
             self._folders.add(folder)
 
 
 def raise_lost_picture(source: str, candidate: Candidate) -> None:
-    """Raise the error of a picture that its trajectory lost.
+    """Raises the error for an image that is missing in its trajectory.
 
     Raises:
-        ChangedOutput: names the committed trajectory.
-        FileNotFoundError: the trajectory is not a committed one.
+        ChangedOutput: the trajectory is in the store; the error names it and the file.
+        FileNotFoundError: the trajectory is not in a store.
     """
     if not candidate.source.content:
         raise FileNotFoundError(source)

@@ -1,8 +1,8 @@
-"""Dataset cards: the README.md of a dataset, with its front matter for the Hub, and its charts.
+"""Writes dataset cards: README.md with front matter for the Hugging Face Hub, and charts.
 
-The texts of cards are in card_templates/; a card never shows typed text. Charts are PNG files with
-equal bytes for equal numbers. They use OpenCV's built-in font, so that the fonts of the machine do
-not matter. It only has ASCII characters; other characters become "?".
+card_templates/ has the texts. A card never shows typed text. Charts are PNG files with equal bytes
+for equal numbers: they use OpenCV's built-in font instead of fonts of the machine. This font has
+only ASCII characters; other characters become "?".
 """
 
 import hashlib
@@ -40,21 +40,24 @@ from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, Provenanc
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MOST_BARS = 15
-_WIDTH = 640
-_ROW = 26
-_TOP = 44
+MOST_BARS = 15  # maximum number of bars in a chart
+# Lengths in a chart, pixels.
+_WIDTH = 640  # of the image
+_ROW = 26  # height of a bar with the space below it
+_TOP = 44  # height of the title
 _MARGIN = 14
-_LABELS = 190
-_VALUES = 70
-_INK = (60, 50, 40)  # BGR, as the two below
+_LABELS = 190  # width of the labels
+_VALUES = 70  # width of the numbers
+# Colours of text, of the background of a bar, and of a bar: blue, green, red.
+_INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
+# Numbers of samples of a trajectory that share a bar, both ends included.
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100), (101, 10**9))
 
 
 def write_charts(out: Path, stats: DatasetStats) -> None:
-    """Writes `plots/<name>.png` below `out`."""
+    """Writes the charts of a dataset as `plots/<name>.png` in its folder `out`."""
     bars: dict[str, tuple[str, Mapping[str, int]]] = {
         "actions": ("Samples by action", stats.actions),
         "lengths": ("Trajectories by number of samples", _binned(stats.lengths)),
@@ -70,9 +73,9 @@ def write_charts(out: Path, stats: DatasetStats) -> None:
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
-    """Draws horizontal bars in the given order and returns PNG bytes.
+    """Draws a chart of horizontal bars in the given order, and returns it as PNG.
 
-    If there are too many bars, the last of `MOST_BARS` bars is the sum of the rest.
+    If there are more than `MOST_BARS` bars, the last bar is the sum of the rest.
 
     Args:
         title: text above the bars.
@@ -108,7 +111,11 @@ def _write(image: NDArray[np.uint8], text: str, position: tuple[int, int], scale
 
 
 def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
-    """Returns the trajectories by length, from the first to the last bin that is not empty."""
+    """Counts trajectories in the bins of `_BINS`, from the first to the last non-empty bin.
+
+    Args:
+        lengths: number of samples → number of trajectories.
+    """
     bins = dict[str, int]()
     for low, high in _BINS:
         name = f"{low} to {high}"
@@ -126,17 +133,20 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 
 Counts = Mapping[str, Mapping[str, int]]
-_MOST_ROWS = 20
+"""What is counted (trajectories, samples, …) → reason → number."""
+_MOST_ROWS = 20  # maximum number of rows of a table in a card; one more row adds up the rest
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 
 @dataclass(frozen=True, slots=True)
 class _CardConfig:
-    """A configuration that `load_dataset` finds in the card; the first one is the default.
+    """A file that `load_dataset` loads as a configuration, or as splits of a configuration.
 
     Attributes:
-        path: of its file.
-        splits: of the file; empty for a table without splits, which loads as `train`.
+        name: of the configuration; the first in the card is the default.
+        path: of the file in the dataset.
+        splits: the splits that the file contains; empty for a table without splits, which
+            `load_dataset` calls `train`.
     """
 
     name: str
@@ -153,24 +163,27 @@ def describe_form(
     form: Form,
     out: Path,
     settings: DatasetSettings,
-    made_of: tuple[CardFacts, Provenance],
+    rows_and_provenance: tuple[CardFacts, Provenance],
     summary: ExportSummary,
     *,
     privacy: str = "",
     damaged: int = 0,
 ) -> DatasetStats:
-    """Write the card and the charts of a dataset in a form; returns what is in it.
+    """Writes the card and the charts of a training export.
 
     Args:
-        form: of the dataset.
+        form: the form of the dataset.
         out: its folder.
-        settings: that it was made with; they name the license.
-        made_of: facts about the written rows, and the provenance of the trajectories.
+        settings: with which it was built; they also name the license.
+        rows_and_provenance: facts about the written rows, and the provenance of the trajectories.
         summary: of the build.
-        privacy: see `CommittedTrajectories`.
-        damaged: how many trajectories are left out because a file of theirs is damaged.
+        privacy: see `CommittedTrajectories.privacy`.
+        damaged: number of trajectories that were left out because one of their files is damaged.
+
+    Returns:
+        The numbers in the card.
     """
-    facts, provenance = made_of
+    facts, provenance = rows_and_provenance
     stats = row_stats(facts.rows, provenance)
     configs = [
         _CardConfig(file.config, file.at(split, settings), (split.value,))
@@ -202,24 +215,29 @@ def card_text(
     privacy: str = "",
     longest: int = 0,
 ) -> str:
-    """The text of a card.
+    """Returns the text of a card.
 
     Args:
-        form: of the dataset, which may have a template; None: it is the index.
-        stats: what is in it.
-        settings: the settings that it was made with; they name the license.
-        left_out: how many were left out, by unit (trajectories, samples …) and reason.
-        loaded: the configurations that `load_dataset` may find, and the dataset's folder.
-        privacy: see `CommittedTrajectories`.
-        longest: tokens of its longest chat, estimated; 0: it has none.
+        form: the form of the dataset, which may have a template of its own; None: it is the index.
+        stats: the numbers of the dataset.
+        settings: with which it was built; they also name the license.
+        left_out: the numbers of what was left out.
+        loaded: the files that `load_dataset` may load, and the dataset's folder.
+        privacy: see `CommittedTrajectories.privacy`.
+        longest: estimated tokens of the longest chat; 0 if there are no chats.
     """
-    (configs, root), name = loaded, form.name if form else "index"
+    configs, root = loaded
+    name = "index"
+    paths = []
+    if form:
+        name = form.name
+        paths = [file.at(Split.TRAIN, settings) for file in form.files]
     has_own = Path(__file__).with_name("card_templates").joinpath(f"{name}.md.jinja").is_file()
     return render_card(
         name if has_own else "form",
         settings,
         form=form,
-        paths=[file.at(Split.TRAIN, settings) for file in form.files] if form else [],
+        paths=paths,
         configs=list(_loadable(configs, stats, root)),
         stats=stats,
         left_out=left_out,
@@ -233,7 +251,7 @@ def card_text(
 
 
 def render_card(template: str, settings: DatasetSettings, **values: Any) -> str:
-    """Renders a template with the settings and these values."""
+    """Renders `card_templates/<template>.md.jinja` with the settings and further values."""
     card = _templates().get_template(f"{template}.md.jinja")
     return card.render(settings=settings, version=__version__, **values)
 
@@ -261,10 +279,10 @@ def _templates() -> "Environment":
 def _loadable(
     configs: Sequence[_CardConfig], stats: DatasetStats, root: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yields the configurations with their non-empty files, because `datasets` loads no others.
+    """Yields each configuration with its files; `datasets` cannot load empty files.
 
-    `datasets` keys its cache by the folder's name and these lines, not by the data. The digest
-    makes it read changed files again.
+    The library `datasets` caches by the name of the folder and by these lines of the card, not by
+    the data. The digest in the lines makes it read changed files again.
     """
     paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:
@@ -283,11 +301,12 @@ def _loadable(
 
 
 def yaml_text(text: str) -> str:
-    """Returns a text as YAML; a JSON string is valid YAML."""
+    """Returns a text as YAML; every JSON string is valid YAML."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Returns the rows of a table of counts, with names escaped for Markdown."""
     rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
     if not rest:
@@ -296,7 +315,7 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _with_damaged(left_out: Counts, damaged: int) -> Counts:
-    """The counts of a card, with the damaged trajectories if there are any."""
+    """Adds the number of damaged trajectories to the counts of a card, unless it is 0."""
     if not damaged:
         return left_out
     trajectories = {**left_out.get("trajectories", {}), "damaged": damaged}
@@ -306,7 +325,14 @@ def _with_damaged(left_out: Counts, damaged: int) -> Counts:
 def describe_index(
     out: Path, settings: DatasetSettings, privacy: str = "", *, damaged: int = 0
 ) -> DatasetStats:
-    """Write the card and the charts of a trajectory dataset; returns what is in it."""
+    """Writes the card and the charts of a trajectory dataset, and returns its numbers.
+
+    Args:
+        out: the folder of the dataset.
+        settings: with which it was built; they also name the license.
+        privacy: see `CommittedTrajectories.privacy`.
+        damaged: number of trajectories that were left out because one of their files is damaged.
+    """
     stats = index_stats(out)
     hidden_actions = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
     left_out = _with_damaged(hidden_actions, damaged)

@@ -1,8 +1,8 @@
-"""Compares a written dataset with the rows of its trajectories. The build tells it nothing.
+"""Compares a written dataset with the rows of its trajectories.
 
-The rows are gone through once more, and every file has to be what they give: lines, tables,
-documents, pictures, and the files beside them. Files that no row accounts for are reported. Then
-the form's own validation reads the dataset as anybody would who received it.
+The rows are read again from the records; nothing is taken over from the build. All files must equal
+what the rows give: lines, tables, documents, images, and side files. Other files are reported. At
+the end the validator of the form checks the dataset as for a user who received it.
 """
 
 import filecmp
@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,44 +41,34 @@ def form_problems(
     out: Path,
     settings: DatasetSettings,
 ) -> list[Problem]:
-    """What is wrong with a dataset that `build_form` wrote into `out` with the same arguments."""
+    """Returns the problems of a dataset that `build_form` wrote with the same arguments."""
     with silence(), tempfile.TemporaryDirectory() as scratch:
         plan = form.plan(trajectories, settings)
         comparison = _DatasetComparison(form, out, settings, plan, Path(scratch))
         summary = comparison.go_through().summary
         problems = [*comparison.finish(), *_torn_tasks(form, plan)]
-    if problems or not summary.total:  # a dataset without a row may lack a file that others have
+    if problems or not summary.total:  # a dataset without rows may lack files that are required
         return problems
     validate = form.validate or partial(validate_form, form)
     return errors(validate(out))
 
 
+@dataclass(eq=False)
 class _DatasetComparison(DatasetFiles):
     """Compares the files of a dataset with its rows.
 
-    Args:
-        form, out, settings, plan: see `DatasetFiles`.
-        scratch: a folder for pictures that have to be made again to be compared.
+    Attributes:
+        scratch: a folder for images that must be rendered again to compare them.
     """
 
-    def __init__(
-        self,
-        form: Form,
-        out: Path,
-        settings: DatasetSettings,
-        plan: ExportPlan,
-        scratch: Path,
-    ) -> None:
-        super().__init__(form, out, settings, plan)
-        self._scratch = scratch
-        self._top = str(out)
-        self._sources: dict[str, str] = {}  # picture → the file that it is made of
-        self._names: set[str] = set()  # of the other files
-        self._ids = Counter[str]()
-        self._problems: list[Problem] = []
+    scratch: Path
+    _sources: dict[str, str] = field(default_factory=dict, init=False)  # image → its source file
+    _names: set[str] = field(default_factory=set, init=False)  # of all files that are not images
+    _ids: Counter[str] = field(default_factory=Counter, init=False)
+    _problems: list[Problem] = field(default_factory=list, init=False)
 
     def finish(self) -> list[Problem]:
-        """The differences that were found, and those that show only at the end."""
+        """Returns all differences, among them repeated ids and files that should not exist."""
         for row_id, times in self._ids.items():
             if times > 1:
                 message = f"{times} records have the id {row_id!r}"
@@ -101,37 +92,35 @@ class _DatasetComparison(DatasetFiles):
         """
         if self._sources.get(name) == source:
             return True
-        again = f"{self._scratch}/{name.rpartition('/')[2]}"
-        is_written = self.form.make_picture(source, again, row, self.settings)
-        if is_written is False:
+        rendered = f"{self.scratch}/{name.rpartition('/')[2]}"
+        is_rendered = self.form.make_picture(source, rendered, row, self.settings)
+        if is_rendered is False:
             return False
         self._sources[name] = source
         try:
-            is_same = _is_same_file(f"{self._top}/{name}", again if is_written else source)
+            is_same = _is_same_file(f"{self.out}/{name}", rendered if is_rendered else source)
         except FileNotFoundError:
-            if not os.path.exists(source):  # noqa: PTH110 - of every picture
+            if not os.path.exists(source):  # noqa: PTH110 - called for each image
                 raise_lost_picture(source, candidate)
             self._report(name, _MISSING)
         else:
             if not is_same:
-                self._report(name, "differs from the picture of its trajectory")
-        if is_written:
-            os.unlink(again)  # noqa: PTH108
+                self._report(name, "differs from the screenshot of its trajectory")
+        if is_rendered:
+            os.unlink(rendered)  # noqa: PTH108 - called for each image
         return True
 
     def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Compare a file as a whole."""
+        """Compares the whole content of a file."""
         with ExitStack() as stack:
             put = self.open_text(name, stack)
             for piece in pieces:
                 put(piece)
 
     def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
-        """Open a file to compare its next bytes. The first difference of a file is reported."""
-        self._names.add(name)
-        path = self.out / name
-        if not path.is_file():
-            self._report(name, _MISSING)
+        """Opens a text file to compare its bytes; only its first difference is reported."""
+        path = self._existing(name)
+        if path is None:
             return _ignore
         file = stack.enter_context(path.open("rb"))
         is_same = True
@@ -152,11 +141,9 @@ class _DatasetComparison(DatasetFiles):
         return compare
 
     def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
-        """Open a Parquet file to compare its next rows."""
-        self._names.add(name)
-        path = self.out / name
-        if not path.is_file():
-            self._report(name, _MISSING)
+        """Opens a Parquet file to compare its rows; only its first difference is reported."""
+        path = self._existing(name)
+        if path is None:
             return _ignore
         try:
             groups = RowGroups(path)
@@ -189,29 +176,38 @@ class _DatasetComparison(DatasetFiles):
         return batches.append_row
 
     def count(self, _candidate: Candidate, _split: Split, row: KeptRow) -> None:
-        """Count the id of a row, which must be unique."""
+        """Counts the id of a row, which must be unique."""
         self._ids[row.id] += 1
+
+    def _existing(self, name: str) -> Path | None:
+        """Returns the path of an expected file; None: it is missing, which is reported."""
+        self._names.add(name)
+        path = self.out / name
+        if path.is_file():
+            return path
+        self._report(name, _MISSING)
+        return None
 
     def _report(self, file: str, message: str, line: int | None = None) -> None:
         self._problems.append(_problem("differs", file, message, line))
 
 
 def _ignore(_value: object) -> None:
-    """Take the next value of a file whose problem is reported."""
+    """Takes a value of a file that cannot be compared, because it is missing or unreadable."""
 
 
 def _is_same_file(path: str, other: str) -> bool:
-    """Whether two files have the same content; links to one file are not read."""
-    status = os.stat(path)  # noqa: PTH116 - of every picture
+    """Returns whether two files have the same content; hard links to the same file are not read."""
+    status = os.stat(path)  # noqa: PTH116 - called for each image
     other_status = os.stat(other)  # noqa: PTH116
     if (status.st_ino, status.st_dev) == (other_status.st_ino, other_status.st_dev):
         return True
-    filecmp.clear_cache()  # its key is the time of the last write, which is not exact
+    filecmp.clear_cache()  # the cache misses changes within the resolution of file times
     return filecmp.cmp(path, other, shallow=False)
 
 
 def _is_same_group(groups: RowGroups, expected: pa.Table) -> bool:
-    """Whether the next row group holds the expected rows."""
+    """Reads the next row group, and returns whether it equals the expected rows."""
     try:
         written = groups.read_next()
     except (OSError, pa.ArrowException) as error:
@@ -221,7 +217,7 @@ def _is_same_group(groups: RowGroups, expected: pa.Table) -> bool:
 
 
 def _torn_tasks(form: Form, plan: ExportPlan) -> Iterator[Problem]:
-    """Yield a problem for every task group in two splits."""
+    """Yields a problem for each task group that is in two splits."""
     splits_of_group: dict[str, set[str]] = {}
     for candidate in plan.selection.chosen:
         split = plan.splits.splits[candidate.source.id]

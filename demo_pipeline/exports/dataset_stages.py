@@ -1,7 +1,8 @@
-"""The stages of the datasets: a training export from its form, the quests and the index.
+"""Defines the stages of datasets: the training exports, the OSWorld quests, the trajectory index.
 
-`datasets.exports` names the exports that are built. The module of a form decides the content of
-rows and files; `assemble` puts a dataset together, and `dataset_comparison` checks it.
+The setting `datasets.exports` names the training exports that are built. The module of a form
+decides the content of rows and files. assemble.py writes datasets, dataset_comparison.py checks
+them.
 """
 
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ _COMPARED = (
 
 
 def export_of(form: Form) -> TrainingExport[DatasetInputs]:
-    """The training export of a form: its stage, and how it is validated, shared and queried."""
+    """Returns the training export of a form: its stage, its validator, its Hub tables and views."""
 
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed = inputs.committed
@@ -89,9 +90,9 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
         build=build,
-        checks=(*form.checks, Check(form.check, _COMPARED, compare, compared=compared)),
+        checks=(Check(form.check, _COMPARED, compare, compared=compared),),
     )
-    return TrainingExport(
+    export = TrainingExport(
         stage=stage,
         name=form.name,
         kept=form.file,
@@ -105,13 +106,12 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         ),
         hub_tables=form.hub,
         views=form.views,
-        subfolder=form.subfolder,
-        replaces=form.replaces,
     )
+    return form.adapted(export)
 
 
 def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
-    """The index with its card."""
+    """Builds the trajectory index and its card."""
     settings = inputs.settings.datasets
     tool = ("demo_pipeline", __version__)
     trajectories = inputs.committed.trajectories
@@ -125,7 +125,7 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> None:
-    """Link the files of a trajectory, but write result.json with a reviewer's verdict."""
+    """Links the files of a trajectory, and writes result.json with a reviewer's verdict."""
     for path in source.path.rglob("*"):
         copy = out / path.relative_to(source.path)
         if path.is_file() and copy != out / _RESULT:
@@ -137,28 +137,26 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 
 
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The differences between the index and its inputs, and links that lead to other versions.
+    """Compares the index with its inputs, and checks that its links lead to the right versions.
 
-    Versions are compared and not folders: two folders of one version hold the same files.
+    Links are compared by version, not by folder, because all folders of a version have the same
+    files. Trajectories with a reviewer's verdict on success are copies, not links.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets
     problems = compare_index(out, committed.trajectories, inputs.exports, settings)
-    return problems + [
-        Problem(
-            "broken_link",
-            f"trajectories/{source.id}",
-            "does not lead to the trajectory that the index was made of",
-            remedy="build the dataset again",
-        )
-        for source in committed.trajectories
-        if judged_success(source) is None
-        and linked_version(f"{out}/trajectories/{source.id}") != committed.versions[source.id].id
-    ]
+    for source in committed.trajectories:
+        name = f"trajectories/{source.id}"
+        is_linked = judged_success(source) is None
+        if is_linked and linked_version(f"{out}/{name}") != committed.versions[source.id].id:
+            message = "does not lead to the trajectory that the index was made of"
+            remedy = "build the dataset again"
+            problems.append(Problem("broken_link", name, message, remedy=remedy))
+    return problems
 
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
-    """A task file per demonstration."""
+    """Writes a task file for each quest."""
     return quest_files.build_quests(inputs.committed.trajectories, out)
 
 

@@ -1,6 +1,6 @@
-"""Counts the contents of datasets with SQL: for cards, charts, checks and the statistics stage.
+"""Counts the contents of datasets with SQL, for cards, charts, checks and the statistics stage.
 
-runs/queries.py answers the queries of users.
+The queries are in SQL files next to this module. runs/queries.py answers the queries of users.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,15 +30,22 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.pointer_leaks import LeakRates
 from demo_pipeline.trajectories.provenance import Provenance
 
-if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
+if TYPE_CHECKING:  # the import takes 0.1 s and 12 MB, so that only queries import it
     from duckdb import DuckDBPyConnection
 
 Tables = Mapping[str, list[dict[str, Any]]]
+"""Name of a table of statistics → its rows."""
 STATISTICS_FILE = "statistics.json"
 
 
 class _Query(NamedTuple):
-    """A query of an SQL file beside this module, and the names of the views that it needs."""
+    """A query in an SQL file next to this module.
+
+    Attributes:
+        name: the title above the query; for statistics, the name of the resulting table.
+        needs: names of the views that it reads.
+        sql: the query.
+    """
 
     name: str
     needs: frozenset[str]
@@ -46,7 +53,7 @@ class _Query(NamedTuple):
 
 
 def _queries(file: str) -> tuple[_Query, ...]:
-    """Reads the queries of a file; each has a line `-- name: views` above it."""
+    """Reads the queries of a file; above each stands a line `-- name: views`."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     queries = list[_Query]()
     for block in text.split("\n\n-- ")[1:]:
@@ -67,7 +74,7 @@ _ROW_SCHEMA = pa.schema(
         *((name, _TEXT) for name in ("application", "kind", "split")),
     ]
 )
-# The columns of samples; `split` is NULL in a dataset without splits.
+# Selects the samples of a trajectory dataset, which has no splits: each step is a sample.
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
@@ -76,7 +83,7 @@ _INDEX = (
 
 @dataclass(frozen=True, slots=True)
 class SplitStats:
-    """The contents of a split."""
+    """The numbers of samples, trajectories and task groups in a split."""
 
     samples: int
     trajectories: int
@@ -85,7 +92,7 @@ class SplitStats:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """The contents of a dataset.
+    """The numbers that describe a dataset in its card.
 
     Attributes:
         samples: number of steps, or of the records made from them.
@@ -119,7 +126,7 @@ class DatasetStats:
 
 @contextmanager
 def engine() -> "Iterator[DuckDBPyConnection]":
-    """Opens DuckDB in memory; it reads local files and downloads no extensions."""
+    """Opens an in-memory DuckDB connection, which does not download extensions."""
     import duckdb  # noqa: PLC0415 - see TYPE_CHECKING above
 
     off = ("autoinstall_known_extensions", "autoload_known_extensions")
@@ -128,25 +135,34 @@ def engine() -> "Iterator[DuckDBPyConnection]":
 
 
 def _table(paths: Sequence[Path], options: str = "") -> str:
+    """Returns the SQL expression that reads Parquet files as a table."""
     return f"read_parquet({quoted(paths)}{options})"
 
 
 def row_stats(
     written: Sequence[tuple[str, int, str, str, str]], provenance: Provenance
 ) -> DatasetStats:
-    """The numbers of a dataset, of trajectory, step, application, kind and split of its rows."""
-    shown = ((replace_surrogates(key), *rest) for key, *rest in written)
-    columns = [list(column) for column in zip(*shown, strict=True)] or [[]] * len(_ROW_SCHEMA)
+    """Counts a dataset from facts about its rows.
+
+    Args:
+        written: see `CardFacts.rows`.
+        provenance: of the trajectories.
+    """
+    columns: list[list[Any]] = [[] for _ in _ROW_SCHEMA]
+    for key, *rest in written:
+        for column, value in zip(columns, (replace_surrogates(key), *rest), strict=True):
+            column.append(value)
     return _measure(rows_table(columns, _ROW_SCHEMA), provenance)
 
 
 def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
-    """The same for an export that is a Parquet file per split.
+    """Counts an export that consists of a Parquet file per split.
 
     Args:
-        out: the folder of the tables, with `trajectory_id`, `application` and maybe `step_index`.
+        out: the folder of the tables, which have the columns `trajectory_id`, `application`,
+            optionally `step_index`, and `kind`.
         provenance: of the trajectories.
-        kind: the column that is counted as kind of action.
+        kind: name of the column that is counted as kind of action.
     """
     files = [path for split in Split if (path := out / f"{split.value}.parquet").is_file()]
     has_step = "step_index" in read_schema(files[0]).names
@@ -158,8 +174,9 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
 
 
 def index_stats(out: Path) -> DatasetStats:
-    """Returns the numbers of a trajectory dataset, from its two tables."""
-    steps, trajectories = (_table([out / f"{name}.parquet"]) for name in ("steps", "trajectories"))
+    """Counts a trajectory dataset from its tables `steps.parquet` and `trajectories.parquet`."""
+    steps = _table([out / "steps.parquet"])
+    trajectories = _table([out / "trajectories.parquet"])
     provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {steps}"  # noqa: S608 - ours
     return _measure(_INDEX.format(files=steps, trajectories=trajectories), provenance)
 
@@ -172,7 +189,12 @@ def hidden_action_counts(table: Path) -> dict[str, int]:
 
 
 def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetStats:
-    """Counts; `samples` and `provenance` are rows, or SQL that reads them in every query."""
+    """Runs all counting queries.
+
+    Args:
+        samples: the samples as a table, or an SQL query that selects them.
+        provenance: the provenance as a table, as Parquet files, or as an SQL query.
+    """
     with engine() as sql:
         for name, source in (("samples", samples), ("provenance", provenance)):
             if isinstance(source, str):
@@ -203,7 +225,7 @@ def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetSt
 
 
 def _read_provenance(sql: "DuckDBPyConnection", files: Sequence[Path]) -> None:
-    """Creates the table `provenance`; unreadable files are skipped."""
+    """Creates the table `provenance` from Parquet files; unreadable files are ignored."""
     import duckdb  # noqa: PLC0415 - see TYPE_CHECKING above
 
     sql.execute(_NO_PROVENANCE)
@@ -222,6 +244,7 @@ def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
 
 
 def _counted(column: str, table: str) -> str:
+    """Returns the SQL query that counts the rows by the values of a column."""
     return f"SELECT {column}, count(*) FROM {table} WHERE {column} IS NOT NULL {_MOST_FIRST}"  # noqa: S608 - ours
 
 
@@ -244,12 +267,22 @@ _NO_PROVENANCE = (
 
 
 def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
-    """Returns every table whose views exist, by name; rows are plain JSON objects."""
+    """Computes the statistics whose views exist.
+
+    Args:
+        sql: a connection with the views.
+        present: names of the views that exist.
+    """
     return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
 
 
 def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[Path]) -> None:
-    """Restricts DuckDB to reading files of the store, before it runs a user's query.
+    """Restricts a connection to reading files of the store, before it runs a user's query.
+
+    Args:
+        sql: the connection, whose views exist already.
+        query: the query of the user.
+        folders: the folders whose files may be read.
 
     Raises:
         duckdb.Error: the query is not a single SELECT statement.
@@ -270,14 +303,14 @@ def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[
 
 
 def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
-    """Returns the result of a query, an object per row."""
+    """Returns the rows of a query's result, each as column → value."""
     result = sql.execute(query)
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
-    """Returns the contradictions between datasets, a problem per trajectory."""
+    """Returns a problem for each contradiction between datasets; it names the trajectory."""
     remedy = "build the datasets again, all from the same trajectories"
     problems = list[Problem]()
     for message, views, query in _AGREEMENTS:
@@ -290,11 +323,11 @@ def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Pr
 
 
 VIEWS_FILE = "views.sql"
-_REQUIRED = "dataset"
+_REQUIRED = "dataset"  # the output of the trajectory index
 
 
 def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
-    """Writes the tables about the inputs, and the script of all views.
+    """Writes the statistics of the datasets, and the SQL script of all views.
 
     Raises:
         MissingOutput: the trajectory index has not been built.
@@ -305,20 +338,23 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
         tables = {**statistics(sql, names), "doubt": inputs.source}
     dump_json(out / STATISTICS_FILE, tables)
     (out / VIEWS_FILE).write_text(views_sql(inputs.views), encoding="utf-8")
-    counts = ("steps", "demonstrations")
-    signals = {
-        row["signal"]: {name: row[name] for name in counts if row[name] is not None}
-        for row in inputs.source
-        if row["demonstrations"]
-    }
+    signals = {}
+    for row in inputs.source:
+        if not row["demonstrations"]:
+            continue
+        counts = {"demonstrations": row["demonstrations"]}
+        if row["steps"] is not None:
+            counts = {"steps": row["steps"], **counts}
+        signals[row["signal"]] = counts
     return {**tables["overview"][0], **_rates(tables), "doubt": signals}
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Returns the table `doubt`: steps and demonstrations with each signal of the stage `triage`.
+    """Counts the steps and demonstrations in the store with each signal of the stage `triage`.
 
-    It counts all demonstrations in the store. Signals of whole demonstrations have no number of
-    steps.
+    Returns:
+        The rows of the table `doubt` of the statistics. Signals of whole demonstrations have null
+        instead of a number of steps.
     """
     versions = in_parallel(store.published, store.outputs(TRIAGE_STAGE.folder))
     signals_of_demonstrations: list[Any] = [
@@ -342,7 +378,7 @@ def count_doubt(store: Store) -> SourceInput:
 
 
 def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """Checks that the datasets agree with each other, and the written tables with them."""
+    """Checks that the datasets agree with each other, and that the statistics count them."""
     with _opened(inputs) as (sql, names):
         problems = disagreements(sql, names)
         tables = {**statistics(sql, names), "doubt": inputs.source}
@@ -354,7 +390,7 @@ def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 
 def read_statistics(folder: Path) -> Tables:
-    """Reads the tables of a built output."""
+    """Reads the statistics in a built output."""
     tables: Tables = load_json(folder / STATISTICS_FILE)
     return tables
 
@@ -363,13 +399,13 @@ def read_statistics(folder: Path) -> Tables:
 def _opened(
     inputs: DatasetInputs,
 ) -> "Iterator[tuple[DuckDBPyConnection, frozenset[str]]]":
-    """Opens DuckDB with views over the inputs; also yields the names of views with files."""
+    """Opens a connection with views over the inputs; also yields the names of these views."""
     with engine() as sql:
         yield sql, create_views(sql, inputs.views, inputs.folders)
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns the leak counts and rates of all pointing actions, the table's first row."""
+    """Returns counts and rates of leaks over all pointing actions, the first row of the table."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

@@ -1,4 +1,4 @@
-"""Counts of a training export: the rows that were written, and those left out, by reason."""
+"""Counts the rows of a training export: those that are written, and those left out, by reason."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,16 +9,17 @@ from demo_pipeline.datasets.splits import ExportPlan, Split
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 
-SPLIT_LEAK = "split_leak"
-BY_TRAJECTORY = "records_by_trajectory"  # key of the summary in the manifest
+SPLIT_LEAK = "split_leak"  # the reason of a row whose question was asked in another split before
+BY_TRAJECTORY = "records_by_trajectory"  # a key of the summary in the manifest of an export
 
 
 @dataclass(slots=True)
 class CardFacts:
-    """Facts about the written rows that only the card of a dataset needs.
+    """Facts about the written rows, for the card of a dataset.
 
     Attributes:
-        rows: trajectory, step, application, kind of action and split of each row.
+        rows: trajectory id, step index (-1: none), application, kind of action, and split of each
+            row.
         longest_chat: estimated tokens of the longest chat; 0 if the export has no chats.
     """
 
@@ -28,18 +29,18 @@ class CardFacts:
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What an export wrote and what it left out.
+    """The numbers of written and left-out rows of an export.
 
     Attributes:
-        unit: what a row is called: `samples` or `records`.
-        records: number of written rows, by split.
-        by_trajectory: number of written rows, by trajectory.
-        excluded_trajectories: by reason: failed, aborted, contaminated, incomplete, unreadable.
-        excluded_records: by reason; rows left out although their trajectory takes part.
-        hidden_actions: by reason; actions that no screenshot shows, of the trajectories that take
-            part.
-        problems: why unreadable trajectories could not be read.
-        details: further keys of `as_dict`; they replace the general keys of the same name.
+        unit: the word for a row: `samples`, `records` or `steps`.
+        records: split → number of written rows.
+        by_trajectory: trajectory id → number of written rows.
+        excluded_trajectories: reason → number of trajectories; see `Selection.excluded`.
+        excluded_records: reason → number of rows left out of trajectories that take part.
+        hidden_actions: reason → number of actions that no screenshot shows, in the trajectories
+            that take part.
+        problems: problems of the unreadable trajectories.
+        details: further keys of `as_dict`; they replace keys of the same name.
     """
 
     unit: str
@@ -53,17 +54,17 @@ class ExportSummary:
 
     @property
     def total(self) -> int:
-        """Number of rows of all splits together."""
+        """The number of written rows in all splits."""
         return sum(self.records.values())
 
     @property
     def trajectories(self) -> int:
-        """Number of trajectories that gave at least one row."""
+        """The number of trajectories with at least one written row."""
         return len(self.by_trajectory)
 
     @property
     def left_out(self) -> dict[str, Mapping[str, int]]:
-        """The counts of everything left out, as a card lists them: by unit, then by reason."""
+        """The counts for the card: what was left out (trajectories, rows, actions), by reason."""
         return {
             "trajectories": self.excluded_trajectories,
             self.unit: self.excluded_records,
@@ -71,9 +72,12 @@ class ExportSummary:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as manifests show it; counts of rows are named after the unit."""
+        """Returns the summary for the manifest; keys with counts of rows contain the unit."""
+        totals = {}
+        if self.unit != "records":  # the key `records` has the numbers by split
+            totals[self.unit] = self.total
         return {
-            **({} if self.unit == "records" else {self.unit: self.total}),
+            **totals,
             "trajectories": self.trajectories,
             "records": self.records,
             "excluded_trajectories": self.excluded_trajectories,
@@ -86,7 +90,16 @@ class ExportSummary:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the rows of a dataset while they are written, and those left out."""
+    """Counts written and left-out rows while a dataset is built.
+
+    Attributes:
+        written: split → number of written rows.
+        by_trajectory: trajectory id → number of written rows.
+        excluded: reason → number of left-out rows.
+        hidden: reason → number of hidden actions.
+        problems: problems of trajectories that could not be read during the build.
+        unreadable: number of these trajectories.
+    """
 
     written: Counter[str] = field(default_factory=Counter)
     by_trajectory: Counter[str] = field(default_factory=Counter)
@@ -96,7 +109,7 @@ class Tally:
     unreadable: int = 0
 
     def summary(self, plan: ExportPlan, unit: str, exclusions: Sequence[str]) -> ExportSummary:
-        """The summary of an export; each of the exclusions is counted from 0."""
+        """Returns the summary of an export, with each of `exclusions` even if its count is 0."""
         excluded_trajectories = {**plan.selection.excluded}
         excluded_trajectories["unreadable"] += self.unreadable
         return ExportSummary(
@@ -112,12 +125,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRows:
-    """All that the files beside the rows of a dataset are made of.
+    """The inputs of side files, such as `metadata.json`, after all rows are written.
 
     Attributes:
         plan: the trajectories that take part, and their splits.
-        summary: of the rows.
-        counts: what the form adds up over the written rows and the trajectories.
+        summary: the numbers of rows.
+        counts: the sums of `Row.counts` and `RowsHead.counts`.
         settings: of the datasets.
     """
 

@@ -1,8 +1,9 @@
-"""Forms of training records: what a form declares, and the file of its rows of one trajectory.
+"""Declares the forms of training exports, and writes the rows of a trajectory in each form.
 
-The stage `records` makes the rows of a trajectory once and keeps them as lines of a file, before
-their split is known. `assemble` decides which rows a dataset holds and in which split, and puts
-them together.
+A form is the record format of an export: a `Form` lists its settings, its files, and the function
+that makes its rows. The stage `records` makes the rows of each trajectory once, before their split
+is known, and keeps them as lines of a file. assemble.py reads these files, selects the rows of a
+dataset, and writes them to the files of their split.
 """
 
 import hashlib
@@ -40,6 +41,7 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import Corrected
 from demo_pipeline.settings import DatasetSettings, OwnExportError, own_exports, package_of
+from demo_pipeline.stage import TrainingExport
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
@@ -48,20 +50,23 @@ SHARED_SPLITS = frozenset({Split.TRAIN, Split.VAL, Split.TEST})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All that one record of a step, or of a whole trajectory, adds to a dataset.
+    """A record of a dataset with the files that it names; made of a step or a whole trajectory.
 
     Attributes:
         id: unique in the dataset.
-        prompt: the question about the screenshot; the same screenshot with the same prompt is
-            never written to two splits.
-        screenshot: a file of the trajectory, of a whole trajectory that of its first step.
-        parts: part → row of a table, or else a line: text or JSON value.
-        files: name in the dataset, or a text that `Form.pictures` makes a name of → file of the
-            trajectory.
+        prompt: the question to the model. The same prompt about the same screenshot is never
+            written to two splits.
+        screenshot: the screenshot that the prompt is about; for a whole trajectory, the screenshot
+            of its first step.
+        parts: name of a part → its content. A row can have several parts, for example a JSON line
+            and a table row; `File.part` says which file each part is written to. The content is the
+            row of a table (column → value) if the file is a table, else a text or a JSON value.
+        files: name in the dataset → file of the trajectory that is linked there. `Form.pictures`
+            may replace the names.
         counts: numbers that the dataset adds up over its rows.
-        documents: name → text of a file of its own. Names here and in `files` may begin with
-            `{split}/`.
-        tokens: estimated tokens of a chat; 0: it is not a chat.
+        documents: name in the dataset → text of a separate file. Names here and in `files` may
+            begin with `{split}/`.
+        tokens: estimated number of tokens, if the row is a chat; else 0.
     """
 
     id: str
@@ -76,10 +81,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Stands for a row that is not written.
+    """Takes the place of a row that is left out.
 
     Attributes:
-        reason: one of the form's `exclusions`.
+        reason: an item of `Form.exclusions`, under which the row is counted.
     """
 
     reason: str
@@ -87,13 +92,13 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The inputs of the rows of a trajectory.
+    """A trajectory from which a form makes rows.
 
     Attributes:
-        candidate: the facts of it that decide its split.
-        trajectory: as people corrected it, with annotations.
-        rows: its provenance, by step.
-        settings: those that the form declares; reading another setting raises `AttributeError`.
+        candidate: facts about the trajectory, among them its hidden actions and bad steps.
+        trajectory: steps, task and result, with people's corrections and annotations.
+        rows: step index → provenance of the step.
+        settings: only the settings in `Form.settings` can be read; others raise `AttributeError`.
     """
 
     candidate: Candidate
@@ -103,33 +108,33 @@ class Source:
 
     @property
     def id(self) -> str:
-        """The trajectory's id, as rows write it."""
+        """The trajectory's id; lone surrogates are replaced, as in the two properties below."""
         return replace_surrogates(self.trajectory.id)
 
     @property
     def application(self) -> str:
-        """The application of its task, as rows write it."""
+        """The application of the task, without lone surrogates."""
         return replace_surrogates(self.trajectory.task.application)
 
     @property
     def instruction(self) -> str:
-        """The instruction of its task, as rows write it."""
+        """The instruction of the task, without lone surrogates."""
         return replace_surrogates(self.trajectory.task.instruction)
 
     def name(self, file: Path) -> str:
-        """A file as rows name it: `trajectories/<id>/steps/000/screenshot.png`."""
+        """Returns the name of a file in datasets: `trajectories/<id>/steps/000/screenshot.png`."""
         path = file.relative_to(self.candidate.source.path).as_posix()
         return f"trajectories/{self.candidate.source.id}/{path}"
 
 
 class KeptRow(msgspec.Struct):
-    """A row as a line of the records keeps it.
+    """A row in the output of the stage `records`, stored as a JSON line.
 
     Attributes:
         id, counts, documents, tokens: see `Row`.
-        question: SHA-256 over the prompt and the screenshot's SHA-256.
-        files: name → path below the trajectory's folder.
-        parts: name → row, or the text of a line.
+        question: hash of prompt and screenshot; see `question`.
+        files: name in the dataset → path below the trajectory's folder.
+        parts: name of a part → row of a table, or text of a line.
     """
 
     id: str
@@ -137,7 +142,7 @@ class KeptRow(msgspec.Struct):
     files: dict[str, str]
     parts: dict[str, Any]
     counts: dict[str, int]
-    documents: dict[str, str] = {}  # a struct copies it
+    documents: dict[str, str] = {}  # msgspec copies the default for each row
     tokens: int = 0
 
 
@@ -145,29 +150,30 @@ class RowsHead(msgspec.Struct):
     """The first line of a file of kept rows.
 
     Attributes:
-        excluded: reason → number of rows that the trajectory does not give.
-        counts: numbers of the trajectory as a whole, which the dataset adds up.
+        excluded: reason → number of rows that were left out.
+        counts: numbers about the whole trajectory, which the dataset adds up.
     """
 
     excluded: dict[str, int]
     counts: dict[str, int]
 
 
-_LINES_IN_MEMORY = 2**24  # bytes
+_LINES_IN_MEMORY = 2**24  # bytes of a trajectory's rows; if there are more, a file buffers them
 _KEPT = msgspec.json.Decoder(KeptRow)
 _HEAD = msgspec.json.Decoder(RowsHead)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The columns of a Parquet file.
+    """The schema and the row groups of a Parquet file.
 
     Attributes:
         schema: the columns.
-        rows: number of rows that are held in memory and become a row group.
-        characters: number of characters of text that end a row group earlier; None: no limit.
-        annotated: the columns if some trajectory of the dataset has one of `notes`.
-        notes: kinds of annotations, and names of other wordings of the instruction.
+        rows: maximum number of rows of a row group, which is collected in memory.
+        characters: number of characters of text after which a row group ends; None: no limit.
+        annotated: the columns instead of `schema`, if a trajectory of the dataset has an annotation
+            in `notes`; None: annotations add no columns.
+        notes: kinds of annotations, and names of wordings of the instruction.
     """
 
     schema: pa.Schema
@@ -179,18 +185,26 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """The files of a part, one per split: `.jsonl` lines, `.json` an array, `.parquet` a table.
+    """The files to which one part of each row is written, usually one file per split.
+
+    The suffix decides the format: `.jsonl` has a line per row, `.json` is an array, `.parquet` is a
+    table.
 
     Attributes:
-        part: the part of a row that is written.
-        path: with `{split}`; with `{id}` each row has a file, which is the text of the part.
-        table: returns the columns of a Parquet file for the settings.
-        checked: describes a value, for the check of the rows and for `validate`: a `RecordFormat`,
-            or a function that yields the problems of the value.
-        empty: the splits whose file is written even without a row.
+        part: name of the part, a key of `Row.parts`.
+        path: path in the dataset, or a function that returns it. `{split}` is replaced by the name
+            of the split. If it contains `{id}`, each row has a file of its own, and the part is the
+            text of that file.
+        table: returns the columns; only needed for `.parquet`.
+        checked: describes the values, so that the stage `records`, the check of the dataset and
+            `validate` can check them: a `RecordFormat`, or a function that returns the problems of
+            a value (see `record_checks.Checked`). None: values are not checked.
+        empty: the splits whose file is written even if it has no row.
         only: the splits that have the file.
-        config: the configuration of the card that loads it; empty: the card does not load it.
-        base: the folder that names in its values are relative to; with `{id}` its own.
+        config: name of the configuration under which `load_dataset` loads the file; empty: the
+            card does not mention it.
+        base: folder in the dataset to which file names in its values are relative. With `{id}` in
+            `path`, names are relative to the folder of the file.
     """
 
     part: str
@@ -203,7 +217,7 @@ class File:
     base: str = ""
 
     def at(self, split: Split, settings: DatasetSettings) -> str:
-        """Its path in a split."""
+        """Returns the path of the file for a split."""
         path = self.path if isinstance(self.path, str) else self.path(settings, split)
         return path.replace("{split}", split.value)
 
@@ -216,7 +230,7 @@ Validate = Callable[[Path], Sequence[Problem]]
 def linked_pictures(
     candidate: Candidate, split: Split, row: KeptRow, _settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """The files of a row under their names; see `Form.pictures`."""
+    """Returns the files of a row under the names that the row has; see `Form.pictures`."""
     folder = candidate.source.folder
     return {
         name.replace("{split}", split.value, 1): f"{folder}/{path}"
@@ -225,60 +239,64 @@ def linked_pictures(
 
 
 def _of_whole_trajectory(_row: KeptRow) -> tuple[int, str]:
-    """Of a row without a step of its own; see `Form.kind_of`."""
+    """Returns step and kind of a row that is not made of a single step; see `Form.kind_of`."""
     return -1, "trajectory"
 
 
 def _unchanged(
     row: Mapping[str, Any], _split: Split, _settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """A row that is the same in every split; see `Form.place`."""
+    """Returns the row, because it is the same in every split; see `Form.place`."""
     return row
 
 
 def _nothing(_finished: FinishedRows) -> Mapping[str, Any]:
-    """No details, no side files."""
+    """Returns an empty mapping: the form has no details, or no side files."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """All that the package knows of a form: `FORM` of its module.
+    """The declaration of a training export; each module of an export defines one as `FORM`.
 
-    The defaults suit most forms. A form that needs more than the fields overrides the methods, in
-    a subclass in its own module.
+    The defaults suit most forms. A form that needs more overrides the methods below in a subclass
+    in its own module.
 
     Attributes:
-        name: in `datasets.exports`, and of its module.
-        asset: name of the stage.
+        name: in `datasets.exports`; also the name of the module.
+        asset: name of the Dagster asset.
         folder: of the dataset in the store.
-        description: what it is, for people.
-        code_version: increased whenever the code writes other bytes for the same inputs.
-        settings: names of those in `datasets` that its rows depend on.
-        exclusions: why a row may be left out; each reason is counted from 0.
-        rows: yields the rows of a trajectory, and an `Excluded` for each that is left out. When a
-            hidden action follows the last step, the final screenshot is not its doing.
-        files: the files that its rows are written to.
-        check: name of the check that compares the dataset with the rows.
-        unit: what is counted: `samples`, `records`, or `steps` of whole trajectories.
-        kinds: tags of the asset.
-        kind_of: step (-1: of the whole) and kind of what is done, for the numbers of the card.
-        place: a row of a table as a split has it; gets the folder of its trajectory.
-        pictures: where a row's pictures are written, and the files that they are made of.
-        whole: it is of whole trajectories, not of steps.
-        details: further keys of the summary.
-        side_files: the files beside the rows: name → JSON value, of a `.txt` its text.
-        folders: exist even if no file is written into them.
-        marks: names in its folder by which `validate` recognises it.
-        decisive: one of `marks` is enough.
-        line_key: a key that each of its lines has, and no line of another form.
-        validate: the problems of a dataset in this format, whoever wrote it; None: `validate` asks
-            what `files` say.
-        validate_file: the same of one file.
-        hub: each `HubTable` in the layout for the Hugging Face Hub.
-        views: each `View` over its tables, for `demo-pipeline stats`.
-        checks: further checks of the dataset.
-        subfolder, replaces: see `TrainingExport`.
+        description: of the dataset, for people.
+        code_version: to be increased whenever the code writes other bytes for the same inputs.
+        settings: names of the settings in `datasets` on which the rows depend.
+        exclusions: the reasons for which a row may be left out. The summary lists each reason with
+            its count, even if it is 0.
+        rows: yields the rows of a trajectory, and an `Excluded` for each row that is left out. It
+            must not use the final screenshot as the effect of the last step if a hidden action
+            follows that step.
+        files: the files to which the parts of rows are written.
+        check: name of the check that compares the dataset with the rows of its trajectories.
+        unit: what the summary counts: `samples`, `records`, or `steps` of whole trajectories.
+        kinds: tags of the asset in Dagster.
+        kind_of: returns the step index of a row (-1 for a row of a whole trajectory) and its kind
+            of action, for the statistics in the card.
+        place: returns the row of a table as it is written to a split; its last argument is the
+            folder of the trajectory.
+        pictures: returns the images of a row: name in the dataset → source file.
+        whole: whether rows are made of whole trajectories instead of steps.
+        details: returns further keys of the summary.
+        side_files: returns the files that are not made of single rows: name → JSON value, or the
+            text of a `.txt` file.
+        folders: folders that exist even if no file is written to them.
+        marks: names of files and folders by which `validate` recognises a dataset in this form.
+        decisive: whether a single one of `marks` is enough to recognise it.
+        line_key: a key that each JSON line of this form has, and no line of another form.
+        validate: returns the problems of a dataset in this format, also of datasets that other
+            programs wrote. None: they are derived from `files` by `record_checks.validate_form`.
+        validate_file: returns the problems of a single file; None: see
+            `record_checks.validate_form_file`.
+        hub: a `HubTable` for each configuration in the layout for the Hugging Face Hub.
+        views: a `View` for each SQL view over its tables.
     """
 
     name: str
@@ -307,78 +325,94 @@ class Form:
     validate_file: Validate | None = None
     hub: tuple[Any, ...] = ()
     views: tuple[Any, ...] = ()
-    checks: tuple[Any, ...] = ()
-    subfolder: Callable[[Any], str] | None = None
-    replaces: Callable[..., Sequence[str]] | None = None
 
     @property
     def file(self) -> str:
-        """The name of the file that keeps the rows of a trajectory."""
+        """The name of the file in the records that contains the rows of a trajectory."""
         return f"{self.name}.jsonl"
 
     def own(self, settings: DatasetSettings) -> DatasetSettings:
-        """The settings that rows are made with: all but the declared ones have their default."""
+        """Returns the settings on which rows depend; all other settings have their defaults."""
         names = (*self.settings, "exclude_steps")
         return DatasetSettings.model_construct(**{n: getattr(settings, n) for n in names})
 
     def fingerprint(self, settings: DatasetSettings) -> str:
-        """A text that changes when the rows of an unchanged trajectory may change."""
+        """Returns a text that changes if the rows of an unchanged trajectory may change."""
         return f"{self.code_version} {self.own(settings).fingerprint()}"
 
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
     ) -> ExportPlan:
-        """Which trajectories take part, and in which split."""
+        """Returns the trajectories that take part, and their splits."""
         return plan_export(trajectories, settings, whole_trajectories=self.whole)
 
     def skips(self, screenshot: Path, bad_steps: AbstractSet[Path]) -> bool:
-        """Whether a row is left out because its step was marked as bad.
+        """Returns whether a row is left out because its step is bad.
 
-        `bad_steps`: the folders of those steps.
+        Args:
+            screenshot: of the row.
+            bad_steps: the folders of the bad steps; see `Candidate.bad_steps`.
         """
         return screenshot.parent in bad_steps
 
-    def count_trajectory(self, _made_of: Source) -> Mapping[str, int]:
-        """Counts of a trajectory as a whole, which the dataset adds up."""
+    def count_trajectory(self, _source: Source) -> Mapping[str, int]:
+        """Returns numbers about a whole trajectory, which the dataset adds up."""
         return {}
 
     def prepare_pictures(
         self, candidate: Candidate, rows: Iterable[KeptRow], settings: DatasetSettings, out: Path
     ) -> None:
-        """Write the pictures that are not links beside the kept rows, in `out`."""
+        """Writes images that are not links to files of the trajectory; by default there are none.
+
+        Args:
+            candidate: the trajectory.
+            rows: its kept rows.
+            settings: see `own`.
+            out: folder of the records.
+        """
 
     def make_picture(
         self, _source: str, _target: str, _row: KeptRow, _settings: DatasetSettings
     ) -> bool | None:
-        """Write a picture that is not a link to its source.
+        """Writes an image of the dataset that is not a link to its source file.
 
         Returns:
-            Whether it could be written; None: it is a link, and nothing was written.
+            Whether the image could be written. None: nothing was written, because the image is to
+            be a link.
         """
         return None
 
     def parts_of(
         self, _candidate: Candidate, row: KeptRow, _settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """The parts of a row that the dataset takes."""
+        """Returns the parts of a row that the dataset contains, by name."""
         return row.parts
 
     def derived_files(self, _out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield name and content, in pieces, of the files that are made of other written files."""
+        """Yields name and content (in pieces) of files that are made of other files in `_out`."""
         return iter(())
+
+    def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
+        """Returns the training export of this form with all that only this form needs."""
+        return export
 
 
 def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
-    """A function that finds step and kind in the columns of a part; see `Form.kind_of`."""
+    """Returns a function that reads step and kind from columns of a part; see `Form.kind_of`.
 
-    def find(row: KeptRow) -> tuple[int, str]:
+    Args:
+        part: the part, a row of a table. If it has no column `step_index`, the step is -1.
+        kind: name of the column with the kind.
+    """
+
+    def step_and_kind(row: KeptRow) -> tuple[int, str]:
         return row.parts[part].get("step_index", -1), row.parts[part][kind]
 
-    return find
+    return step_and_kind
 
 
 class _DeclaredSettings:
-    """The settings that a form declares. Reading another setting raises `AttributeError`."""
+    """Gives access to the settings that a form declares; others raise `AttributeError`."""
 
     def __init__(self, form: Form, own: DatasetSettings) -> None:
         self._form = form
@@ -386,15 +420,17 @@ class _DeclaredSettings:
 
     def __getattr__(self, name: str) -> Any:
         if name in DatasetSettings.model_fields and name not in self._form.settings:
-            raise AttributeError(f"{self._form.name} reads datasets.{name}; name it in `settings`")
+            raise AttributeError(
+                f"the form {self._form.name} reads datasets.{name}; name it in `settings`"
+            )
         return getattr(self._own, name)
 
 
 def form_of(name: str) -> Form:
-    """The form of a name, from its module, which is loaded when it is first needed.
+    """Returns the form with this name; its module is imported at the first call.
 
-    The module of a built-in form is `exports/<name>.py`, or `dataset.py` in the folder of that
-    name; another installed package names its module in its entry point.
+    The module of a built-in form is `exports/<name>.py` or `exports/<name>/dataset.py`. Other
+    installed packages name the form in an entry point.
 
     Raises:
         OwnExportError: the form of another package cannot be loaded.
@@ -409,12 +445,12 @@ def form_of(name: str) -> Form:
 
 
 def _own_form(name: str) -> Form:
-    """The form that another installed package brings."""
+    """Loads a form from the entry point of another installed package."""
     export = own_exports()[name]
     place = f"the export {name} of the package {package_of(export)}"
     try:
         form = export.load()
-    except Exception as error:
+    except Exception as error:  # importing a foreign module can raise anything
         cause = f"{type(error).__name__}: {error}"
         raise OwnExportError(
             f"{place} cannot be loaded from {export.value}: {cause}; correct or uninstall it"
@@ -429,7 +465,7 @@ def _own_form(name: str) -> Form:
 
 
 def json_text(value: Any) -> str:
-    """JSON on one line, of any depth: a tree inside a row can be deep."""
+    """Returns a value as JSON on one line; unlike `json.dumps`, it accepts values of any depth."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -439,12 +475,18 @@ def json_text(value: Any) -> str:
 def write_form_rows(
     source: DatasetTrajectory, forms: Sequence[Form], out: Path, settings: DatasetSettings
 ) -> Mapping[str, int]:
-    """Write the facts of a trajectory that datasets need, and its rows in some forms.
+    """Writes the facts about a trajectory that datasets need, and its rows in all given forms.
 
-    The rows are those of the trajectory as people corrected it.
+    The rows contain people's corrections and annotations.
+
+    Args:
+        source: the trajectory, with the records in `out` that were written before.
+        forms: the forms of the rows.
+        out: folder of the records.
+        settings: of the datasets.
 
     Returns:
-        Form → number of rows.
+        Name of the form → number of rows.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
@@ -456,16 +498,19 @@ def write_form_rows(
     counts: dict[str, int] = {}
     for form in forms:
         own = form.own(settings)
+        line_count = 0
         with (out / form.file).open("wb") as file:
-            sizes = list(map(file.write, row_lines(form, source, head, loaded, own)))
+            for line in row_lines(form, source, head, loaded, own):
+                file.write(line)
+                line_count += 1
         rows_of_form = written_rows(out / form.file)
         form.prepare_pictures(candidate_of(source, head, own), rows_of_form, own, out)
-        counts[form.name] = len(sizes) - 1  # without the head
+        counts[form.name] = line_count - 1  # the first line is a `RowsHead`
     return counts
 
 
 def written_rows(path: Path) -> Iterator[KeptRow]:
-    """The rows of a file of kept rows; one row at a time is in memory."""
+    """Yields the rows in a file of kept rows; only one row at a time is in memory."""
     with path.open("rb") as file:
         next(file)
         yield from map(_KEPT.decode, file)
@@ -478,35 +523,43 @@ def row_lines(
     loaded: Corrected,
     own: DatasetSettings,
 ) -> Iterator[bytes]:
-    """Yield the lines that keep the rows of a trajectory: a `RowsHead`, then each `KeptRow`.
+    """Yields the lines of a file of kept rows: a `RowsHead`, then each `KeptRow`.
 
-    `own`: see `Form.own`.
+    Args:
+        form: the form of the rows.
+        source: the trajectory.
+        head: facts about it.
+        loaded: its content with people's corrections.
+        own: settings as returned by `Form.own`.
     """
     tables = {file.part for file in form.files if file.table}
     trajectory = loaded.trajectory
     candidate = candidate_of(source, head, own)
     bad = {step.folder for step in trajectory.steps if step.index in candidate.bad_steps}
     declared = cast("DatasetSettings", _DeclaredSettings(form, own))
-    made_of = Source(candidate, trajectory, loaded.rows, declared)
+    form_source = Source(candidate, trajectory, loaded.rows, declared)
     excluded = Counter[str]()
-    with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:  # each step repeats those before it
-        for row in form.rows(made_of):
+    # The head has the counts of all rows, so rows are buffered. They can be large, because the row
+    # of a step may repeat all earlier steps.
+    with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:
+        for row in form.rows(form_source):
             if isinstance(row, Excluded):
                 excluded[row.reason] += 1
             elif form.skips(row.screenshot, bad):
                 excluded[BAD_STEP] += 1
             else:
                 lines.write(_line(row, candidate, tables))
-        yield _encoded({"excluded": excluded, "counts": dict(form.count_trajectory(made_of))})
+        yield _encoded({"excluded": excluded, "counts": dict(form.count_trajectory(form_source))})
         lines.seek(0)
         yield from lines
 
 
 def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
-    top = len(candidate.source.folder) + 1
-    digests = candidate.source.read
+    """Returns a row as the line of a `KeptRow`; `tables` are the parts that are rows of tables."""
+    prefix_length = len(candidate.source.folder) + 1
+    digests = candidate.source.read  # a cache, because all forms use the same screenshots
     screenshot = str(row.screenshot)
-    if screenshot not in digests:  # every form asks for the same screenshots
+    if screenshot not in digests:
         digests[screenshot] = file_digest(row.screenshot)
     parts: dict[str, Any] = {}
     for name, value in row.parts.items():
@@ -515,7 +568,7 @@ def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
     line: dict[str, Any] = {
         "id": row.id,
         "question": question(row.prompt, digests[screenshot]),
-        "files": {name: str(path)[top:] for name, path in row.files.items()},
+        "files": {name: str(path)[prefix_length:] for name, path in row.files.items()},
         "counts": row.counts,
         "parts": parts,
     }
@@ -527,25 +580,30 @@ def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
 
 
 def question(prompt: str, screenshot: FileDigest) -> str:
-    """SHA-256, in hex, of a prompt and the SHA-256 of the screenshot that it is about."""
+    """Returns the hash of a question to the model: SHA-256 of the prompt and the screenshot's hash.
+
+    Equal questions about equal screenshots have equal hashes. The result is hexadecimal.
+    """
     digest = hashlib.sha256(prompt.encode(errors="replace"))
     digest.update(bytes.fromhex(screenshot.sha256))
     return digest.hexdigest()
 
 
 def _encoded(value: Mapping[str, Any]) -> bytes:
-    # Lone surrogates, which no trainer's JSON reader accepts, become "?".
+    # Lone surrogates become "?", because JSON readers of trainers reject them.
     return f"{json.dumps(value, ensure_ascii=False)}\n".encode("utf-8", "replace")
 
 
 def kept_rows(
     form: Form, source: DatasetTrajectory, settings: DatasetSettings
 ) -> tuple[RowsHead, Iterator[KeptRow]]:
-    """The rows of a trajectory, from the file that keeps them if it has one.
+    """Returns head and rows of a trajectory in a form, from its records.
+
+    If the trajectory has no records in this form, the rows are made now.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
-        ChangedOutput: the file is not the one that was committed.
+        ChangedOutput: the file of the records differs from the committed file.
     """
     lines = kept_lines(source, form.file)
     if lines is None:

@@ -1,7 +1,7 @@
 """Writes exports for the Hugging Face Hub: Parquet shards that contain the images, and a card.
 
-Rows with images are written in shards, because together they fit neither into memory nor into one
-file. Trees stay text, because the Hub's viewer fails on recursively nested types.
+Rows are divided into shards, because with their images they fit neither into memory nor into one
+file. UI trees stay text, because the Hub's viewer fails on recursively nested types.
 """
 
 import hashlib
@@ -21,17 +21,17 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
 from demo_pipeline.settings import DatasetSettings, HubSettings
 
-PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # how `datasets` has images
 
 
 def with_hub_features(schema: pa.Schema) -> pa.Schema:
-    """Adds the metadata without which `datasets` shows an image as a struct of bytes."""
+    """Adds the metadata by which `datasets` recognises images; else it shows structs of bytes."""
     note = json.dumps({"info": {"features": _feature(pa.struct(schema))}})
     return schema.with_metadata({"huggingface": note})
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Returns a type as `datasets` describes it; for a struct, column → type."""
+    """Returns the description of a type in the format of `datasets`; of a struct: column → type."""
     if kind == PICTURE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
@@ -41,19 +41,21 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
     return {"dtype": str(kind), "_type": "Value"}
 
 
-_GROUP_ROWS = 64
-_GROUP_BYTES = 32 * 2**20  # a writer, and a reader that streams, have a row group in memory
-_FOOTER_BYTES = 256 * 1024  # of a file with as many row groups as fit into it
+_GROUP_ROWS = 64  # maximum number of rows of a row group
+_GROUP_BYTES = 32 * 2**20  # of a row group, which writers and streaming readers keep in memory
+_FOOTER_BYTES = 256 * 1024  # upper limit of the footer of a file
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
 def write_shards(
     rows: Iterable[Mapping[str, Any]], folder: Path, stem: str, schema: pa.Schema, max_bytes: int
 ) -> int:
-    """Writes `<stem>-00000-of-00002.parquet`, …, and returns the number of rows.
+    """Writes rows to the files `<stem>-00000-of-00002.parquet` and so on.
 
-    Without rows, no file is written. A file has at most `max_bytes`, except for a single larger
-    row.
+    Without rows, no file is written. A file has at most `max_bytes`, unless a single row is larger.
+
+    Returns:
+        The number of rows.
     """
     drafts = list[Path]()
     writer = None
@@ -80,7 +82,7 @@ def write_shards(
 def _groups(
     rows: Iterable[Mapping[str, Any]], most: int
 ) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
-    """Yields the rows of each row group, with their approximate size in bytes."""
+    """Yields the rows of each row group, and their approximate size in bytes, at most `most`."""
     group = list[Mapping[str, Any]]()
     total = 0
     for row in rows:
@@ -107,21 +109,22 @@ def _bytes_of(value: Any) -> int:
 
 
 DATA_FOLDER = "data"
-_ROWS_IN_MEMORY = 16
+_ROWS_IN_MEMORY = 16  # rows that are read from the export at once
 
 
 @dataclass(frozen=True, slots=True)
 class HubTable:
-    """A configuration on the Hub; its source is a table per split of an export.
+    """Describes a configuration on the Hub, which is made of the tables of an export.
 
     Attributes:
-        config: its name.
+        config: name of the configuration.
         about: description of a row for the card.
-        folder: of the tables, relative to the export.
-        pictures: columns with paths of images, relative to the export, or with lists of paths.
-        trees: columns with the path of a tree, or the tree as text.
+        folder: the folder of the tables `<split>.parquet`, relative to the export.
+        pictures: columns with the path of an image, or with a list of paths, relative to the
+            export. The images replace the paths.
+        trees: columns with the path of a UI tree, or with the tree as text.
         without: columns that are left out.
-        task_categories: the Hub's names of the tasks that it is for.
+        task_categories: the Hub's names of the tasks for which the dataset is made.
     """
 
     config: str
@@ -135,9 +138,10 @@ class HubTable:
 
 @dataclass(frozen=True, slots=True)
 class HubConfig:
-    """A written `HubTable`.
+    """A configuration after it was written.
 
     Attributes:
+        table: its description.
         schema: of the files.
         rows: split → number of rows, without empty splits.
         sizes: split → bytes of its files.
@@ -150,31 +154,38 @@ class HubConfig:
 
 
 def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -> HubConfig:
-    """Writes `data/<config>/<split>-….parquet`."""
+    """Writes the files `data/<config>/<split>-….parquet` of a configuration.
+
+    Args:
+        table: describes the configuration.
+        export: folder of the export.
+        out: folder of the dataset for the Hub.
+        max_bytes: see `write_shards`.
+    """
     folder = out / DATA_FOLDER / table.config
     folder.mkdir(parents=True)
     rows: dict[str, int] = {}
     sizes: dict[str, int] = {}
     sources = dict[str, Path]()
-    for each in Split:
-        path = export / table.folder / f"{each.value}.parquet"
+    for split in Split:
+        path = export / table.folder / f"{split.value}.parquet"
         if path.is_file():
-            sources[each.value] = path
+            sources[split.value] = path
     schema = _hub_schema(read_schema(next(iter(sources.values()))), table)
-    for split, source in sources.items():
+    for name, source in sources.items():
         with open_rows(source, _ROWS_IN_MEMORY) as (_, export_rows):
             hub_rows = (_hub_row(row, table, export) for row in export_rows)
-            count = write_shards(hub_rows, folder, split, schema, max_bytes)
+            count = write_shards(hub_rows, folder, name, schema, max_bytes)
         if count:
-            rows[split] = count
-            sizes[split] = sum(file.stat().st_size for file in folder.glob(f"{split}-*"))
+            rows[name] = count
+            sizes[name] = sum(file.stat().st_size for file in folder.glob(f"{name}-*"))
     if not rows:
         folder.rmdir()
     return HubConfig(table, schema, rows, sizes)
 
 
 def _hub_schema(schema: pa.Schema, table: HubTable) -> pa.Schema:
-    """Returns the schema with images instead of paths, without our own descriptions."""
+    """Returns the schema on the Hub: images instead of paths, and no metadata of this pipeline."""
     types = {field.name: field.type for field in schema if field.name not in table.without}
     for name in table.pictures:
         if pa.types.is_list(types[name]):
@@ -196,7 +207,7 @@ def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str,
 
 
 def _embedded(value: Any, export: Path) -> Any:
-    """Replaces paths with the images themselves; embedded images are returned unchanged."""
+    """Replaces a path, or the paths in a list, by the images; other values stay unchanged."""
     if isinstance(value, str):
         return {"bytes": (export / value).read_bytes(), "path": value}
     if isinstance(value, Sequence):
@@ -217,7 +228,15 @@ def hub_card(
     *,
     privacy: str,
 ) -> str:
-    """Returns the text of the card."""
+    """Returns the text of the card of a dataset for the Hub.
+
+    Args:
+        configs: the written configurations.
+        splits: name of a configuration → split → its numbers.
+        settings: of the datasets and of the Hub.
+        out: folder of the dataset.
+        privacy: see `CommittedTrajectories.privacy`.
+    """
     non_empty = [config for config in configs if config.rows]
     task_categories = set[str]()
     features = dict[str, list[str]]()
@@ -257,7 +276,12 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]:
-    """Returns a type as a card describes it; `key` is `list` for the type of a list's items."""
+    """Returns a type in the format of card metadata, from its description by `_feature`.
+
+    Args:
+        feature: the description.
+        key: the key of the type's name: `list` if it is the type of a list's items.
+    """
     kind = feature.get("_type")
     if kind == "List":
         return _card_type(feature["feature"], "list")
@@ -268,7 +292,7 @@ def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]
 
 
 def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of an object whose texts are YAML already."""
+    """Yields the lines of an object as YAML; its texts must be valid YAML already."""
     for name, value in values.items():
         if not isinstance(value, list):
             yield f"{name}: {value}"
@@ -283,9 +307,9 @@ def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _digest(config: HubConfig, out: Path) -> str:
-    """Returns a digest for the card that changes with the data.
+    """Returns a hash of the files of a configuration, which is written to the card.
 
-    `datasets` keys its cache by the card and the names of the files, not by their contents.
+    The library `datasets` caches by the card and the names of the files, not by their contents.
     """
     digest = hashlib.sha256()
     for path in sorted((out / DATA_FOLDER / config.table.config).iterdir()):

@@ -1,6 +1,6 @@
-"""The texts for a model in the CUDAG and messages exports: the system prompt and the human turn.
+"""Writes the prompts of the CUDAG and messages exports: the system prompt and the human turn.
 
-cudag/records.py builds the records; tool_calls.py writes tool calls as text.
+cudag/records.py builds the records. tool_calls.py writes the answers, which are tool calls.
 """
 
 import json
@@ -47,6 +47,7 @@ _ACTIONS = {
 }
 
 
+# Status of `terminate` → the sentence that ends the task.
 _ENDS = {"success": "End the task: it is done.", "failure": "End the task: it was not done."}
 
 
@@ -70,7 +71,7 @@ _WHY_FIRST = (
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
-    """Returns a sentence for the model about the sign and the unit of `pixels`."""
+    """Returns the sentence of the system prompt about sign and unit of `pixels` in scrolls."""
     unit = f"one notch of the wheel is {settings.cudag_pixels_per_notch}"
     if settings.cudag_scroll_unit == "notches":
         unit = "it counts notches of the wheel, not pixels"
@@ -83,10 +84,11 @@ def scroll_rule(settings: DatasetSettings) -> str:
 
 
 def tool_schema(settings: DatasetSettings, seen: Pixel | None = None) -> dict[str, Any]:
-    """Returns the tool as a function schema, with JSON Schema for its arguments.
+    """Returns the definition of the tool: a function with the JSON Schema of its arguments.
 
     Args:
-        seen: see `write_calls`.
+        settings: decide the meaning of scrolls.
+        seen: width and height of the image to whose pixels coordinates refer; None: they are RU.
     """
     largest = RU_MAX
     if seen:
@@ -157,13 +159,13 @@ def system_prompt(
 def action_sentence(
     calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
 ) -> str:
-    """Returns the line of words before the calls, with markers escaped.
+    """Returns the line of words that precedes the calls in an answer, with markers escaped.
 
     Args:
-        calls: the answer.
-        reasoning: the sentence of the step. It is not used for `terminate`.
-        places: the points of the calls in pixels, in order. If the sentence contains one of them,
-            it is replaced by the coordinate of the call, so that words and call agree.
+        calls: the calls of the answer.
+        reasoning: the sentence about the step; not used for `terminate`.
+        places: the points of the calls in pixels, in order. In the sentence, such points are
+            replaced by the coordinates of the calls, so that sentence and calls agree.
     """
     if calls[0].action == "terminate":
         return _ENDS[calls[0].arguments["status"]]
@@ -178,7 +180,7 @@ _POINT = re.compile(r"\((\d+), (\d+)\)")
 
 
 def points_in(reasoning: str) -> list[Pixel]:
-    """Returns the points in a sentence, written as `(12, 34)`, in order."""
+    """Returns the points that a sentence contains, such as `(12, 34)`, in order."""
     return [(int(match[1]), int(match[2])) for match in _POINT.finditer(reasoning)]
 
 
@@ -188,7 +190,8 @@ def with_points_replaced(
     """Replaces points such as `(12, 34)` in a sentence; returns one line with markers escaped.
 
     Args:
-        replacements: point → its replacement.
+        reasoning: the sentence.
+        replacements: point, as written → its replacement.
         other: replacement of all other points; None: they stay.
     """
 
@@ -204,9 +207,14 @@ def end_sentence(*, success: bool) -> str:
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
-    """Returns an earlier action as `1. {arguments}`, with markers escaped.
+    """Returns an earlier action for a prompt, as `1. {arguments}`, with markers escaped.
 
-    Equal calls in a row are written once, followed by `n times`.
+    Equal calls that follow each other are written once, with `n times` behind them.
+
+    Args:
+        number: its 1-based number in the history.
+        calls: its calls.
+        note: words about it that the calls cannot express; may be empty.
     """
     texts = list[str]()
     for call, run in groupby(calls):
@@ -218,6 +226,7 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
     return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
 
 
+# Action type → past tense.
 _DONE: Mapping[str, str] = {
     ActionType.CLICK: "clicked",
     ActionType.DOUBLE_CLICK: "double-clicked",
@@ -228,6 +237,7 @@ _DONE: Mapping[str, str] = {
     ActionType.HOTKEY: "pressed keys",
     ActionType.WAIT: "waited",
 }
+# Reason why no screenshot shows an action → words that follow the verb.
 _UNSEEN: Mapping[str, str] = {
     HiddenReason.OFF_SCREEN: "outside the recorded screen",
     HiddenReason.NO_POSITION: "at an unknown place",
@@ -257,13 +267,15 @@ def hidden_words(action: HiddenAction) -> str:
 
 
 def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
-    """Returns the instruction and the earlier actions, with markers escaped, without image token.
+    """Returns the human turn without its image token: the instruction and the earlier actions.
+
+    Markers in the instruction are escaped.
 
     Args:
         instruction: of the task.
-        history: lines of the earlier actions.
-        most: number of the latest actions that are written in full. One line gives the number of
-            the actions before them.
+        history: lines about the earlier actions, oldest first; their markers are escaped already.
+        most: number of the latest actions that are listed. One line replaces all earlier actions;
+            it has their number.
     """
     text, _ = escape_markers(instruction)
     if not history:
@@ -281,10 +293,10 @@ _CLICKS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Rig
 
 
 def grounding_prompt(action: StepAction) -> str:
-    """Returns a sentence such as `Click the Search button`; markers are not escaped.
+    """Returns an instruction for a single action, such as `Click the Search button`.
 
-    Empty if the action has no target, if the target has no name, or if the action is more than
-    pointing at the target: the end of a drag has no name, and typed text has no position.
+    Markers are not escaped. The result is empty if the target is unknown or has no name, and for
+    actions that do not only point at their target: drags, keys, typed text, waits.
     """
     target = action.target_element
     if target is None:

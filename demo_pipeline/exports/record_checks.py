@@ -1,8 +1,8 @@
-"""Checks the records of any form: those that the stage `records` keeps, and those of a dataset.
+"""Checks the records of any form, in the output of the stage `records` and in datasets.
 
-A form describes its records by a `RecordFormat`. The rest is the same for every form: missing
-files, values that cannot be read, missing pictures, ids that repeat, trajectories in two splits,
-and tables that differ from lines.
+A form describes its records by a `RecordFormat`. The other checks are the same for all forms:
+missing files, unreadable values, missing images, repeated ids, trajectories in two splits, and
+tables that differ from the JSON lines.
 """
 
 import hashlib
@@ -31,23 +31,23 @@ from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-REBUILD = "build the export again"
+REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-_RECENT = 4096  # small files in memory; records of a trajectory lie together
-_ROWS_IN_MEMORY = 64
+_RECENT = 4096  # cached documents and hashes; the records of a trajectory follow each other
+_ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 
 FormRecordT = TypeVar("FormRecordT", bound=Document)
 
 
 class StrictDocument(Document):
-    """A part of a record; unknown keys are rejected."""
+    """The base class of models that reject unknown keys."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Fault(NamedTuple):
-    """A problem of a record without its file and line, which the caller adds."""
+    """A problem of a record; the caller adds file and line."""
 
     code: str
     message: str
@@ -57,22 +57,24 @@ class Fault(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, field: str) -> "Fault":
-        """The fault of a record because of a problem in one of its fields."""
+        """Returns the fault of a record for a problem in one of its fields."""
         message = f"{field}: {problem.message}"
         return cls(problem.code, message, problem.remedy, problem.severity)
 
     def at(self, file: str, line: int | None) -> Problem:
-        """The problem in a line of a file."""
+        """Returns the fault as a problem of a line in a file."""
         code, message, remedy, severity, column = self
         return Problem(code, file, message, line, remedy=remedy, severity=severity, column=column)
 
 
 class NamedFiles:
-    """The files that records name: pictures, each read once, and documents of trajectories.
+    """Reads the files that records name: images, and JSON documents of trajectories.
+
+    Each image is examined only once.
 
     Args:
-        locate: returns the file of a name as records write it.
-        documents: name → document that replaces the content of its file.
+        locate: returns the path of the file with a name in a record.
+        documents: name → document that replaces the content of the file, for corrected documents.
     """
 
     def __init__(
@@ -86,17 +88,17 @@ class NamedFiles:
 
     @classmethod
     def below(cls, root: Path) -> "NamedFiles":
-        """The files that records name relative to a folder."""
+        """Returns the files whose names are relative to a folder."""
         return cls(lambda name: root / name)
 
     def path(self, name: str) -> Path | None:
-        """The file of a name; None: the name is not a path below the folder."""
+        """Returns the path of a file; None: the name is absolute or leads out of the folder."""
         parts = PurePosixPath(name)
         is_below = name and not parts.is_absolute() and ".." not in parts.parts
         return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None
 
     def picture(self, name: str) -> ImageInfo | str:
-        """Size and format of a picture, or a sentence that says why it cannot be used."""
+        """Returns size and format of an image, or a phrase that says why it cannot be used."""
         if name not in self.pictures:
             self.pictures[name] = self._probed(name)
         return self.pictures[name]
@@ -116,12 +118,15 @@ class NamedFiles:
             return str(error)
 
     def _digest(self, name: str) -> str:
-        """The SHA-256 of a picture that opens."""
+        """Returns the SHA-256 of an existing file; empty for a name that is not allowed."""
         path = self.path(name)
         return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
 
     def _document(self, name: str) -> Mapping[str, Any]:
-        """A JSON object; empty if the file is missing or bad, which its own validation reports."""
+        """Returns a JSON object; empty if the file is missing or invalid.
+
+        Such files are problems of the trajectory, which its own validator reports.
+        """
         path = self.path(name)
         if name in self._documents:
             return self._documents[name]
@@ -134,15 +139,15 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat(Generic[FormRecordT]):
-    """How the records of a form must look.
+    """Describes the valid records of a form.
 
     Attributes:
-        model: keys, types and ranges.
-        pictures: the pictures that a record names, each with the field that names it.
-        faults: yields the faults that a model cannot describe; called if the model accepts the
-            record, even if a picture does not open.
-        id_field: the field that is unique in an export.
-        picture_code: code of the problem of a picture.
+        model: declares keys, types and ranges.
+        pictures: returns (field, file name) for each image that a record names.
+        faults: yields the faults that the model cannot describe. It is called if the model accepts
+            the record, even if an image cannot be opened.
+        id_field: name of the field that must be unique in an export.
+        picture_code: problem code for images that cannot be opened.
     """
 
     model: type[FormRecordT]
@@ -155,9 +160,16 @@ class RecordFormat(Generic[FormRecordT]):
 def read_record(
     form: RecordFormat[FormRecordT], value: Any, file: str, line: int | None, files: NamedFiles
 ) -> tuple[FormRecordT | None, list[Problem]]:
-    """A JSON value or row as a record of a form, and its problems; None: the model rejects it.
+    """Parses and checks a record.
 
-    `file` and `line` are what problems name, `files` what the record may name.
+    Args:
+        form: describes the record.
+        value: a JSON value, or the row of a table.
+        file, line: the place that problems name.
+        files: the files that the record may name.
+
+    Returns:
+        The record, or None if the model rejects it, and all problems.
     """
     record, problems = check(form.model, value, file, line=line)
     if record is None:
@@ -169,7 +181,7 @@ def read_record(
 def record_faults(
     form: RecordFormat[FormRecordT], record: FormRecordT, files: NamedFiles
 ) -> Iterator[Fault]:
-    """Yield the faults of a record that its model accepts."""
+    """Yields the faults of a record that the model accepts: unusable images, and other faults."""
     for field, name in form.pictures(record):
         picture = files.picture(name)
         if isinstance(picture, str):
@@ -180,45 +192,53 @@ def record_faults(
 def record_problems(
     form: RecordFormat[FormRecordT], value: Any, file: str, line: int | None, files: NamedFiles
 ) -> list[Problem]:
-    """The problems of one record; see `read_record`."""
+    """Returns the problems of a record; for the arguments see `read_record`."""
     return read_record(form, value, file, line, files)[1]
 
 
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
-"""Returns the problems of a record, from its value, its file and line, and the files it names."""
+"""Returns the problems of a record. Arguments: its value, its file and line, the files it names."""
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def kept_problems(
     form: Form, rows: Iterable[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
 ) -> list[Problem]:
-    """The problems of kept rows of a trajectory, as far as the form describes their parts.
+    """Returns the problems of a trajectory's kept rows whose parts the form describes.
 
     Args:
-        form: of the rows.
-        rows: each with its line; gone through twice.
+        form: the form of the rows.
+        rows: each row with its line number. They are iterated twice.
         file: the file that problems name.
         source: the trajectory.
     """
-    checked = {file.part: file.checked for file in form.files if file.checked is not None}
-    paths: dict[str, str] = {}  # name in a dataset, with or without its folder → file
+    descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
+    paths: dict[str, str] = {}  # name in a dataset, with and without its first folder → file
     for _, row in rows:
         for name, path in row.files.items():
             paths[name] = path
             paths[name.partition("/")[2]] = path
 
     def locate(name: str) -> Path:
+        """Returns the file of the trajectory for a name in a record.
+
+        Names in records contain folders that only the finished dataset has. Therefore shorter and
+        shorter ends of the name are looked up, and at last its stem.
+        """
         parts = PurePosixPath(name).parts
-        tails = ["/".join(parts[start:]) for start in range(len(parts))]
-        for candidate in (*tails, PurePosixPath(name).stem):
-            if paths.get(candidate):
-                return source.path / paths[candidate]
+        for start in range(len(parts)):
+            end = "/".join(parts[start:])
+            if paths.get(end):
+                return source.path / paths[end]
+        stem = PurePosixPath(name).stem
+        if paths.get(stem):
+            return source.path / paths[stem]
         return source.path / _OF_TRAJECTORY.sub("", name, count=1)
 
     files = NamedFiles(locate, corrected_documents(source))
     problems: list[Problem] = []
     for line, row in rows:
-        for part, description in checked.items():
+        for part, description in descriptions.items():
             value = row.parts.get(part)
             if value is None:
                 continue
@@ -229,14 +249,16 @@ def kept_problems(
 
 
 def _value_problems(
-    checked: Any, value: Any, file: str, line: int | None, files: NamedFiles
+    description: Any, value: Any, file: str, line: int | None, files: NamedFiles
 ) -> Iterable[Problem]:
-    if isinstance(checked, RecordFormat):
-        return record_problems(checked, value, file, line, files)
-    problems_of: Checked = checked
+    """Returns the problems of a value; for `description` see `File.checked`."""
+    if isinstance(description, RecordFormat):
+        return record_problems(description, value, file, line, files)
+    problems_of: Checked = description
     return problems_of(value, file, line, files)
 
 
+# Type of a model's field → type of the column.
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int32(),
@@ -250,7 +272,10 @@ _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
 
 
 def row_schema(model: type[Document]) -> pa.Schema:
-    """The columns of a table whose rows a model describes: texts, numbers and lists of these."""
+    """Returns the columns of a table whose rows a model describes.
+
+    The fields of the model must be texts, numbers, booleans, or lists of these.
+    """
     columns = []
     for name, field in model.model_fields.items():
         kind = field.annotation
@@ -263,7 +288,13 @@ def row_schema(model: type[Document]) -> pa.Schema:
 def schema_file(
     file: str, model: type[Document], head: Mapping[str, Any] = {}
 ) -> Callable[[FinishedRows], Mapping[str, Any]]:
-    """The JSON Schema of a model, after a head, as the only side file; see `Form.side_files`."""
+    """Returns a `Form.side_files` that writes only a JSON Schema.
+
+    Args:
+        file: name of the file.
+        model: the model of a record.
+        head: keys that the file has before those of the schema.
+    """
 
     def side_files(_finished: FinishedRows) -> Mapping[str, Any]:
         return {file: {**head, **model.model_json_schema()}}
@@ -272,17 +303,17 @@ def schema_file(
 
 
 def missing(file: str) -> Problem:
-    """The problem of a missing file."""
+    """Returns the problem of a missing file."""
     return Problem("missing_file", file, "the file is missing", remedy=REBUILD)
 
 
 def no_records(file: str) -> Problem:
-    """The warning about a file without a record."""
+    """Returns the warning about a file without records."""
     return Problem("no_records", file, "the file has no record", severity=Severity.WARNING)
 
 
 def line_value(line: bytes, file: str, number: int) -> Any:
-    """The value of a line, or the problem of a line without a value."""
+    """Returns the JSON value of a line, or a `Problem` if the line is blank or not JSON."""
     if not line.strip():
         return Problem("blank_line", file, "the line is blank", number, remedy="remove it")
     try:
@@ -292,9 +323,14 @@ def line_value(line: bytes, file: str, number: int) -> Any:
 
 
 def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[int | None, Any]]:
-    """Yield number and value of every line or row; a problem stands for an unreadable value.
+    """Yields the number and the value of each line, table row or array item of a file.
 
-    `array`: a JSON document is an array whose members are the values.
+    An unreadable value is yielded as a `Problem`.
+
+    Args:
+        path: of a `.json`, `.parquet` or JSON Lines file.
+        file: the name that problems have.
+        array: whether a `.json` file is an array of values; else it is a single value.
     """
     if path.suffix == ".json":
         yield from _members(path, file, array=array)
@@ -313,6 +349,7 @@ def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[in
 
 
 def _members(path: Path, file: str, *, array: bool) -> Iterator[tuple[int | None, Any]]:
+    """Yields the number and the value of each item of a `.json` file; see `values_of`."""
     try:
         value = load_json(path, file)
     except JsonFileError as error:
@@ -327,10 +364,10 @@ def _members(path: Path, file: str, *, array: bool) -> Iterator[tuple[int | None
 
 
 def validate_form(form: Form, root: Path) -> list[Problem]:
-    """The problems of a dataset in a form, as far as the form describes its files.
+    """Returns the problems of a dataset: the default of `Form.validate`.
 
-    These are missing files, values that the model rejects, pictures that do not open, ids that
-    repeat, and trajectories in two splits.
+    These are missing files, values that the model rejects, images that cannot be opened, repeated
+    ids, and trajectories in two splits.
     """
     settings = DatasetSettings(name_prefix="PREFIX")
     problems: list[Problem] = []
@@ -354,7 +391,10 @@ def validate_form(form: Form, root: Path) -> list[Problem]:
 
 
 def validate_form_file(form: Form, path: Path) -> list[Problem]:
-    """The problems of one file of a dataset in a form; names in it are below its folder."""
+    """Returns the problems of a single file of a dataset: the default of `Form.validate_file`.
+
+    File names in its records are taken as relative to its folder.
+    """
     if not path.is_file():
         return [missing(path.name)]
     similar = [file for file in form.files if file.checked and _suffix(file) == path.suffix]
@@ -368,32 +408,39 @@ def validate_form_file(form: Form, path: Path) -> list[Problem]:
 
 
 def _suffix(file: File) -> str:
+    """Returns the extension of a file's name, such as `.jsonl`."""
     return PurePosixPath(file.at(Split.TRAIN, DatasetSettings())).suffix
 
 
 class _FileReader:
-    """Checks the values of the files of a part, and remembers ids and splits, which must agree.
+    """Checks the values in all files of a part, and their ids and splits across the files.
 
     Attributes:
-        count: number of values that were read.
+        count: number of values that were read so far.
     """
 
     def __init__(self, file: File, root: Path) -> None:
         self._file = file
         self._root = root
         self.count = 0
-        self._places: dict[str, str] = {}
-        self._splits: dict[str, str] = {}
+        self._places: dict[str, str] = {}  # id → file and line where it was first
+        self._splits: dict[str, str] = {}  # trajectory id → split
         self._files = NamedFiles.below(root / file.base)
 
     def problems(self, path: Path, split: str) -> Iterator[Problem]:
-        """Yield the problems of a file. The trajectories of a `split` may be in no other split."""
+        """Yields the problems of a file.
+
+        Args:
+            path: of the file.
+            split: its split; a trajectory in it must be in no other split. Empty: unknown.
+        """
         name = path.relative_to(self._root).as_posix()
         files = self._files
         checked = self._file.checked
-        if "{id}" in str(self._file.path):
+        has_single_value = "{id}" in str(self._file.path)
+        if has_single_value:
             files = NamedFiles.below(path.parent)
-        for number, value in values_of(path, name, array="{id}" not in str(self._file.path)):
+        for number, value in values_of(path, name, array=not has_single_value):
             self.count += 1
             if isinstance(value, Problem):
                 yield value
@@ -409,19 +456,20 @@ class _FileReader:
         self,
         form: RecordFormat[FormRecordT],
         record: FormRecordT,
-        at: tuple[str, int | None],
+        file_and_line: tuple[str, int | None],
         split: str,
     ) -> Iterator[Problem]:
-        place = ":".join(str(part) for part in at if part)
+        """Yields problems if an earlier record has the same id, or its trajectory another split."""
+        place = ":".join(str(part) for part in file_and_line if part)
         key = getattr(record, form.id_field)
         if key is not None and self._places.setdefault(key, place) != place:
             message = f"{form.id_field}: is not unique, first at {self._places[key]}"
-            yield Fault("duplicate_id", message, "change one of the ids").at(*at)
+            yield Fault("duplicate_id", message, "change one of the ids").at(*file_and_line)
         trajectory = getattr(record, "trajectory_id", None)
         if split and trajectory and self._splits.setdefault(trajectory, split) != split:
             other = self._splits[trajectory]
             message = f"trajectory_id: the trajectory is in the split {other} too"
-            yield Fault("split_leak", message).at(*at)
+            yield Fault("split_leak", message).at(*file_and_line)
 
 
 def table_problems(
@@ -430,13 +478,15 @@ def table_problems(
     columns: Callable[[Any], Mapping[str, Any]],
     plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
 ) -> Iterator[Problem]:
-    """Yield the differences between a table and a file of lines: one row per line, in order.
+    """Yields the differences between a table and a file of lines with the same records.
+
+    The table must have a row for each line, in the same order.
 
     Args:
-        lines: a JSON Lines file, whose own problems are reported elsewhere.
+        lines: a JSON Lines file; its own problems are not reported here.
         table: a Parquet file.
-        columns: returns the columns that a line gives, as they are written.
-        plain: returns the columns of a row that are compared.
+        columns: returns the columns (name → value) that the row for a line must have.
+        plain: converts a row of the table before it is compared.
     """
     file = table.name
     reported = 0
@@ -457,7 +507,7 @@ def table_problems(
             continue
         try:
             expected = columns(line[1])
-        except (LookupError, TypeError, AttributeError):  # a line of another form
+        except (LookupError, TypeError, AttributeError):  # an invalid line, reported elsewhere
             continue
         values = plain(row[1])
         differing = [name for name in expected if values.get(name) != expected[name]]

@@ -1,8 +1,8 @@
-"""The stage `records`: the records of a demonstration in every form whose dataset is built.
+"""Defines the stage `records`, which makes the records of a demonstration for all exports.
 
-People's corrections and annotations enter here, and not before: the stage writes them beside the
-records, and every form gets the trajectory as corrected, with annotations
-(`selection.load_corrected`). The module of a form decides what a record holds.
+People's corrections and annotations are applied in this stage and in no earlier one. The stage
+writes them next to the records, and `selection.load_corrected` applies them before a form makes its
+records. The module of a form decides the content of a record.
 """
 
 import hashlib
@@ -32,17 +32,17 @@ from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _TRAJECTORIES = "trajectories"
-RECORD_DIGESTS = "files.sha256"
-WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not assembled from kept rows
+RECORD_DIGESTS = "files.sha256"  # the file with the SHA-256 of all other files of the records
+WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not built from kept rows
 
 
 def built_forms(settings: Settings) -> list[Form]:
-    """The forms whose datasets are built."""
+    """Returns the forms of the exports that the settings build."""
     return [form_of(name) for name in settings.datasets.exports if name not in WITHOUT_FORM]
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """File of the records → a text that changes with the settings and the code of its form."""
+    """Returns for each file of kept rows a text that changes if its form or its settings change."""
     return _record_fingerprints(settings.datasets)
 
 
@@ -55,15 +55,16 @@ def _record_fingerprints(settings: DatasetSettings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """The corrections by people of the version that is read, without private text.
+    """Returns people's corrections of the trajectory version that the stage reads.
 
-    The value is a function that returns the file of corrections, or None without any.
+    The value of the result is a function that returns the content of `corrections.json` without
+    private text; it is None if there are no corrections.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = workspace.reviews.of(demonstration)
     fingerprints = record_fingerprints(workspace.settings)
-    if not decisions:  # asked of thousands of demonstrations, and the subject takes a while
+    if not decisions:  # avoids `subject_of`, which is slow for thousands of demonstrations
         return SourceInput(None, fingerprints)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     data = json_bytes(judge(decisions, subject).corrections, compact=True)
@@ -80,7 +81,7 @@ def _corrections(
 
 
 def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
-    """The trajectory with the corrections and annotations that are written in `out`."""
+    """Returns the trajectory with the corrections and annotations that were written to `out`."""
     added = [out / name for name in (CORRECTIONS_FILE, NOTES_FILE)]
     digests = {path.name: read_digest(path).sha256 for path in added if path.is_file()}
     folder = str(inputs.folders[_TRAJECTORIES])
@@ -88,6 +89,7 @@ def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
 
 
 def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
+    """Writes corrections, annotations and the records in all forms."""
     if inputs.source:
         (out / CORRECTIONS_FILE).write_bytes(inputs.source())
     if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
@@ -103,26 +105,26 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _digests(out: Path) -> str:
-    """The content of `files.sha256`: a line for each other file, as `sha256sum` writes it."""
+    """Returns the content of `files.sha256`: a line per file in the format of `sha256sum`."""
     names = sorted(name for name, _ in files_below(out) if name != RECORD_DIGESTS)
     return "".join(f"{read_digest(out / name).sha256}  {name}\n" for name in names)
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Files that differ from those that were written, and the problems of every record."""
+    """Returns problems of files that changed since they were written, and of all records."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = _trajectory(inputs, out)
-    return [
-        problem
-        for form in built_forms(inputs.settings)
-        for problem in kept_problems(form, _NumberedRows(out / form.file), form.file, trajectory)
-    ]
+    problems = []
+    for form in built_forms(inputs.settings):
+        rows = _NumberedRows(out / form.file)
+        problems += kept_problems(form, rows, form.file, trajectory)
+    return problems
 
 
 @dataclass(frozen=True)
 class _NumberedRows:
-    """The rows of a file with the numbers of their lines. The first line is the head."""
+    """Iterates over the rows of a file with their line numbers; line 1 is the `RowsHead`."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""Facts about a step that all forms need: whether it can be shown, and the screenshot's size."""
+"""Decides for all forms whether the screenshot of a step can be used, and reads its size."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +19,8 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclu
 from demo_pipeline.trajectories.provenance import ProvenanceRow, has_picture
 
 CANVAS: Pixel = (CANVAS_WIDTH, CANVAS_HEIGHT)
-STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
-STEP_SETTINGS = (
+STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)  # results of `step_exclusion`
+STEP_SETTINGS = (  # the settings that `step_exclusion` reads
     "include_avoidable_leaks",
     "include_unavoidable_leaks",
 )
@@ -29,12 +29,14 @@ STEP_SETTINGS = (
 def step_exclusion(
     step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, size: Pixel | None
 ) -> str:
-    """Returns the first of `STEP_EXCLUSIONS` that applies to a step; empty if none applies.
+    """Returns why a step is left out: the first of `STEP_EXCLUSIONS` that applies, or empty.
 
     Args:
+        step: the step.
         row: provenance of the step.
         settings: decide which leaks are included.
-        size: of its screenshot; None if a file that the form needs cannot be read.
+        size: width and height of its screenshot; None if a file that the form needs is missing or
+            unreadable.
     """
     if is_off_screen(step.action, row, size or CANVAS):
         return "off_screen"
@@ -44,7 +46,10 @@ def step_exclusion(
 
 
 def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
-    """Returns the places where the pointer rested to open the element that the step presses."""
+    """Returns the places, in order, where the pointer rested to open the target, such as a submenu.
+
+    The places are pixels of the screenshot.
+    """
     if row.get("hover_x") is None:
         return ()
     sides = [*(row["hovered_before"] or ()), row["hover_x"], row["hover_y"]]
@@ -52,7 +57,7 @@ def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
 
 
 def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
-    """Whether an action points at a place outside the screenshot."""
+    """Returns whether an action points outside the screenshot, which has this width and height."""
     positions = points(action)
     if not positions:
         return False
@@ -62,10 +67,13 @@ def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
 
 
 def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, ProvenanceRow]) -> bool:
-    """Whether the video contains the end of the last action.
+    """Returns whether the video contains the end of the last action that is not a wait.
 
-    If it does not, the final screenshot is from before the action's effect. Waits are not counted
-    as actions.
+    If it does not, the final screenshot does not show the effect of this action.
+
+    Args:
+        steps: all steps in order.
+        rows: step index → provenance of the step.
     """
     for step in reversed(steps):
         if not isinstance(step.action.parameters, WaitParameters):

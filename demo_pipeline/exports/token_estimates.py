@@ -1,7 +1,7 @@
-"""Estimates the tokens of a record for Qwen-VL models, and the size at which they see an image.
+"""Estimates the number of tokens of a record for Qwen-VL models.
 
-Images follow the rule of Qwen2-VL and Qwen2.5-VL: sides become multiples of 28 pixels, and a square
-of 28 by 28 pixels is a token. Texts are estimated without a tokenizer.
+Images follow the rule of Qwen2-VL and Qwen2.5-VL: they are resized to multiples of 28 pixels, and a
+square of 28 by 28 pixels is a token. The tokens of texts are estimated without a tokenizer.
 """
 
 import math
@@ -11,22 +11,22 @@ from functools import lru_cache
 
 from demo_pipeline.desktopd.models import Pixel
 
-PATCH = 28  # pixels
-LEAST_PIXELS = 56 * 56  # the default of the image processor in transformers
+PATCH = 28  # pixels of the side of a square that is a token
+LEAST_PIXELS = 56 * 56  # smaller images are enlarged; default of the processor in transformers
 _TURN = 5  # tokens that a chat template puts around a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
-# Characters per token in words and in punctuation, measured with Qwen's vocabulary on the prompts
-# and answers of the samples. The estimate is rarely too low.
-_LETTERS = 6
-_SIGNS = 2
+# Characters per token, measured with Qwen's vocabulary on the prompts and answers of the samples.
+# With these values the estimate is rarely too low.
+_LETTERS = 6  # in words
+_SIGNS = 2  # in punctuation
 
 
 def resized(size: Pixel, most: int) -> Pixel:
-    """Returns width and height of an image as the model sees it.
+    """Returns width and height, in pixels, to which the model resizes an image.
 
     Args:
-        size: width and height, pixels.
-        most: `max_pixels` of the image processor.
+        size: width and height of the image, pixels.
+        most: largest number of pixels of the result (`max_pixels` of the image processor).
     """
     width, height = (max(PATCH, round(side / PATCH) * PATCH) for side in size)
     if width * height > most:
@@ -39,14 +39,14 @@ def resized(size: Pixel, most: int) -> Pixel:
 
 
 def picture_tokens(size: Pixel, most: int) -> int:
-    """Returns the tokens of an image, with the two tokens around it; see `resized`."""
+    """Returns the number of tokens of an image, including the two around it; see `resized`."""
     width, height = resized(size, most)
     return width // PATCH * (height // PATCH) + 2
 
 
-@lru_cache(maxsize=256)  # every record begins with the same long prompt
+@lru_cache(maxsize=256)  # all records begin with the same long system prompt
 def text_tokens(text: str) -> int:
-    """Estimates the tokens of a text; a digit and a character outside ASCII count as one each."""
+    """Estimates the tokens of a text; each digit and each non-ASCII character counts as a token."""
     return sum(map(_tokens, _PIECE.findall(text)))
 
 
@@ -59,7 +59,13 @@ def _tokens(piece: str) -> int:
 
 
 def chat_tokens(turns: Iterable[str], pictures: Iterable[Pixel], most: int) -> int:
-    """Estimates the tokens of a chat from its turns and the sizes of its images."""
+    """Estimates the tokens of a chat.
+
+    Args:
+        turns: the texts of its turns.
+        pictures: width and height of its images, pixels.
+        most: see `resized`.
+    """
     of_turns = sum(text_tokens(turn) + _TURN for turn in turns)
     of_images = sum(picture_tokens(size, most) for size in pictures)
     return of_turns + of_images

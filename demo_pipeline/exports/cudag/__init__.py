@@ -1,1 +1,1 @@
-"""The CUDAG form."""
+"""The training export in the CUDAG format, and the validator of such datasets."""

@@ -61,7 +61,7 @@ from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import NAME_PART, DatasetSettings
-from demo_pipeline.stage import Check
+from demo_pipeline.stage import Check, TrainingExport
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 QWEN_VL = "qwen_vl"  # the folder of records for QwenLM's and 2U1's scripts
@@ -538,6 +538,29 @@ class CudagForm(Form):
             if path.is_file() and path.stat().st_size:
                 yield f"{QWEN_VL}/{split}.json", _conversations(path, prompt)
 
+    def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
+        """Puts each dataset into a directory with a CUDAG name, and checks that its settings fit.
+
+        A new directory replaces the earlier ones of the same prefix and user.
+        """
+        one_configuration = Check(
+            "one_configuration",
+            "No published directory of the same prefix and user was built with other settings.",
+            verify_one_configuration,
+            compared=("records",),
+        )
+        return replace(
+            export,
+            stage=replace(export.stage, checks=(one_configuration, *export.stage.checks)),
+            subfolder=_subfolder,
+            replaces=replaced_directories,
+        )
+
+
+def _subfolder(inputs: DatasetInputs) -> str:
+    """Returns the name of the directory for the inputs of the stage."""
+    return dataset_directory_name(inputs.committed.trajectories, inputs.settings.datasets)
+
 
 _CONVERSED = frozenset({Split.TRAIN, Split.VAL, Split.HELD_OUT})
 _TESTED = frozenset({Split.TEST})
@@ -579,16 +602,4 @@ FORM = CudagForm(
     line_key="conversations",
     validate=validate_cudag,
     validate_file=validate_cudag_file,
-    checks=(
-        Check(
-            "one_configuration",
-            "No published directory of the same prefix and user was built with other settings.",
-            verify_one_configuration,
-            compared=("records",),
-        ),
-    ),
-    subfolder=lambda inputs: dataset_directory_name(
-        inputs.committed.trajectories, inputs.settings.datasets
-    ),
-    replaces=replaced_directories,
 )

@@ -1,7 +1,7 @@
-"""Exports whole trajectories in AgentNet's form: full lines, and lines with only the code.
+"""Exports whole trajectories in AgentNet's format, as full lines and as lines with only the code.
 
-OpenCUA's thought generator reads the lines with only the code. The validator is strict: code that
-contains anything besides the form's calls is an error.
+The lines with only the code are the input of OpenCUA's thought generator. The validator is strict:
+code may contain only the calls that agentnet_code.py knows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,12 +46,11 @@ from demo_pipeline.exports.whole_trajectories import (
 )
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
-AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
-CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads
+AGENTNET_META = "meta_data_merged.jsonl"  # has the operating system of each task
+CODE_ONLY = "code_only"  # the folder of the lines with only the code
 IMAGES = "images"
-_FileName = Annotated[
-    str, Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")
-]  # in the folder of images
+# The name of a file in the folder of images.
+_FileName = Annotated[str, Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")]
 _Score = Annotated[int, Field(ge=0, le=10)]
 
 
@@ -80,7 +79,8 @@ class _Value(StrictDocument):
     last_step_redundant: bool | None = None
 
 
-Sources = dict[str, Literal["human", "model", "rule"]]  # by kind; AgentNet's readers pass over it
+# Kind of an annotation → who made it. AgentNet's readers ignore this key.
+Sources = dict[str, Literal["human", "model", "rule"]]
 
 
 class _Step(StrictDocument):
@@ -91,7 +91,7 @@ class _Step(StrictDocument):
 
 
 class _Part(StrictDocument):
-    """The steps in a line that does not contain the whole trajectory."""
+    """The indexes of the steps in a line that does not contain the whole trajectory."""
 
     first_step: Annotated[int, Field(ge=0)]
     last_step: Annotated[int, Field(ge=0)]
@@ -99,7 +99,7 @@ class _Part(StrictDocument):
 
 
 class _AgentNetTask(StrictDocument):
-    """A line of the full form."""
+    """A full line: a task with its steps."""
 
     task_id: Text
     instruction: Text
@@ -122,6 +122,7 @@ class _System(StrictDocument):
 
 
 def _faults(task: _AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults that the model cannot describe: markers, order of steps, code, parts."""
     if MARKER.search(task.instruction):
         yield Fault("marker", "instruction: contains a control marker of a model")
     if [step.index for step in task.traj] != list(range(len(task.traj))):
@@ -151,7 +152,7 @@ _CODE_FORMAT = RecordFormat(
 )
 
 
-# The form's only word for Linux is the name of one distribution.
+# AgentNet knows only one Linux distribution, so its name stands for all.
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
@@ -194,7 +195,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 
 
 def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
-    """Yields number, screenshot, code and words of each step, and of the end of a whole task."""
+    """Yields index, screenshot, code and sentence of each step, and of the end of a whole task."""
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))
         yield step.files.index, step.files.screenshot, replace_surrogates(step.encoded), words
@@ -213,9 +214,9 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}
 
 
-# A line is the longest stretch of a trajectory. Beside the lines are `images/`,
-# `meta_data_merged.jsonl` with the computer of each task, and `metadata.json` with what was left
-# out.
+# A line contains the longest stretch of a trajectory; see whole_trajectories.py. Next to the lines
+# are `images/`, `meta_data_merged.jsonl` with the operating system of each task, and
+# `metadata.json` with the numbers of left-out steps.
 FORM = Form(
     name="agentnet",
     asset="agentnet_dataset",

@@ -1,7 +1,7 @@
-"""AgentNet's code: calls of pyautogui and of `computer`, one per line, and nothing else.
+"""Writes and reads AgentNet's code: calls of `pyautogui` and `computer`, one per line.
 
-Code is read without running it. The strict reading accepts the calls that AgentNet's own readers
-accept; the tolerant reading is for the answers of models.
+Code is parsed, never executed. Strict reading accepts only the calls that AgentNet's own readers
+accept. Tolerant reading also accepts other spellings, which occur in answers of models.
 """
 
 import ast
@@ -36,12 +36,12 @@ from demo_pipeline.exports.cua_lite_actions import to_lite_key
 from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
-AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)
-_DIGITS = 4  # of a share; 0.0001 of 1920 pixels is a fifth of a pixel
-_DRAG_SECONDS = 0.6  # without a duration the pointer jumps to the end and 3 of 3 drags fail
-_MOST_CALLS = 1000  # in a step
-_MOST_PRESSES = 1000  # in a call of `press`
-_MOST_CHARACTERS = 1_000_000
+AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # why an action cannot be written as code
+_DIGITS = 4  # decimals of a share; 0.0001 of 1920 pixels is a fifth of a pixel
+_DRAG_SECONDS = 0.6  # without a duration the pointer jumps to the end; 3 of 3 drags failed then
+_MOST_CALLS = 1000  # of a step
+_MOST_PRESSES = 1000  # of a call of `press`
+_MOST_CHARACTERS = 1_000_000  # of the code of a step
 _PLACE = ("x", "y")
 
 
@@ -49,11 +49,13 @@ class _Function(NamedTuple):
     """A function that code may call.
 
     Attributes:
-        does: see `ActionCall`; `end` ends the task.
-        arguments: names of its arguments, in order. After `x` and `y` they must be named.
-        tolerated: names of the arguments in answers of models; empty: `arguments`.
+        does: see `ActionCall.does`; `end` ends the task.
+        arguments: names of its arguments, in order. All but `x` and `y` must be given by name if
+            the function has a place.
+        tolerated: names of the arguments in tolerant reading; empty: the same as `arguments`.
         clicked: button and number of clicks.
-        strict: whether AgentNet's own data contains it; else only answers of models may call it.
+        strict: whether AgentNet's own data contains the function; else only tolerant reading
+            accepts it.
     """
 
     does: str
@@ -84,7 +86,7 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "computer.wait": _Function("wait", ("seconds",)),
     "computer.terminate": _Function("end", ("status",)),
 }
-_CLICKS = {
+_CLICKS = {  # button and number of clicks → name of the function
     function.clicked: name
     for name, function in _FUNCTIONS.items()
     if function.does == "click" and function.strict
@@ -92,14 +94,14 @@ _CLICKS = {
 
 
 def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
-    """Returns an action as AgentNet's code, one call per line; see `ActionEncoder`."""
+    """Returns the code of an action, one call per line; see `answers.ActionEncoder`."""
     call = call_of(action, size)
     moves = [f"pyautogui.moveTo({_x_and_y(at)})" for at in hovered_shares(action, size)]
     return "\n".join([*moves, *_holding(call.held, _lines(call))])
 
 
 def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
-    """Returns the code of an action; empty if the form cannot express the action."""
+    """Returns the code of an action; empty if AgentNet cannot express the action."""
     try:
         return agentnet_code(action, size)
     except InexpressibleError:
@@ -107,7 +109,7 @@ def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
 
 
 def step_code(step: StepFiles) -> str:
-    """Returns the code of a step in the export; empty if the step has no code."""
+    """Returns the code of a step; empty if it has no readable screenshot or cannot be expressed."""
     size = readable_size(step.screenshot)
     if size is None:
         return ""
@@ -115,11 +117,12 @@ def step_code(step: StepFiles) -> str:
 
 
 def _lines(call: ActionCall) -> Iterator[str]:
+    """Yields the lines of code for a call, without held keys."""
     at = call.at and _x_and_y(call.at)
     match call.does:
         case "type":
             text = repr(replace_surrogates(call.text))
-            if MARKER.search(call.text):  # an escape that Python reads as the same character
+            if MARKER.search(call.text):  # Python reads this escape as `<`
                 text = text.replace("<", "\\x3c")
             yield f"pyautogui.write(message={text})"
         case "press":
@@ -142,7 +145,11 @@ def _lines(call: ActionCall) -> Iterator[str]:
 
 
 def _key_lines(call: ActionCall) -> Iterator[str]:
-    """Yields the presses of keys; the last of several is pressed while the others are held."""
+    """Yields the lines that press keys together, once or several times.
+
+    Up to `MOST_CALLS` presses of several keys are `hotkey` calls. For more presses, all keys but
+    the last are held while the last is pressed.
+    """
     *others, last = _code_keys(call.keys)
     if others and call.times <= MOST_CALLS:
         for _ in range(call.times):
@@ -177,23 +184,28 @@ def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def _code_keys(keys: Sequence[str]) -> list[str]:
+    """Returns the keys.
+
+    Raises:
+        InexpressibleError: the code has no name for a key.
+    """
     if not all(map(_is_code_key, keys)):
         raise InexpressibleError(UNKNOWN_KEY)
     return list(keys)
 
 
 def _is_code_key(name: str) -> bool:
-    """Whether pyautogui and AgentNet's readers know one of our key names."""
+    """Returns whether both pyautogui and AgentNet's readers know one of our key names."""
     return name != "apps" and to_lite_key(name) is not None
 
 
 def share_text(x: int, y: int, size: Pixel) -> str:
-    """Returns a place as AgentNet writes its two numbers: `0.5, 0.25`."""
+    """Returns a pixel as shares of the screenshot's sides, as AgentNet writes it: `0.5, 0.25`."""
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
 
 
 def share_place(point: Pixel, size: Pixel) -> str:
-    """Returns a place for a sentence: `(0.5, 0.25)`."""
+    """Returns a pixel as it is written in sentences: `(0.5, 0.25)`."""
     return f"({share_text(*point, size)})"
 
 
@@ -203,14 +215,14 @@ def _x_and_y(at: Share) -> str:
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """Returns the calls of a step's code, in order, named without their module.
+    """Reads the calls of a step's code, in order; their names do not contain the module.
 
     Args:
-        code: a call per line.
-        tolerant: also accept other spellings of the same calls, such as `hotkey('ctrl', 'c')`.
+        code: one call per line.
+        tolerant: whether other spellings, such as `hotkey('ctrl', 'c')`, are accepted.
 
     Raises:
-        AnswerFormatError: the code contains anything else. The error never quotes the code.
+        AnswerFormatError: the code contains anything but valid calls. The error never quotes it.
     """
     _demand(len(code) <= _MOST_CHARACTERS, "too long")
     try:
@@ -236,13 +248,14 @@ def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
     return tuple(calls)
 
 
-def _demand(holds: bool, reason: str = "wrong arguments") -> None:
-    if not holds:
+def _demand(is_valid: bool, reason: str = "wrong arguments") -> None:
+    """Raises `AnswerFormatError` with the reason unless the condition is true."""
+    if not is_valid:
         raise AnswerFormatError(reason)
 
 
 def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
-    """Yields the call of a statement; a `press` of several keys in turn yields a call per key."""
+    """Yields the call of a statement; `press` with a list of keys yields a call for each press."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         raise AnswerFormatError("not a call")
     call = statement.value
@@ -268,7 +281,12 @@ def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
 
 
 def _arguments(call: ast.Call, names: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of the arguments by name; only literals are accepted."""
+    """Returns the values of a call's arguments by name; they must be literals.
+
+    Args:
+        call: the call.
+        names: names of all arguments, in order.
+    """
     positional_names = names
     if names[:2] == _PLACE:
         positional_names = _PLACE
@@ -293,7 +311,14 @@ def _value(node: ast.expr) -> Any:
 def _action_call(
     name: str, function: _Function, given: Mapping[str, Any], *, tolerant: bool
 ) -> ActionCall:
-    """Checks the given arguments of a function and returns its call."""
+    """Checks the arguments of a call, and converts it.
+
+    Args:
+        name: name of the function without its module.
+        function: its declaration.
+        given: name → value of the arguments.
+        tolerant: see `read_code`.
+    """
     at = None
     if function.arguments[:2] == _PLACE or given.keys() & set(_PLACE):
         at = _point(given)
@@ -340,6 +365,7 @@ def _action_call(
 
 
 def _point(given: Mapping[str, Any]) -> Share:
+    """Returns the place in the arguments `x` and `y`."""
     x: Any = given.get("x")
     y: Any = given.get("y")
     _demand(_is_number(x) and _is_number(y))
@@ -348,17 +374,20 @@ def _point(given: Mapping[str, Any]) -> Share:
 
 
 def _is_number(value: Any) -> bool:
+    """Returns whether a value is a finite number of usual size, and not a boolean."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) < 1e9 and math.isfinite(value)
 
 
 def _whole(value: Any, least: int, most: int) -> int:
+    """Returns an integer argument, which must be between two limits, both included."""
     _demand(isinstance(value, int) and not isinstance(value, bool) and least <= value <= most)
     return int(value)
 
 
 def _keys(values: Any, *, tolerant: bool) -> tuple[str, ...]:
+    """Returns our names of keys; tolerant reading also accepts other spellings."""
     _demand(isinstance(values, list | tuple) and bool(values))
     _demand(all(isinstance(value, str) for value in values), "unknown key")
     names = list[str]()
@@ -376,13 +405,14 @@ _FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
 
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
-    """Reads an answer; see `answers.AnswerDecoder`.
+    """Decodes an answer in AgentNet's format; see `answers.AnswerDecoder`.
 
-    The code is the text below the heading `## Code`, else the last code fence, else the whole text.
-    A scroll without a place, a drag without a start and a pointer move are foreign actions.
+    The code is the text below the heading `## Code`. Without this heading it is the last code
+    fence, and without a fence the whole text. A scroll without a place, a drag without a start, and
+    a pointer move become foreign actions.
 
     Raises:
-        AnswerFormatError: the answer has no code, or code that is not a call of the form.
+        AnswerFormatError: the answer has no code, or its code is not valid.
     """
     code, thought = _code_and_thought(text)
     calls = read_code(code, tolerant=True)
@@ -392,6 +422,7 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
 
 
 def _code_and_thought(text: str) -> tuple[str, str]:
+    """Returns the code of an answer, and its thought: a section of its own, or the words before."""
     headings = list(_HEADING.finditer(text))
     section_ends = [*(heading.start() for heading in headings[1:]), len(text)]
     sections = dict[str, tuple[int, int]]()

@@ -1,10 +1,10 @@
-"""The answer of a model to a step, and the conversion between our actions and foreign calls.
+"""Converts actions of OSWorld-Desktopd to the calls of other formats, and answers of models back.
 
-Every decoder returns an `Answer`. Its points are pixels of the screenshot.
+A format, such as pyautogui code or tool calls, has a vocabulary of calls. The module of a format
+only converts between its text and `ActionCall` objects. This module converts between `ActionCall`
+objects and our actions, in both directions, so that all formats agree.
 
-Each foreign vocabulary (pyautogui code, tool calls, …) only reads and writes `ActionCall` objects.
-This module converts between `ActionCall` objects and our actions, in both directions, so that all
-vocabularies agree.
+Decoders of answers return an `Answer`, whose points are pixels of the screenshot.
 """
 
 import json
@@ -34,11 +34,12 @@ from demo_pipeline.desktopd.models import (
 
 @dataclass(frozen=True, slots=True)
 class AnsweredAction:
-    """One of our actions, without target and reasoning; points are pixels of the screenshot.
+    """An action of OSWorld-Desktopd without target and reasoning; points are screenshot pixels.
 
     Attributes:
-        hovered: places where the pointer rests before the action, in order, to open a menu. Actions
-            compare equal with and without them, because a menu may be open already.
+        action_type, parameters: as in action.json.
+        hovered: places where the pointer rests before the action, in order, to open a menu. They do
+            not count in comparisons, because a menu may be open already.
     """
 
     action_type: ActionType
@@ -48,11 +49,11 @@ class AnsweredAction:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAction:
-    """An action that we do not have, such as a pointer move, a held key or a screenshot.
+    """An action that OSWorld-Desktopd lacks, such as a pointer move, a held key or a screenshot.
 
     Attributes:
-        name: its name in the foreign form.
-        point: pixels of the screenshot, if it has a place.
+        name: its name in the format of the answer.
+        point: its place in pixels of the screenshot; None: it has no place.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Answer:
 
 
 class AnswerFormatError(ValueError):
-    """An answer does not follow its form.
+    """An answer does not follow its format.
 
     Attributes:
         reason: a fixed phrase such as "no tool call". It never quotes the answer.
@@ -87,17 +88,18 @@ class AnswerFormatError(ValueError):
 
 
 AnswerDecoder = Callable[[str, tuple[int, int]], Answer]
-"""Reads a model's answer, given the width and height of the screenshot in pixels.
+"""Decodes the answer of a model. Arguments: the text; width and height of the screenshot in pixels.
 
-For any text, it raises only `AnswerFormatError`.
+It raises no other error than `AnswerFormatError`, whatever the text is.
 """
 
 
+# Button and number of clicks → type of the action, for clicks with `PointParameters`.
 _POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,
 }
-_ALIASES: Mapping[str, str] = {
+_ALIASES: Mapping[str, str] = {  # lower-case name in an answer → our name of the key
     "return": "enter",
     "escape": "esc",
     "del": "delete",
@@ -108,19 +110,18 @@ _ALIASES: Mapping[str, str] = {
     "option": "alt",
     "control": "ctrl",
     "windows": "win",
-    **{
-        f"{key}{side}": key for key in ("ctrl", "shift", "alt", "win") for side in ("left", "right")
-    },
+    **{f"{key}left": key for key in ("ctrl", "shift", "alt", "win")},
+    **{f"{key}right": key for key in ("ctrl", "shift", "alt", "win")},
     "prtsc": "printscreen",
     " ": "space",
 }
 
 
 def answered_key(name: str) -> str:
-    """Returns our name of a key; unknown names are returned unchanged.
+    """Returns our name of a key in an answer; unknown names are returned unchanged.
 
-    Upper and lower case are equal: `Enter`, `Return` and `return` are `enter`. The left and right
-    keys of a pair (`ctrlleft`, `ctrlright`) have one name.
+    Case is ignored: `Enter`, `Return` and `return` become `enter`. Left and right keys of a pair
+    (`ctrlleft`, `ctrlright`) become the same name.
     """
     lower = name.strip().lower() or name
     canonical = _ALIASES.get(lower, lower)
@@ -130,7 +131,7 @@ def answered_key(name: str) -> str:
 
 
 def action_text(action_type: ActionType, parameters: Parameters) -> str:
-    """Returns the action as JSON on one line.
+    """Returns type and parameters of an action as JSON on one line.
 
     Lone surrogates cannot be encoded in UTF-8 and become "?".
     """
@@ -140,30 +141,30 @@ def action_text(action_type: ActionType, parameters: Parameters) -> str:
 
 
 Share = tuple[float, float]
-"""A place as shares of the screenshot's sides, 0 to 1."""
+"""A place: x and y as shares of the screenshot's width and height, 0 to 1."""
 ScrollDirection = Literal["up", "down", "left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """A call of a foreign vocabulary with normalised arguments.
+    """A call in the vocabulary of a format, with arguments that are the same for all formats.
 
     Attributes:
-        name: its name in the vocabulary; empty for a call made from one of our actions.
+        name: its name in the format; empty if it was made from one of our actions.
         does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, `hold` or `release`; empty
-            if the call matches none of our actions.
-        at: the place; for a drag its end. None if the call has no place.
-        start: the begin of a drag; None: the place to which the pointer moved before.
-        button: of a click or a drag.
+            if none of our actions matches the call.
+        at: place of a click, move or scroll, or end of a drag; None if the call has no place.
+        start: start of a drag; None: the place to which an earlier call moved the pointer.
+        button: button of a click or drag.
         clicks: number of clicks.
-        direction: of a scroll.
-        amount: of a scroll, notches of the wheel.
+        direction: direction of a scroll.
+        amount: notches of a scroll.
         keys: keys that are pressed together.
-        times: number of presses.
+        times: number of presses of `keys`.
         text: typed text.
-        seconds: of a wait.
+        seconds: duration of a wait.
         held: keys that are held during the call.
-        status: with which the task ends; empty if it goes on.
+        status: how the call ends the task; empty if the task goes on.
     """
 
     name: str
@@ -186,11 +187,11 @@ _WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
     "scroll": ("up", "down"),
     "hscroll": ("right", "left"),
 }
-"""Name of a scroll call → directions of a positive and of a negative number."""
+"""Name of a scroll call → its directions for a positive and for a negative number."""
 
 
 def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
-    """Returns the scroll call for a direction, and the sign of its number, 1 or -1."""
+    """Returns the name of the scroll call for a direction, and the sign of its number (1 or -1)."""
     for name, (positive, negative) in _WHEELS.items():
         if direction == positive:
             return name, 1
@@ -200,7 +201,7 @@ def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
 
 
 def wheel_direction(name: str, number: int) -> ScrollDirection:
-    """Returns the direction of a scroll call with this number."""
+    """Returns the direction of a scroll call from its name and the sign of its number."""
     positive, negative = _WHEELS[name]
     return negative if number < 0 else positive
 
@@ -209,6 +210,7 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
     """Converts one of our actions to a call.
 
     Args:
+        action: the action.
         size: width and height of the screenshot, pixels.
     """
     members = action.parameters.members()
@@ -245,23 +247,24 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
 
 
 def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
-    """Returns the places where the pointer rests before an action.
+    """Returns the places where the pointer rests before an action, in order.
 
     Args:
+        action: the action.
         size: width and height of the screenshot, pixels.
     """
     return [shares_of(x, y, size) for x, y in action.hovered]
 
 
-_PLACE_PREFIXES = ("", "start_", "end_")
+_PLACE_PREFIXES = ("", "start_", "end_")  # of `x` and `y` in the parameters of actions
 _BUTTON_AND_CLICKS = {kind: clicked for clicked, kind in _POINT_TYPES.items()}
 _ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 
 
 def answered(parameters: Parameters) -> AnsweredAction:
-    """Returns the action with these parameters, which must not be `PointParameters`.
+    """Returns the action with these parameters.
 
-    Several action types share `PointParameters`; the type of all other parameters is unique.
+    They must not be `PointParameters`, which several action types share.
     """
     return AnsweredAction(_ACTION_TYPES[type(parameters)], parameters)
 
@@ -269,19 +272,24 @@ def answered(parameters: Parameters) -> AnsweredAction:
 def read_calls(
     calls: Iterable[ActionCall], size: Pixel
 ) -> tuple[AnsweredAction | ForeignAction, ...]:
-    """Converts calls to our actions; the inverse of `call_of`.
+    """Converts the calls of an answer to our actions; the inverse of `call_of`.
 
-    A pointer move followed by a drag or scroll without a place of its own becomes one action. So do
-    equal keys that are pressed several times in a row. Keys that are held during other calls become
-    their modifiers. Pointer moves before a click become its `hovered` places.
+    - A pointer move and a following drag or scroll without a place become one action.
+    - Presses of the same keys that follow each other become one action.
+    - Keys that are held during other calls become modifiers of these actions.
+    - Pointer moves before a click become its `hovered` places.
+
+    Args:
+        calls: in the order of the answer.
+        size: width and height of the screenshot, pixels.
     """
     return tuple(_with_repeated_keys_merged(_actions(_with_held_keys(calls), size)))
 
 
 def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
-    """Removes `hold` and `release` calls and attaches the held keys to the calls between them.
+    """Removes `hold` and `release` calls, and adds the held keys to the calls between them.
 
-    Held keys without a call between become one press of these keys.
+    If no call is between them, they become a press of the held keys.
     """
     held: list[str] = []
     is_used = True
@@ -302,15 +310,17 @@ def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
 
 
 def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
+    """Returns a call during which keys are held."""
     match call.does:
         case "press":
             return replace(call, keys=(*held, *call.keys))
         case "click" | "move" | "drag" | "scroll":
             return replace(call, held=tuple(held))
-    return replace(call, does="")  # we have no action for typing or waiting with held keys
+    return replace(call, does="")  # no action of ours types or waits while keys are held
 
 
 def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
+    """Yields the actions of calls without `hold` and `release`; see `read_calls`."""
     runs = [(call, len(list(run))) for call, run in groupby(calls)]
     moves: list[Share] = []
     for (call, times), after in zip(runs, _calls_after_moves(runs), strict=True):
@@ -332,7 +342,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns for each call the next call, itself included, that is not a pointer move."""
+    """Returns for each call the first call, from itself on, that is not a pointer move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):
@@ -343,12 +353,12 @@ def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCal
 
 
 def _takes_moves(call: ActionCall) -> bool:
-    """Whether pointer moves before a call belong to it."""
+    """Returns whether pointer moves before a call become a part of its action."""
     return _lacks_place(call) or call.does == "drag" or (call.does == "click" and bool(call.at))
 
 
 def _lacks_place(call: ActionCall) -> bool:
-    """Whether a drag has no start or a scroll no place, so that a pointer move gives it."""
+    """Returns whether a drag has no start, or a scroll no place, so that it uses the last move."""
     if call.does == "drag":
         return call.start is None
     return call.does == "scroll" and call.at is None
@@ -360,7 +370,9 @@ def _action(
     """Returns the action of a call.
 
     Args:
-        moved_to: place to which the pointer moved before the call.
+        call: the call.
+        moved_to: place to which the pointer moved before the call, if the call lacks a place.
+        size: width and height of the screenshot, pixels.
     """
     at = call.at
     if at is None and call.does == "scroll":
@@ -399,7 +411,7 @@ def _action(
 def _with_repeated_keys_merged(
     actions: Iterable[AnsweredAction | ForeignAction],
 ) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yields the actions; equal keys in a row become one action with `presses`."""
+    """Yields the actions; presses of the same keys that follow each other become one action."""
     for keys, run in groupby(actions, _keys):
         equal_actions = list(run)
         if keys and len(equal_actions) > 1:
@@ -421,20 +433,23 @@ def _presses(action: AnsweredAction | ForeignAction) -> int:
     return 1
 
 
-# Calls of an answer. A key held for 3 s makes 86 presses (measured), which trainers would cut off.
+# Maximum number of calls in an answer. A key that is held for 3 s is 86 presses (measured), and
+# trainers cut off answers of this length.
 MOST_CALLS = 8
-# Presses in a step of a whole trajectory: 50 take a quarter of the tokens of a screenshot.
+# Maximum number of presses in a step of a whole trajectory; 50 presses take a quarter of the tokens
+# of a screenshot.
 MOST_PRESSES = 50
+# Reasons of `InexpressibleError`.
 UNKNOWN_KEY = "unknown_key"
 HELD_KEYS = "held_keys"
 CLICKS_OF_BUTTON = "clicks_of_button"
 
 
 class InexpressibleError(ValueError):
-    """A form cannot express an action.
+    """A format cannot express an action.
 
     Attributes:
-        reason: one of the reasons for which the form leaves out steps.
+        reason: the reason under which the left-out step is counted, an item of `Form.exclusions`.
     """
 
     def __init__(self, reason: str) -> None:
@@ -443,7 +458,7 @@ class InexpressibleError(ValueError):
 
 
 ActionEncoder = Callable[[AnsweredAction, Pixel], Any]
-"""Writes an action in a form; the size is that of its screenshot.
+"""Writes an action in a format. Arguments: the action; width and height of its screenshot, pixels.
 
-Raises `InexpressibleError` for what the form cannot say.
+It raises `InexpressibleError` if the format cannot express the action.
 """

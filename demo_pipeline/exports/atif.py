@@ -1,8 +1,8 @@
 """Exports trajectories in the Agent Trajectory Interchange Format (ATIF).
 
-An action with a right screenshot becomes a tool call: `function_name` is an action type of
+An action with a correct screenshot becomes a tool call: `function_name` is an action type of
 OSWorld-Desktopd, `arguments` are its parameters, and points are pixels of the screenshot. All other
-actions are described in words, so that no trajectory is cut.
+actions are described in words, so that a trajectory is never cut.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,6 +49,7 @@ from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, Hidd
 ATIF_VERSION = "ATIF-v1.8"
 ATIF_FILE = "trajectory.json"
 ATIF_LIST = "atif_trajectories.jsonl"  # a line per trajectory: its id, split and file
+# Fields that only a step of the source `agent` may have.
 _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
 
 
@@ -83,7 +84,7 @@ class _Call(StrictDocument):
 
 
 class _Result(StrictDocument):
-    source_call_id: str | None = None  # None: the screen after something other than a call
+    source_call_id: str | None = None  # None: the screenshot does not follow a call
     content: _Content | None = None
     subagent_trajectory_ref: list[Any] | None = None
     extra: dict[str, Any] | None = None
@@ -94,7 +95,7 @@ class _Observation(StrictDocument):
 
 
 class _AtifStep(StrictDocument):
-    """A turn of the user, of the agent, or of neither (`system`)."""
+    """A turn of the user, of the agent, or, with the source `system`, of neither."""
 
     step_id: Annotated[int, Field(ge=1)]
     timestamp: str | None = None
@@ -143,7 +144,7 @@ class _Agent(StrictDocument):
 
 
 class _AtifTrajectory(StrictDocument):
-    """trajectory.json; the steps are numbered from 1."""
+    """The content of trajectory.json; steps are numbered from 1."""
 
     schema_version: Literal["ATIF-v1.8"]
     session_id: str | None = None
@@ -171,6 +172,7 @@ class _Entry(StrictDocument):
 
 
 def _faults(document: _AtifTrajectory, _files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults that the model cannot describe: the first step, and repeated call ids."""
     if document.steps[0].source != "user":
         yield Fault("first_step", "steps[0]: must be the user's")
     call_ids = list[str]()
@@ -181,7 +183,7 @@ def _faults(document: _AtifTrajectory, _files: NamedFiles) -> Iterator[Fault]:
 
 
 def _paths(step: _AtifStep) -> Iterator[str]:
-    """Yields the paths of a step's images; the last one shows the screen after the step."""
+    """Yields the paths of all images of a step: those in its message, then those of its results."""
     contents: list[_Content | None] = [step.message]
     if step.observation:
         contents += [result.content for result in step.observation.results]
@@ -206,6 +208,7 @@ _ENTRY_FORMAT = RecordFormat(_Entry, id_field="trajectory_id")
 
 
 def _file_of(split: str, name: str) -> str:
+    """Returns the path of the file with the trajectory that has this id."""
     return f"{split}/{name}/{ATIF_FILE}"
 
 
@@ -214,11 +217,13 @@ _NOTES = (
     "pixels of the screenshot before the call. A step of the source `system` says in words what "
     "no call can say, because no right screenshot shows it."
 )
+# Reason why a step has no correct screenshot → the similar reason of a hidden action, which has
+# words.
 _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
 
 
 def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
-    """Returns name and arguments of a call; the format can express every action."""
+    """Returns name and arguments of the call for an action; ATIF can express all actions."""
     arguments = action.parameters.model_dump(mode="json")
     for name, value in arguments.items():
         if isinstance(value, str):
@@ -227,7 +232,7 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
 
 
 def _rows(recorded: Source) -> Iterator[Row | Excluded]:
-    """Yields the file of a trajectory, and an `Excluded` for each step described in words."""
+    """Yields the row of a trajectory, and an `Excluded` for each step described in words."""
     source = with_native_screenshots(recorded)
     trajectory = source.trajectory
     calls_or_reasons = [_call_or_reason(source, step) for step in trajectory.steps]
@@ -271,9 +276,12 @@ def _call_or_reason(source: Source, step: StepFiles) -> EncodedStep | str:
 
 
 def _add_end(turns: "_Turns", source: Source) -> bool:
-    """Adds the hidden actions after the last step and the final screenshot.
+    """Adds the hidden actions after the last step, and the final screenshot.
 
-    Returns whether the final screenshot shows the state after all actions.
+    The final screenshot precedes the actions that happened after the end of the video.
+
+    Returns:
+        Whether the final screenshot shows the state after all actions.
     """
     trajectory = source.trajectory
     later = source.candidate.hidden.before(trajectory.steps[-1].index + 1)
@@ -291,6 +299,7 @@ def _add_end(turns: "_Turns", source: Source) -> bool:
 def _document(
     source: Source, steps: Sequence[Mapping[str, Any]], *, shows_end: bool
 ) -> dict[str, Any]:
+    """Returns the content of trajectory.json; for `shows_end` see `_add_end`."""
     trajectory = source.trajectory
     model = trajectory.result.model_info
     extra: dict[str, Any] = {
@@ -316,16 +325,17 @@ def _document(
 
 
 def _words(step: StepFiles, reason: str) -> str:
-    """Describes a step without a right screenshot; the place and the text are left out."""
+    """Describes a step without a correct screenshot in words, without its place and its text."""
     hidden_reason = _REASONS.get(reason, reason)
     action = HiddenAction(step.index, 0, step.action.action_type, 0, hidden_reason)
     return hidden_words(action).removesuffix(" out of sight")
 
 
 class _Turns:
-    """Collects the steps of a file and the images that they name.
+    """Collects the steps of a trajectory.json and the images that they name.
 
-    A screenshot belongs to the step before it: the user's question, a call, or words.
+    In ATIF, a screenshot is a part of the step that it follows: the user's message, a call, or an
+    action in words.
     """
 
     def __init__(self, instruction: str) -> None:
@@ -335,7 +345,7 @@ class _Turns:
         self.images: dict[str, Path] = {}
 
     def add_call(self, step: EncodedStep, press_ms: int) -> None:
-        """Adds the step's screenshot and its call."""
+        """Adds the screenshot of a step to the previous turn, and then the call of the step."""
         index = step.files.index
         self.show(step.files.screenshot, f"{index:03d}")
         call = {"tool_call_id": f"call_{index:04d}", **step.encoded}
@@ -353,12 +363,13 @@ class _Turns:
             self.add_words(hidden_words(action), action.press_ms)
 
     def _add(self, message: str, press_ms: int) -> None:
+        """Adds a step of the source `system`; `press_ms` is its time in epoch milliseconds."""
         time = datetime.fromtimestamp(press_ms / 1000, UTC).isoformat(timespec="milliseconds")
         step = {"step_id": len(self.steps) + 1, "timestamp": time, "source": "system"}
         self.steps.append({**step, "message": message})
 
     def show(self, screenshot: Path, name: str) -> None:
-        """Adds a screenshot to the last step."""
+        """Adds a screenshot to the last turn; `name` is the stem of its file."""
         path = f"images/{name}.png"
         self.images[path] = screenshot
         part = {"type": "image", "source": {"media_type": "image/png", "path": path}}
@@ -373,8 +384,9 @@ class _Turns:
         last["observation"] = {"results": [result]}
 
 
-# `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all trajectories.
-# `metadata.json` counts by reason the steps that are described in words.
+# The dataset has the files `<split>/<trajectory>/trajectory.json` with `images/` next to each, and
+# a list of all trajectories. `metadata.json` has the numbers of steps described in words, by
+# reason.
 FORM = Form(
     name="atif",
     asset="atif_trajectories",

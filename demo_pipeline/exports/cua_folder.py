@@ -1,10 +1,11 @@
 """Exports whole trajectories as Cua's trajectory folders, which Cua's trajectory viewer opens.
 
-Source: trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py.
+The format is that of trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py.
 
-A folder contains `metadata.json` and a folder per turn (`turn_000/`, …) with the screenshot before
-the call, the agent's response and the call's result. Files are numbered over all turns. Times count
-tenths of microseconds since 1582, as in a UUID of version 1. Points are pixels of the screenshot.
+A folder contains `metadata.json` and a folder per turn (`turn_000/`, `turn_001/`, …). A turn has
+the screenshot before the call, the response of the agent, and the result of the call. The numbers
+of files continue from turn to turn. Times are in units of 0.1 microseconds since 15 October 1582,
+as in UUIDs of version 1. Points are pixels of the screenshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +40,9 @@ from demo_pipeline.exports.whole_trajectories import (
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import replace_surrogates
 
-_PIXELS_OF_NOTCH = 100  # of `scroll_x` and `scroll_y`, which scroll by pixels
-_PATH_POINTS = 12  # of a drag; pages and file managers ignore a jump from start to end
-_MODEL = "human"
+_PIXELS_OF_NOTCH = 100  # `scroll_x` and `scroll_y` of one notch; they count pixels
+_PATH_POINTS = 12  # of a drag, because pages and file managers ignore a jump from start to end
+_MODEL = "human"  # takes the place of a model's name
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -57,9 +58,10 @@ class _Metadata(StrictDocument):
 
 
 def _actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
-    """Converts an action to Cua's computer calls, which are OpenAI's; see `ActionEncoder`.
+    """Converts an action to Cua's computer actions, which are those of OpenAI.
 
-    Keys that are pressed n times become n calls of a turn.
+    A key that is pressed n times becomes n actions of the same turn. For the arguments see
+    `answers.ActionEncoder`.
     """
     call = call_of(action, size)
     if call.held or call.times > MOST_PRESSES:
@@ -68,6 +70,12 @@ def _actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
 
 
 def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the computer action of a call.
+
+    Args:
+        call: the call.
+        given: the parameters of our action, whose points are pixels.
+    """
     at: dict[str, Any] = {name: given[name] for name in ("x", "y") if name in given}
     match call.does:
         case "type":
@@ -94,7 +102,7 @@ def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _path(start: Pixel, end: Pixel) -> list[dict[str, int]]:
-    """Returns the points of a drag at equal distances; an executor moves from each to the next."""
+    """Returns points at equal distances from start to end, along which the pointer is moved."""
     path: list[dict[str, int]] = []
     for number in range(_PATH_POINTS):
         share = number / (_PATH_POINTS - 1)
@@ -109,6 +117,7 @@ def _text(value: dict[str, Any]) -> str:
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
+    """Yields the folder of a stretch as a row."""
     top = f"{{split}}/{source.id}"
     prompt = stretch.prompt(source.instruction)
     first = stretch.steps[0].files
@@ -166,7 +175,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 
 
 def _calls(turn: int, actions: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields the calls of a turn; the ids after the first have a number of their own."""
+    """Yields the calls of a turn; the ids of all but the first end with their number."""
     for number, action in enumerate(actions):
         call_id = f"call_{turn:04d}"
         if number:
@@ -180,6 +189,7 @@ def _calls(turn: int, actions: Sequence[dict[str, Any]]) -> Iterator[dict[str, A
 
 
 def _time(moment: datetime) -> str:
+    """Returns a time as Cua writes it, in units of 0.1 microseconds."""
     return str((moment - _EPOCH) // timedelta(microseconds=1) * 10)
 
 

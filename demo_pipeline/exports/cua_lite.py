@@ -1,8 +1,8 @@
-"""Exports whole trajectories as CUA-Lite's rows, from which its adapters train many agents.
+"""Exports whole trajectories as rows of CUA-Lite, whose adapters train many agents.
 
-A row has the columns `images`, a list of paths, and `messages` and `metadata`, both JSON text.
-CUA-Lite only has the splits train and validation. The splits test and held_out are therefore
-datasets of their own, with a validation split only.
+A row has the columns `images` (a list of paths), `messages` and `metadata` (both JSON text).
+CUA-Lite only knows the splits train and validation. Therefore, our splits test and held_out are
+separate datasets with only a validation split.
 """
 
 import json
@@ -54,7 +54,7 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
-LITE_ROOT = "cua-lite"  # every path of an image begins with this folder
+LITE_ROOT = "cua-lite"  # the folder with which all paths of images begin
 
 
 class _Function(StrictDocument):
@@ -70,7 +70,7 @@ class _Call(StrictDocument):
 
 class _ImagePart(StrictDocument):
     type: Literal["image"]
-    index: Annotated[int, Field(ge=0)]  # in the column `images`
+    index: Annotated[int, Field(ge=0)]  # 0-based position in the column `images`
 
 
 class _TextPart(StrictDocument):
@@ -85,7 +85,7 @@ class _Words(StrictDocument):
 
 class _Note(StrictDocument):
     type: Literal["metadata"]
-    data: dict[str, Any]  # not shown to a model
+    data: dict[str, Any]  # models do not see it
 
 
 class _User(StrictDocument):
@@ -128,11 +128,11 @@ class _Metadata(StrictDocument):
     dims: Annotated[list[str], Field(min_length=2, max_length=2)]
     extra_tool_schemas: Annotated[list[Any], Field(max_length=0)]
     valid_actions: None
-    others: _Others  # what is free
+    others: _Others  # may have any further keys
 
 
 class _LiteRow(StrictDocument):
-    """A row; two of its columns are JSON text. Messages name their column."""
+    """A row of a table; `messages` and `metadata` are JSON text."""
 
     images: list[str]
     messages: str
@@ -140,16 +140,18 @@ class _LiteRow(StrictDocument):
 
     @property
     def id(self) -> str | None:
-        """The id in its metadata; None if the metadata are invalid."""
+        """The id in the column `metadata`; None if the column is invalid."""
         metadata = _parsed(_Metadata, self.metadata)
         return metadata.others.id if isinstance(metadata, _Metadata) else None
 
 
 def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | list[str]:
-    """Returns the model of a column, or messages about its faults.
+    """Parses the JSON text of a column as a model; returns messages if it is invalid.
 
     Args:
-        key: if given, the column is the value of this key in the model.
+        model: the model.
+        text: the JSON text.
+        key: if not empty, the model is of an object in which the column is the value of this key.
     """
     try:
         value = parse_json(text, "the column")
@@ -158,29 +160,35 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     return lite_value(model, {key: value} if key else value)
 
 
-# Split → suffix of the dataset's name, and CUA-Lite's split.
+# Our split → suffix of the dataset's name, and CUA-Lite's split.
 _PLACES: Mapping[Split, tuple[str, str]] = {
     Split.TRAIN: ("", "train"),
     Split.VAL: ("", "validation"),
     Split.TEST: ("-test", "validation"),
     Split.HELD_OUT: ("-held-out", "validation"),
 }
-_DIMS = ("desktop", "use")
+_DIMS = ("desktop", "use")  # CUA-Lite's platform and task type
 LITE_SCHEMA = pa.schema(
     [("images", pa.list_(pa.string())), ("messages", pa.string()), ("metadata", pa.string())]
 )
-LITE_TABLE = Table(LITE_SCHEMA, 64, 8 * 2**20)
-# The form's only word for Linux is the name of one distribution.
+LITE_TABLE = Table(LITE_SCHEMA, rows=64, characters=8 * 2**20)
+# CUA-Lite knows only one Linux distribution, so its name stands for all.
 LITE_SYSTEMS = {"windows": "windows", "macos": "macos", "linux": "ubuntu"}
 
 
 def lite_image(name: str, split: Split, image: str) -> str:
-    """Returns the path of an image in the rows of a split; `name` is the dataset's."""
+    """Returns the path of an image as rows of a split contain it.
+
+    Args:
+        name: name of the dataset, `datasets.name_prefix`.
+        split: of the row.
+        image: the result of `content_name`.
+    """
     return f"{LITE_ROOT}/{name}{_PLACES[split][0]}/images/{image}"
 
 
 def content_name(image: Path) -> str:
-    """Returns the name of a PNG file by its content, below the folder of images."""
+    """Returns the path of a PNG file in the folder of images; it consists of the file's SHA-256."""
     digest = file_digest(image).sha256
     return f"{digest[:2]}/{digest}.png"
 
@@ -191,13 +199,13 @@ def lite_row(
     dims: tuple[str, str],
     others: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns a row without its split; `placed_row` completes the paths of its images.
+    """Returns a row before its split is known; `placed_row` completes the paths of its images.
 
     Args:
-        images: PNG files in the order of their indexes.
+        images: PNG files in the order of their indexes in `messages`.
         messages: the turns.
         dims: platform and task type.
-        others: further metadata: `id`, `resolution`, `os` and so on.
+        others: further metadata, such as `id`, `resolution` and `os`; None values are left out.
     """
     metadata = {
         "metadata_kind": "cua",
@@ -216,13 +224,13 @@ def lite_row(
 def placed_row(
     row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """Returns a row with the paths of its images in a split."""
+    """Returns a row with the paths of its images in a split; see `Form.place`."""
     images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
     return {**row, "images": images}
 
 
 def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the call of a tool; `number` is its 0-based number in the row."""
+    """Returns a call of a tool; `number` is the 0-based number of the call in its row."""
     function = {"name": tool, "arguments": arguments}
     return {"id": f"call_{number:04d}", "type": "function", "function": function}
 
@@ -270,12 +278,13 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
 
 
 def _call(number: int, step: EncodedStep, trajectory: Trajectory) -> dict[str, Any]:
+    """Returns the assistant's turn for a step; `number` is the 0-based number of its call."""
     index = step.files.index
 
-    def place_words(point: Pixel) -> str:
+    def point_text(point: Pixel) -> str:
         return str(to_ru(*point, step.size))
 
-    caption = trajectory.note(index, "caption") or sentence(step.files.action, place_words)
+    caption = trajectory.note(index, "caption") or sentence(step.files.action, point_text)
     notes = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
     thought = notes.pop("thought", "")
     content: list[dict[str, Any]] = []
@@ -290,6 +299,7 @@ def _call(number: int, step: EncodedStep, trajectory: Trajectory) -> dict[str, A
 
 
 def _row_faults(row: _LiteRow, files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults of images, of their order, and of the two columns with JSON text."""
     for number, image in enumerate(row.images):
         digest = PurePosixPath(image).stem
         if not isinstance(files.picture(image), str) and files.digest(image) != digest:
@@ -321,7 +331,14 @@ LITE_FORMAT = RecordFormat(_LiteRow, _row_images, _row_faults)
 
 
 def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "") -> File:
-    """Returns the tables of a platform and task type, with a dataset per split."""
+    """Returns the declaration of CUA-Lite's tables for a part of rows.
+
+    Args:
+        part: name of the part; see `File.part`.
+        dims: platform and task type.
+        below: the folder that contains `LITE_ROOT`; empty: the dataset's folder.
+        config: see `File.config`.
+    """
 
     def path(settings: DatasetSettings, split: Split) -> str:
         suffix, folder = _PLACES[split]
@@ -341,8 +358,9 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "
     )
 
 
-# A row is the longest stretch of a trajectory. The splits test and held_out are datasets of their
-# own, `<prefix>-test` and `<prefix>-held-out`; `metadata.json` says what was left out.
+# A row contains the longest stretch of a trajectory; see whole_trajectories.py. The splits test and
+# held_out are the separate datasets `<prefix>-test` and `<prefix>-held-out`. `metadata.json` has
+# the numbers of left-out steps.
 FORM = Form(
     name="cua_lite",
     asset="cua_lite_dataset",

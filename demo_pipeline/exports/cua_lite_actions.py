@@ -1,4 +1,4 @@
-"""Converts our actions to CUA-Lite's; AgentNet's code uses its key names, too."""
+"""Converts our actions to CUA-Lite's actions. AgentNet's code uses the same names of keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _SAME_NAMES = (
     " prevtrack"
 )
 _CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_TO_LITE: Mapping[str, str] = {
+_TO_LITE: Mapping[str, str] = {  # our name of a key → CUA-Lite's; characters have the same name
     **{name: name for name in _SAME_NAMES.split()},
     **{f"f{number}": f"f{number}" for number in range(1, 25)},
     "win": "meta",
@@ -41,20 +41,23 @@ def to_lite_key(name: str) -> str | None:
     return _TO_LITE.get(name)
 
 
-_MAX = 1000  # coordinates are integers from 0 to this number on each axis
-LITE_DONE = "Done."  # the last words of an ended task
-COMPUTER, POINT, BBOX = "computer", "point", "bbox"  # the tools
+_MAX = 1000  # largest coordinate on each axis, whatever the size of the image
+LITE_DONE = "Done."  # the last turn of a task that was done
+# CUA-Lite's tools: actions, the centre of an element, and the box of an element.
+COMPUTER = "computer"
+POINT = "point"
+BBOX = "bbox"
 
 
 def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
-    """Returns the model of a JSON value, or messages about its faults that do not quote it."""
+    """Parses a JSON value as a model; returns messages if it is invalid, which do not quote it."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         return [f"{field_name(place) or 'value'}: {message}" for place, message in explain(error)]
 
 
-_NAMES = {
+_NAMES = {  # `ActionCall.does` → name of CUA-Lite's action
     **{name: name for name in ("click", "drag", "scroll", "type", "wait")},
     "press": "key",
     "move": "mouse_move",
@@ -62,10 +65,11 @@ _NAMES = {
 
 
 def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
-    """Converts an action to the `actions` of the tool `computer`; see `ActionEncoder`.
+    """Converts an action to the argument `actions` of the tool `computer`.
 
-    Members with their default value are left out, as in CUA-Lite's own rows. Modifiers are pressed
-    before the action and released after it. Keys that are pressed n times become n actions.
+    Members with their default value are left out, as in CUA-Lite's own rows. Modifiers become
+    `key_down` before the action and `key_up` after it. A key that is pressed n times becomes n
+    actions. For the arguments see `answers.ActionEncoder`.
     """
     call = call_of(action, size)
     if call.times > MOST_PRESSES:
@@ -102,10 +106,16 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
 
 
 def _units(at: Share | None) -> list[int]:
+    """Returns a place as CUA-Lite's coordinate, 0 to 1000; empty without a place."""
     return [round(share * _MAX) for share in at or ()]
 
 
 def _lite_keys(keys: Sequence[str]) -> list[str]:
+    """Returns CUA-Lite's names of keys.
+
+    Raises:
+        InexpressibleError: it has no name for a key.
+    """
     lite_keys = list[str]()
     for key in keys:
         lite_key = to_lite_key(key)

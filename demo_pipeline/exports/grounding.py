@@ -1,10 +1,12 @@
-"""Exports grounding rows: a screenshot, words that name one of its elements, and where it is.
+"""Exports grounding rows: a screenshot, words that name one of its elements, and the element's box.
 
-Belongs here: the model of a row of `<split>.parquet`, the entry of `screenspot/<split>.json` that
-every row has, which steps have a tree that says what their screenshot shows, the rows, the same
-rows in CUA-Lite's form (calls `point` and `bbox`). The box convention is
-ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the element; a refusal is `null`.
-Which elements are asked for is decided in grounding_elements.py.
+Each row is written in three formats: as a row of `<split>.parquet`, as an entry of
+`screenspot/<split>.json` in the format of ScreenSpot-Pro, and as two rows of CUA-Lite, which ask
+for the calls `point` and `bbox`. Boxes are [x1, y1, x2, y2] in pixels, as in ScreenSpot-Pro; both
+ends are inside the element.
+
+This module decides which steps have a UI tree that fits their screenshot. grounding_elements.py
+selects the elements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,6 +60,7 @@ LITE_FOLDER = "cua_lite"  # the root of the rows in CUA-Lite's form
 
 _Pixels = Annotated[int, Field(ge=0)]
 InclusiveBox = tuple[int, int, int, int]
+"""Left, top, right and bottom in pixels; right and bottom are inside."""
 
 
 class GroundingRow(Document):
@@ -79,22 +82,34 @@ class GroundingRow(Document):
 
 
 def box_centre(box: InclusiveBox) -> tuple[int, int]:
-    """The middle pixel of a box; of two the upper left one."""
+    """Returns the middle pixel of a box; if two pixels are in the middle, the upper or left one."""
     return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
 
 
 def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
-    """A point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis."""
+    """Returns a point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis.
+
+    Args:
+        point: x and y, pixels.
+        size: width and height of the image, pixels.
+    """
     return list(to_ru(point[0], point[1], (size[0], size[1])))
 
 
 def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
-    """A box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis."""
+    """Returns an inclusive box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis.
+
+    Args:
+        box: left, top, right and bottom, pixels.
+        size: width and height of the image, pixels.
+    """
     return [*lite_point(box[:2], size), *lite_point(box[2:], size)]
 
 
 def _faults(row: GroundingRow, files: NamedFiles) -> Iterator[Fault]:
-    (left, top, right, bottom), picture = row.box, files.picture(row.image)
+    """Yields the faults that the model cannot describe: box, point, role and image."""
+    left, top, right, bottom = row.box
+    picture = files.picture(row.image)
     if not isinstance(picture, str) and [picture.width, picture.height] != row.image_size:
         yield Fault("image_size", "image_size: differs from the size of the picture")
     if left > right or top > bottom:
@@ -113,45 +128,52 @@ GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)]
 
 
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
-    """A row of the grounding export in CUA-Lite's form, by the tool that answers it."""
+    """Returns the rows of CUA-Lite for a grounding row, by the tool that the answer calls."""
     size = row["image_size"]
     coordinates = {POINT: lite_point(row["point"], size), BBOX: lite_box(row["box"], size)}
-    asked = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
-    known = {
+    question = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
+    shared = {
         "resolution": size,
         "os": LITE_SYSTEMS.get(row["platform"]),
         "source": GENERATOR,
         "source_id": row["trajectory_id"],
         "domain": row["application"],
     }
-    made = {}
+    rows = {}
     for tool, coordinate in coordinates.items():
         calls = [lite_call(0, tool, {"coordinate": coordinate})]
         turns: list[dict[str, Any]] = [
-            {"role": "user", "content": asked},
+            {"role": "user", "content": question},
             {"role": "assistant", "content": [], "tool_calls": calls},
         ]
-        others = {"id": f"{row['id']}_{tool}", **known}
-        made[tool] = lite_row([screenshot], turns, _dims(tool), others)
-    return made
+        others = {"id": f"{row['id']}_{tool}", **shared}
+        rows[tool] = lite_row([screenshot], turns, _dims(tool), others)
+    return rows
 
 
 def _dims(tool: str) -> tuple[str, str]:
+    """Returns CUA-Lite's platform and task type for a tool."""
     return "desktop", f"grounding.{tool}"
 
 
-_WORDS = frozenset(
+# Roles of elements that show their name as text, and of elements that show an image. Elements of
+# other roles, such as buttons, may show either.
+_TEXT_ROLES = frozenset(
     {
         *("label", "menuitem", "menu", "link", "tab", "listitem", "treeitem", "tablecell"),
         *("checkbox", "radiobutton"),
     }
 )
-_PICTURES = frozenset({"icon", "image"})
+_IMAGE_ROLES = frozenset({"icon", "image"})
 
 
 def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as an entry of a task file in the form of ScreenSpot-Pro."""
-    role = row["role"]
+    """Returns a row as an entry of a task file of ScreenSpot-Pro."""
+    ui_type = "unknown"
+    if row["role"] in _TEXT_ROLES:
+        ui_type = "text"
+    elif row["role"] in _IMAGE_ROLES:
+        ui_type = "icon"
     return {
         "id": row["id"],
         "img_filename": row["image"],
@@ -161,25 +183,23 @@ def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
         "platform": row["platform"],
         "application": row["application"],
         "group": row["application"],
-        # Whether an element shows its name; a button may show either.
-        "ui_type": "text" if role in _WORDS else "icon" if role in _PICTURES else "unknown",
+        "ui_type": ui_type,
     }
 
 
-# Why a screenshot gives no row; each stands for one screenshot, `ELEMENT_EXCLUSIONS` for elements.
+# The reasons for which a whole screenshot has no rows; `ELEMENT_EXCLUSIONS` are for its elements.
 _SCREEN_EXCLUSIONS = (
     *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
     *("tree_differs", "tree_unchecked", "scan_after_frame", "unreadable_tree"),
 )
-_REPEATED = "repeated"  # the same element was selected at an earlier step
+_REPEATED = "repeated"  # an earlier screenshot has an element with the same words and box
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a row per selected element."""
+    """Yields a row for each selected element of each usable screenshot."""
     earlier_elements: set[tuple[str, tuple[int, ...]]] = set()
     settings = source.settings
-    parameters = [step.action.parameters for step in source.trajectory.steps]
-    typed = TypedTexts(each.text for each in parameters if isinstance(each, TypeParameters))
+    typed = TypedTexts(_typed_texts(source.trajectory.steps))
     for step in source.trajectory.steps:
         row = source.rows[step.index]
         if reason := _screen_exclusion(source, step):
@@ -208,8 +228,15 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
             earlier_elements.add(key)
 
 
+def _typed_texts(steps: Sequence[StepFiles]) -> Iterator[str]:
+    """Yields the text of each step that types."""
+    for step in steps:
+        if isinstance(step.action.parameters, TypeParameters):
+            yield step.action.parameters.text
+
+
 def _screen_exclusion(source: Source, step: StepFiles) -> str:
-    """Returns why a step's tree may not match its screenshot; empty if it matches."""
+    """Returns why a screenshot has no rows; empty if its UI tree describes it reliably."""
     candidate = source.candidate
     row = source.rows[step.index]
     if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
@@ -222,7 +249,7 @@ def _screen_exclusion(source: Source, step: StepFiles) -> str:
         return reason
     for action in candidate.hidden.actions:
         if action.before_step <= step.index and action.action_type == ActionType.TYPE:
-            return "hidden_typing"  # the unknown text may be on the screen
+            return "hidden_typing"  # the screen may show this text, which is unknown
     if row["tree_agreement"] == "differs":
         return "tree_differs"
     if row["tree_agreement"] not in ("agrees", "partial"):
@@ -237,6 +264,7 @@ def _screen_exclusion(source: Source, step: StepFiles) -> str:
 def _row(
     source: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
 ) -> Row:
+    """Returns the row of an element, on the native screenshot if there is one."""
     node, words = element
     left, top, right, bottom = node.box
     screenshot = step.screenshot
@@ -271,7 +299,10 @@ def _row(
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the path of the screenshot by its name, and by its content for CUA-Lite."""
+    """Returns the images of a row: the screenshot under its own name, and under CUA-Lite's name.
+
+    See `Form.pictures`.
+    """
     paths = {}
     for name, path in record.files.items():
         content = name.removeprefix(f"{LITE_FOLDER}/")

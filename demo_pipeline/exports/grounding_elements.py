@@ -1,7 +1,8 @@
-"""Selects the elements of a screen for grounding records: visible, named and unambiguous ones.
+"""Selects the elements of a screen for grounding rows: visible, named and unambiguous elements.
 
-In doubt an element is left out. If a tree does not say which of two windows is in front, each
-counts as covered by the other. trajectories/step_sentences.py decides which names are words.
+In case of doubt an element is left out. For example, if a UI tree does not say which of two windows
+is in front, each is treated as covered by the other. trajectories/step_sentences.py decides which
+names are readable words.
 """
 
 import hashlib
@@ -37,16 +38,18 @@ _CONTAINERS = frozenset(
     }
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
-_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list windows in order
-_COVERED_SHARE = 0.25  # of an element's box; neighbours overlap less
-_ROUNDING_PX = 1
+_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list front windows first
+_COVERED_SHARE = 0.25  # share of an element's box from which it is covered; neighbours overlap less
+_ROUNDING_PX = 1  # pixels by which a child may extend beyond its parent
 
 
 @dataclass(frozen=True, slots=True)
 class _ScreenNode:
-    """A node of a tree.
+    """A node of a UI tree. Positions are indexes in the list of all nodes in document order.
 
     Attributes:
+        id, role, name, states: as in ui_tree.json.
+        box: the bounds, canvas pixels.
         parent: position of the parent; -1 for the root.
         end: position after the last descendant.
     """
@@ -77,6 +80,7 @@ def _screen_nodes(path: Path) -> list[_ScreenNode]:
 
 
 def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
+    """Converts a node of ui_tree.json."""
     bounds = value["bounds"]
     x = int(bounds["x"])
     y = int(bounds["y"])
@@ -88,11 +92,11 @@ def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
 
 
 class _Screen:
-    """The visible nodes of a screen, and which of them cover others.
+    """Finds out which nodes of a screen are visible, clipped or covered by others.
 
     Args:
-        nodes: of its tree.
-        platform: windows, macos or linux; decides the meaning of the order of windows.
+        nodes: all nodes of the UI tree in document order.
+        platform: windows, macos or linux; it decides what the order of windows means.
     """
 
     def __init__(self, nodes: list[_ScreenNode], platform: str) -> None:
@@ -103,7 +107,7 @@ class _Screen:
         self._end = np.array([node.end for node in nodes], np.int64)
         size = self._boxes[:, 2:] - self._boxes[:, :2]
         hidden = np.array(["hidden" in node.states for node in nodes], bool)
-        for position, node in enumerate(nodes):  # children of a hidden node are hidden
+        for position, node in enumerate(nodes):  # descendants of a hidden node are hidden
             hidden[position] |= node.parent >= 0 and hidden[node.parent]
         self.visible: NDArray[np.bool_] = (size > 0).all(axis=1) & ~hidden
         self._layers = np.array(_layers(nodes))
@@ -111,18 +115,18 @@ class _Screen:
         self._is_window = np.array([node.role in _WINDOWS for node in nodes], bool)
 
     def ancestors(self, position: int) -> Iterator[int]:
-        """Yields the positions of the nodes around a node, the nearest first."""
+        """Yields the positions of all ancestors of a node, the parent first."""
         position = self.nodes[position].parent
         while position >= 0:
             yield position
             position = self.nodes[position].parent
 
     def descendants(self, position: int) -> range:
-        """Returns the positions of all nodes inside a node."""
+        """Returns the positions of all descendants of a node."""
         return range(position + 1, self.nodes[position].end)
 
     def is_clipped(self, position: int) -> bool:
-        """Whether a node extends beyond a node around it; nodes without an area are ignored."""
+        """Returns whether a node extends beyond an ancestor; ancestors without area are ignored."""
         left, top, right, bottom = self.nodes[position].box
         for ancestor in self.ancestors(position):
             x0, y0, x1, y1 = self.nodes[ancestor].box
@@ -135,12 +139,17 @@ class _Screen:
         return False
 
     def is_covered(self, position: int) -> bool:
-        """Whether another node may be on top of a node.
+        """Returns whether another node may be on top of a node.
 
-        A node of the same window covers it if it overlaps a quarter of it or its centre, unless it
-        is a container that the tree lists before; an open menu covers it if it touches it. A node
-        of another layer covers it if it is a window, or a node without a window, that overlaps any
-        part of it and is not known to be behind.
+        These nodes cover the node:
+
+        - a node of the same layer that overlaps a quarter of its box or its centre, unless that
+          node is a container that precedes it in the tree,
+        - an open menu that touches it,
+        - a window of another layer that overlaps any part of it and is not known to be behind it;
+          so does a node of another layer that is in no window.
+
+        `_layers` explains layers. Ancestors and descendants of the node are ignored.
         """
         box = self.nodes[position].box
         for owner, menu_box in self._popups:
@@ -166,10 +175,10 @@ class _Screen:
 
     @cached_property
     def _popups(self) -> list[tuple[int, EdgeBox]]:
-        """The open menus: position of the owner, and the area that the menu may cover.
+        """The position of the owner, and the covered area, of each open menu.
 
-        A menu is open if its items lie outside of its owner, a menu or combo box. The open menu is
-        at least as wide as its owner.
+        The owner is a menu or a combo box. Its menu is open if the items are outside the box of the
+        owner. The area of an open menu is taken to be at least as wide as the owner.
         """
         areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
@@ -199,7 +208,12 @@ class _Screen:
         return outermost
 
     def _overlaps(self, position: int, shared_pixels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns which nodes overlap the centre or a large share of a node."""
+        """Returns for each node whether it overlaps the centre or a quarter of a node's box.
+
+        Args:
+            position: the node that may be covered.
+            shared_pixels: number of pixels that each node shares with it.
+        """
         left, top, right, bottom = self.nodes[position].box
         x = (left + right - 1) // 2
         y = (top + bottom - 1) // 2
@@ -209,10 +223,10 @@ class _Screen:
         return on_centre | (shared_pixels >= least_pixels)
 
     def _is_behind(self, layer: int, other: int) -> bool:
-        """Whether a layer is known to be behind another layer.
+        """Returns whether a layer is known to be behind another layer.
 
-        At the top of a Windows tree the order has no meaning: the windows are listed in the order
-        in which their scans ended.
+        The order of windows at the top of a Windows tree has no meaning, because it is the order in
+        which their scans ended. Then the window with the focus is in front.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -230,10 +244,10 @@ class _Screen:
 
 
 def _layers(nodes: list[_ScreenNode]) -> list[int]:
-    """Returns the layer of each node: the position of its outermost window.
+    """Returns the layer of each node: the position of the outermost window that contains it.
 
-    The layer of a node without a window is its outermost node. Desktops are ignored, because they
-    contain everything.
+    For a node in no window, it is the position of its outermost ancestor. Desktops do not count as
+    ancestors, because they contain everything.
     """
     windows = [-1] * len(nodes)
     outermost = [-1] * len(nodes)
@@ -253,14 +267,14 @@ def _layers(nodes: list[_ScreenNode]) -> list[int]:
 
 
 def read_screen(path: Path, platform: str) -> _Screen | None:
-    """Reads a ui_tree.json; None if it is not a tree."""
+    """Reads a ui_tree.json; returns None if it is not a valid tree."""
     try:
         return _Screen(_screen_nodes(path), platform)
     except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
         return None
 
 
-# The reasons why an element is left out, in the order in which they are checked.
+# The reasons for which an element is left out, in the order in which they are checked.
 ELEMENT_EXCLUSIONS = (
     *("other_role", "unreadable_name", "typed_name", "not_a_leaf", "part_of_control"),
     *("outside", "clipped", "small", "large", "ambiguous", "covered", "too_many"),
@@ -271,11 +285,11 @@ _CONTROLS = frozenset(
         *("listitem", "treeitem", "tablecell"),
     }
 )
-# Text fields are not among them, because their name is their content.
+# Roles of elements that are selected; not text fields, because their name may be their content.
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
-_PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # parts of controls
-_VAGUE = frozenset({"unknown", "panel"})  # may look like an element of any role
-_LARGEST_SHARE = 0.1  # of the screen; larger elements are areas, not targets
+_PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
+_VAGUE = frozenset({"unknown", "panel"})  # roles of elements that may look like any other role
+_LARGEST_SHARE = 0.1  # of the screen's area; larger elements are areas, not targets
 
 
 NamedElement = tuple[_ScreenNode, str]
@@ -291,17 +305,18 @@ def _digest(element: NamedElement) -> bytes:
 def choose_elements(
     screen: _Screen, area: EdgeBox, typed: TypedTexts, min_side: float, most: int
 ) -> tuple[list[NamedElement], Counter[str]]:
-    """Selects elements of a screen for grounding records.
+    """Selects elements of a screen for grounding rows.
 
     Args:
-        area: part of the canvas that shows the recorded screen, pixels.
-        typed: texts that were typed in the demonstration.
-        min_side: pixels; elements with a shorter side are left out.
-        most: maximum number of elements. If there are more, those with the smallest hash of name,
-            role and place are selected, so that equal screens give equal elements.
+        screen: the screen.
+        area: the part of the canvas that shows the recorded screen, canvas pixels.
+        typed: all texts that were typed in the demonstration.
+        min_side: shortest side of a selected element, canvas pixels.
+        most: maximum number of elements. If there are more, those with the smallest hash of words
+            and box are selected, so that the selection is the same for equal screens.
 
     Returns:
-        The selected elements in document order, and the number of other elements by reason.
+        The selected elements in document order, and the number of left-out elements by reason.
     """
     chooser = _Chooser(screen, area, typed, min_side)
     left_out = Counter[str]()
@@ -319,7 +334,7 @@ def choose_elements(
 
 
 class _Chooser:
-    """Applies the rules to the elements of a screen."""
+    """Decides which elements of a screen are left out; for the arguments see `choose_elements`."""
 
     def __init__(self, screen: _Screen, area: EdgeBox, typed: TypedTexts, min_side: float) -> None:
         self._screen = screen
@@ -328,9 +343,9 @@ class _Chooser:
         self._min_side = min_side
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
-        self._rivals = list[int]()  # positions of the elements whose names must differ
-        self._names = Counter[tuple[str, str]]()
-        self._texts = Counter[str]()
+        self._rivals = list[int]()  # positions of the visible elements with a name
+        self._names = Counter[tuple[str, str]]()  # (key of the name, role) → number of rivals
+        self._texts = Counter[str]()  # key of a text → number of rivals that it may name
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):
@@ -339,7 +354,7 @@ class _Chooser:
                 self._texts.update(_possible_texts(node))
 
     def exclusion(self, position: int) -> str:
-        """Returns the reason why an element is left out; empty if it is selected."""
+        """Returns why an element is left out; empty if it can be selected."""
         node = self._screen.nodes[position]
         if node.role not in _ROLES:
             return "other_role"
@@ -350,7 +365,7 @@ class _Chooser:
         return self._shape(position) or self._place(position)
 
     def _is_part(self, position: int) -> bool:
-        """Whether a node is a part of a control around it: without a name, or with its name."""
+        """Returns whether a node is a part of a control: it has no name or the control's name."""
         if self._screen.nodes[position].role not in _PARTS:
             return False
         key = self._keys[position]
@@ -361,6 +376,7 @@ class _Chooser:
         return False
 
     def _shape(self, position: int) -> str:
+        """Returns why an element is left out by its place in the tree; empty if it is not."""
         if position in self._parts:
             return "part_of_control"
         allowed_keys = {"", self._keys[position]}
@@ -374,6 +390,7 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
+        """Returns why an element is left out by its box or its rivals; empty if it is not."""
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
         x0, y0, x1, y1 = self._area
@@ -395,9 +412,9 @@ class _Chooser:
         return ""
 
     def is_unambiguous(self, position: int) -> bool:
-        """Whether no element elsewhere has the same name and role, or may have the same text.
+        """Returns whether no other element has the same name and role, or may have the same words.
 
-        Ancestors and descendants are at the same place and do not count.
+        Ancestors and descendants are ignored, because they are at the same place.
         """
         node = self._screen.nodes[position]
         key = self._keys[position]
@@ -415,9 +432,10 @@ class _Chooser:
 
 
 def _possible_texts(node: _ScreenNode) -> set[str]:
-    """Returns keys of the texts that may name a node; a vague node may have any role.
+    """Returns the keys of all texts that may name a node, whose role may be vague.
 
-    Both the buttons `Search` and `Search button` are named `the Search button`.
+    Texts are compared, not names, because a button `Search` and a button `Search button` are both
+    called `the Search button`.
     """
     if node.role in _VAGUE:
         return {_text_key(node.name, role) for role in _ROLES}
@@ -425,10 +443,12 @@ def _possible_texts(node: _ScreenNode) -> set[str]:
 
 
 def _text_key(name: str, role: str) -> str:
+    """Returns the key by which the words that name an element are compared."""
     return name_key(element_text(name, role))
 
 
 def _touch(box: EdgeBox, area: EdgeBox) -> bool:
+    """Returns whether two boxes share a pixel."""
     return box[0] < area[2] and area[0] < box[2] and box[1] < area[3] and area[1] < box[3]
 
 
@@ -436,10 +456,10 @@ _CANVAS = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
 
 
 def names_one_element(step: StepFiles) -> bool:
-    """Whether a step has a grounding prompt whose words fit no other element of its tree.
+    """Returns whether the grounding prompt of a step fits no other element of its UI tree.
 
-    Ancestors and descendants of the target do not count as other elements. Returns True if the tree
-    does not contain the target, and False if the tree cannot be read.
+    Ancestors and descendants of the target are ignored. The result is True if the tree does not
+    contain the target, and False if there is no grounding prompt or the tree cannot be read.
     """
     target = step.action.target_element
     if target is None or not grounding_prompt(step.action):

@@ -1,9 +1,9 @@
-"""The messages export: CUDAG records as chats, in the form that qwen-vl-utils reads.
+"""Exports the records of the CUDAG export as chats, in the format that qwen-vl-utils reads.
 
-The content of the system and the assistant is text. The content of the user is a list of parts; an
-image part contains the path of its file. The calls are those of the CUDAG records. The JSON Schema
-of a line is generated from the models below, with their docstrings as descriptions.
-docs/guides/trainers.md explains why the rows of the tables differ from the lines.
+In a line, the content of the system and the assistant is text. The content of the user is a list of
+parts; an image part has the path of its file. The JSON Schema of a line is generated from the
+models below, and contains their docstrings. docs/guides/trainers.md explains why the rows of the
+tables differ from the lines.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -122,10 +122,12 @@ class MessagesRecord(Document):
 
 
 def messages_decoder(wheel: WheelUnits, max_pixels: int | None = None) -> AnswerDecoder:
-    """Returns a decoder of answers: optional words, then `<tool_call>` blocks.
+    """Returns a decoder of answers that consist of optional words and `<tool_call>` blocks.
 
     Args:
-        max_pixels: coordinates refer to the image scaled to this number of pixels; None: RU.
+        wheel: the meaning of `pixels` in scrolls.
+        max_pixels: the number of pixels to which the model's image processor limits images. The
+            coordinates are then pixels of the resized image; None: they are RU.
     """
 
     def decode(text: str, size: tuple[int, int]) -> Answer:
@@ -142,9 +144,9 @@ _EARLIER = (
     "last steps, the oldest first."
 )
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-SOURCE = "reasoning_source"  # of the line `Thought: …`; null in a row without that line
-NO_SOURCE = "none"  # in a line without a thought
-_IDENTITY = (
+SOURCE = "reasoning_source"  # the key for the source of the line `Thought: …`
+NO_SOURCE = "none"  # its value in a JSON line without a thought; table rows have null
+_IDENTITY = (  # the columns that all tables share
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
     ("step_index", pa.int32()),
@@ -155,7 +157,7 @@ _IDENTITY = (
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the chat of every CUDAG record, with native screenshots where they exist."""
+    """Yields a chat for each CUDAG record; it has the native screenshot if there is one."""
     source = with_native_screenshots(source)
     settings = source.settings
     trajectory = source.trajectory
@@ -188,7 +190,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
             "step_index": metadata.step_index,
             "application": replace_surrogates(metadata.application),
             "task_type": metadata.task_type,
-            # In every line, because `datasets` refuses a field that the first 10 MB do not have.
+            # Even if it is 0: `datasets` rejects fields that are missing in the first 10 MB.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
             "tokens": chat_tokens((prompt, question, answer), sizes, settings.max_pixels),
@@ -204,7 +206,10 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
-    """Returns the readable ones of the last screenshots before a record, the oldest first."""
+    """Returns the screenshots of the steps before a record that its chat shows, oldest first.
+
+    Their number is `history_images`, or less at the beginning; unreadable ones are left out.
+    """
     wanted = source.settings.history_images
     if not wanted:
         return []
@@ -214,10 +219,10 @@ def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
 
 
 def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a line as a row whose content is text and whose images are in a column.
+    """Converts a line to a table row, in which turns are text and images are in a column.
 
-    TRL and ms-swift refuse images in the chat and in a column at once, and Axolotl would show them
-    twice.
+    The turns of the row contain no images: TRL and ms-swift reject images in turns and in a column
+    at once, and Axolotl would use them twice.
     """
     row: dict[str, Any] = {name: line[name] for name, _ in _IDENTITY}
     turns = []
@@ -237,14 +242,14 @@ def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a line as a row of a question and its answer."""
+    """Converts a line to a row of TRL's prompt-completion format: the answer has its own column."""
     row = _chat(line)
     turns = row.pop("messages")
     return {**row, "prompt": turns[:-1], "completion": turns[-1:]}
 
 
 def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
-    """Returns the table of chats whose turns are in these columns."""
+    """Returns a `File.table` for chats whose turns are in these columns."""
     turns = [(column, _TURNS) for column in turn_columns]
     schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(pa.string()))])
     annotated = schema.append(pa.field(SOURCE, pa.string()))
@@ -252,6 +257,7 @@ def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
+    """Returns the answer of a record: its calls, after a line of words if the settings want it."""
     calls = render_tool_calls(draft.calls)[0]
     if not settings.action_line:
         return calls
@@ -273,6 +279,7 @@ def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
 
 
 def _faults(record: MessagesRecord, _files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults that the model cannot describe: roles, images, markers and answers."""
     roles = [message.role for message in record.messages]
     turns = roles[1:] if roles[0] == "system" else roles
     if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
@@ -302,7 +309,12 @@ MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pi
 
 
 def _answer_fault(text: str, screen: Pixel) -> str:
-    """Returns why a turn is not an action; empty if it is an action."""
+    """Returns why the text of the assistant is not a valid answer; empty if it is.
+
+    Args:
+        text: of the turn.
+        screen: largest allowed x and y of coordinates.
+    """
     for prefix in (THOUGHT_LINE, ACTION_LINE):
         if not text.startswith(prefix):
             continue
@@ -316,8 +328,8 @@ def _answer_fault(text: str, screen: Pixel) -> str:
     return ""
 
 
-# Steps, prompts and splits are those of the CUDAG dataset. `prompt_completion/` contains the same
-# rows in TRL's prompt-completion form.
+# The dataset has the same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has
+# the same rows in TRL's prompt-completion format.
 FORM = Form(
     name="messages",
     asset="messages_dataset",

@@ -1,7 +1,7 @@
-"""Replaces the screenshots of 1920 by 1080 with native screenshots, and converts coordinates.
+"""Replaces screenshots by native screenshots, and converts coordinates to their pixels.
 
-A trajectory has native screenshots if the setting `screenshots.native` was on and the screen has
-another size than the canvas.
+Screenshots have the size of the canvas, 1920 by 1080 pixels. Native screenshots have the size of
+the recorded screen. They exist if the setting `screenshots.native` was on and the sizes differ.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 
 class NativePicture:
-    """The native screenshot beside a screenshot.
+    """A native screenshot, and the conversion of canvas coordinates to its pixels.
 
     Attributes:
-        path: of the file.
-        size: its width and height, pixels.
+        path: of the PNG file.
+        size: width and height, pixels.
         scale: canvas pixels per native pixel.
     """
 
@@ -34,16 +34,17 @@ class NativePicture:
         self.scale = self._canvas.scale
 
     def at(self, x: float, y: float) -> Pixel:
-        """Converts a point of the canvas, or an edge of a box, to native pixels.
+        """Converts a point on the canvas, or a corner of a box, to native pixels.
 
-        Places in the bars beside the screen are outside of the native screenshot.
+        The result lies outside the native screenshot for points in the bars that fill the canvas
+        around the screen.
         """
         native_x = (x - self._canvas.pad_x) / self.scale
         native_y = (y - self._canvas.pad_y) / self.scale
         return round(native_x), round(native_y)
 
     def pixel(self, x: float, y: float) -> Pixel:
-        """Converts a point of the canvas; rounding does not move it out of the screenshot."""
+        """Converts a point like `at`, but rounding never moves it beyond the last pixel."""
         native_x, native_y = self.at(x, y)
         width, height = self.size
         if native_x == width:
@@ -54,7 +55,7 @@ class NativePicture:
 
 
 def native_picture_of(screenshot: Path) -> NativePicture | None:
-    """Returns the native screenshot beside a screenshot, or None if there is none."""
+    """Returns the native screenshot that belongs to a screenshot; None if it does not exist."""
     path = native_of(screenshot)
     size = readable_size(path)
     if size is None:
@@ -63,7 +64,10 @@ def native_picture_of(screenshot: Path) -> NativePicture | None:
 
 
 def with_native_screenshots(source: Source) -> Source:
-    """Returns a trajectory with native screenshots where they exist, and their coordinates."""
+    """Returns a trajectory whose steps use their native screenshots, with converted coordinates.
+
+    Steps without a native screenshot stay unchanged.
+    """
     trajectory = source.trajectory
     rows = dict(source.rows)
     steps: list[StepFiles] = []
@@ -83,7 +87,7 @@ def with_native_screenshots(source: Source) -> Source:
 
 
 def _native_action(action: StepAction, native: NativePicture) -> StepAction:
-    """Converts the points of an action and of its sentence."""
+    """Converts the points in the parameters of an action and in its sentence."""
     members = action.parameters.members()
     converted: dict[str, int] = {}
     for x, y in (("x", "y"), ("start_x", "start_y"), ("end_x", "end_y")):
@@ -96,7 +100,7 @@ def _native_action(action: StepAction, native: NativePicture) -> StepAction:
 
 
 def _native_row(row: ProvenanceRow, native: NativePicture) -> ProvenanceRow:
-    """Converts the target and the places where the pointer rested."""
+    """Converts the box of the target, and the places where the pointer rested before the action."""
     if row.get("hover_x") is not None:
         *before, last = (native.pixel(x, y) for x, y in hovered_places(row))
         hovered_before = list[int]()

@@ -1,7 +1,7 @@
-"""SFT samples of OSWorld-Desktopd: a sample per step, and the validator of such files.
+"""Exports the SFT samples of OSWorld-Desktopd, one per step, and validates files of such samples.
 
-Samples contain the paths of screenshots and trees in the dataset, so that they are small. The
-validator compares samples with the trajectories if it finds them.
+Samples are small, because they contain paths of screenshots and UI trees instead of their contents.
+The validator compares samples with the trajectories if it finds these.
 """
 
 import base64
@@ -63,17 +63,19 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
-UNDOCUMENTED = "undocumented_parameters"  # why an action gives no sample in the documented form
-_MOST_LISTED = 8  # step numbers in a message
+# The reason for which an action is left out if `sft_keys` is `documented`: the format document does
+# not mention one of its parameters.
+UNDOCUMENTED = "undocumented_parameters"
+_MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
 _PNG_IN_BASE64 = "iVBORw0KGgo"
 _REFERENCE = "correct the reference"
 
 
 class _HistoryGap(Document):
-    """An entry of a history for an action that no screenshot shows.
+    """The entry of a history for an action that no screenshot shows.
 
-    It has the keys of action.json. `reasoning` describes the action without its place and text.
+    It has the keys of action.json. `reasoning` describes the action, but not its place or text.
     """
 
     step_index: None = None
@@ -87,10 +89,11 @@ class _SftInput(Document):
     """The input of a model in an SFT sample.
 
     Attributes:
+        instruction: the task.
         screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
-        ui_tree: a path relative to the dataset, or the tree inline; null if `tree_agreement` of the
-            sample is `differs`.
-        history: the earlier actions as in action.json or `_HistoryGap`.
+        ui_tree: a path relative to the dataset, or the tree inline; null if it differs from the
+            screenshot (`tree_agreement` of the sample is `differs`).
+        history: the earlier actions, oldest first, as in action.json or `_HistoryGap`.
     """
 
     instruction: Text
@@ -107,16 +110,18 @@ class _SftOutput(Document):
 
 
 class SftSample(Document):
-    """A line of an SFT file.
+    """A line of an SFT file. Files of other programs only have `input` and `output`.
 
     Attributes:
-        freshness: of the tree. Files of other programs lack it.
-        tree_agreement: of the tree and the screenshot. Files of other programs lack it.
-        first_step: the first step, if earlier steps were trimmed.
-        reasoning_source: source of the annotation that replaces the reasoning of the action.
-        instruction_source: source of the annotation that replaces the instruction of task.json.
-        screen_changed: whether the screen changed after the step, if known.
-        taken_back_by: the later step that undoes this one, if known.
+        freshness: freshness of the UI tree, as in provenance.parquet.
+        tree_agreement: whether UI tree and screenshot agree, as in provenance.parquet.
+        first_step: index of the trajectory's first step; None if it is 0.
+        reasoning_source: source of the annotation that replaces the reasoning of the action; None:
+            it is the reasoning in action.json.
+        instruction_source: source of the annotation that replaces the instruction of task.json;
+            None: it is that instruction.
+        screen_changed: whether the screen changed before the next screenshot; None: unknown.
+        taken_back_by: index of the later step that undoes this one; None: none is known.
     """
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
@@ -143,11 +148,12 @@ def _pictures(sample: SftSample) -> Iterator[tuple[str, str]]:
 
 
 def _is_inline(screenshot: str) -> bool:
+    """Returns whether a screenshot is the PNG itself instead of a path."""
     return screenshot.startswith((_DATA_URI, _PNG_IN_BASE64))
 
 
 def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults of a sample, and of the files that it names if paths are followed."""
+    """Yields the faults of a sample, and, if `follow_paths`, of the files that it names."""
     action = sample.output.action
     if fault := _size_fault(sample.input.screenshot, files if follow_paths else None):
         yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
@@ -171,13 +177,13 @@ def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterato
 
 
 def _size_fault(text: str, files: NamedFiles | None) -> str:
-    """Returns the fault of a screenshot, or an empty text.
+    """Returns the fault of a screenshot's format or size; empty if it has none.
 
-    Missing and unreadable files are reported elsewhere.
+    Files that are missing or unreadable have no fault here; `record_checks` reports them.
 
     Args:
         text: the image inline, or its path.
-        files: of the dataset; None: paths are not followed.
+        files: the files of the dataset; None: a path is not checked.
     """
     if _is_inline(text):
         try:
@@ -199,7 +205,11 @@ def _size_fault(text: str, files: NamedFiles | None) -> str:
 
 
 def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | None, list[Fault]]:
-    """Returns the nodes of the sample's tree (None if they are unknown) and the tree's faults."""
+    """Reads the UI tree of a sample.
+
+    Returns:
+        Its nodes, or None if it is invalid or its path is not followed, and its faults.
+    """
     if not isinstance(value, str):
         nodes, problems = check_tree(value, "")
         return nodes, [Fault.of(problem, "input.ui_tree") for problem in problems]
@@ -217,7 +227,12 @@ def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | No
 
 
 def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> Iterator[Fault]:
-    """Yields the faults of a history: invalid actions, and actions in the wrong order."""
+    """Yields the faults of a history: invalid actions, and actions in the wrong order.
+
+    Args:
+        history: the earlier actions.
+        expected: indexes of the steps before the sample's step; its end is that step.
+    """
     last = -1
     index = expected.stop
     for number, value in enumerate(history):
@@ -235,10 +250,16 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
 
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
-    """Yields a fault if the history lacks earlier steps.
+    """Yields a fault if the history of a sample lacks earlier steps.
 
-    A sample in the documented form may lack the steps whose actions that form cannot express. The
-    trajectory's action.json decides which steps these are; without it there is no fault.
+    Samples with only the documented keys may lack steps whose actions have undocumented parameters.
+    Which steps these are, action.json of the trajectory decides; steps without this file are not
+    reported.
+
+    Args:
+        sample: the sample.
+        expected: indexes of the steps before the sample's step.
+        files: the files of the dataset.
     """
     steps = set[int | float]()
     for action in sample.input.history:
@@ -262,7 +283,7 @@ def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Ite
 
 
 def _is_documented_step(trajectory: str, step: int, files: NamedFiles) -> bool:
-    """Whether the action of a step is readable and has only parameters of the documented form."""
+    """Returns whether action.json of a step is readable and has only documented parameters."""
     document = files.document(f"trajectories/{trajectory}/steps/{step:03d}/action.json")
     if not document:
         return False
@@ -271,7 +292,7 @@ def _is_documented_step(trajectory: str, step: int, files: NamedFiles) -> bool:
 
 
 def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the differences between a sample and the files of its trajectory that exist."""
+    """Yields the differences between a sample and those files of its trajectory that exist."""
     action = sample.output.action
     names = set[str]()
     for key, path in (("screenshot", sample.input.screenshot), ("ui_tree", sample.input.ui_tree)):
@@ -309,7 +330,15 @@ def _action_faults(
     files: NamedFiles,
     without_target: bool = False,
 ) -> Iterator[Fault]:
-    """Yields a fault if an action of a sample differs from action.json of its step."""
+    """Yields a fault if an action of a sample differs from action.json of its step.
+
+    Args:
+        place: the field of the sample that contains the action, for the message.
+        value: the action.
+        folder: name of the trajectory's folder.
+        files: the files of the dataset.
+        without_target: whether the sample leaves out the target, so that it is not compared.
+    """
     step = value.get("step_index")
     if not isinstance(step, int):
         return
@@ -324,7 +353,7 @@ def _action_faults(
 
 
 def _plain(value: Any) -> Any:
-    """Removes keys with null and replaces lone surrogates, so that equal contents compare equal."""
+    """Removes keys whose value is null, and replaces lone surrogates, to compare two values."""
     if isinstance(value, dict):
         return {key: _plain(child) for key, child in value.items() if child is not None}
     if isinstance(value, list):
@@ -335,7 +364,7 @@ def _plain(value: Any) -> Any:
 
 
 def step_of(path: str) -> tuple[str, int] | None:
-    """Returns trajectory and step of a file in a step folder, or None for any other path."""
+    """Returns the trajectory id and the step index in a path; None if it has no step folder."""
     match = _STEP_FILE.fullmatch(path)
     if match is None:
         return None
@@ -344,19 +373,18 @@ def step_of(path: str) -> tuple[str, int] | None:
 
 SFT_FORMAT = RecordFormat(SftSample, _pictures, partial(_faults, True), picture_code="screenshot")
 _FORMAT_WITHOUT_DATASET = RecordFormat(SftSample, faults=partial(_faults, False))
-_ALL = "samples"
+_ALL = "samples"  # the stem of the files that contain the samples of all splits
 _LineCheck = Callable[[bytes, str, int], list[Problem]]
+"""Returns the problems of a line. Arguments: the line; file and line number for the problems."""
 
 
 def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem]]:
-    """Returns the function that checks a line, and a warning if no dataset was found.
-
-    The function takes the line, and the file and number for its problems.
+    """Returns the function that checks lines, and a warning if no dataset was found.
 
     Args:
         path: a file of samples.
-        root: the dataset to which paths in samples are relative; default: the file's folder, its
-            parent, or `dataset` in the parent, the first of them that contains `trajectories`.
+        root: the dataset to which paths in samples are relative; None: the first of these folders
+            that contains `trajectories`: the file's folder, its parent, `dataset` in the parent.
     """
     dataset = root or _dataset_near(path)
     files = NamedFiles.below(dataset or path.parent)
@@ -386,10 +414,11 @@ def _dataset_near(path: Path) -> Path | None:
 def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     """Returns the problems of an SFT file, with line numbers.
 
-    Without a dataset the paths in samples are not checked, and the result contains a warning.
+    If no dataset is found, paths in samples are not checked, and the result contains a warning.
 
     Args:
-        root: see `_line_check`.
+        path: the file.
+        root: the dataset to which paths in samples are relative; None: a folder near the file.
     """
     if not path.is_file():
         return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
@@ -401,12 +430,13 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
 
 
 def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem]:
-    """Returns the problems of a folder of samples.
+    """Returns the problems of a folder with files of samples.
 
-    `samples.jsonl` must be the union of the splits, if there are splits. A Parquet file must have
-    the samples of the JSON Lines file of the same name.
+    If there are files of splits, `samples.jsonl` must be their union. Each Parquet file must have
+    the same samples as the JSON Lines file with the same name.
 
     Args:
+        root: the folder.
         dataset: see `root` of `validate_sft`.
     """
     stems = (_ALL, *REQUIRED_SPLITS, "held_out")
@@ -426,7 +456,15 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
 
 
 def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Iterator[Problem]:
-    """Yields the problems of the lines of all files; equal lines are checked once."""
+    """Yields the problems of all lines, and of lines that are in no split or in two splits.
+
+    Equal lines are checked only once.
+
+    Args:
+        root: the folder.
+        stems: names of the files without `.jsonl`.
+        check_line: returns the problems of a line.
+    """
     in_all = dict[bytes, tuple[str, int]]()
     in_splits = dict[bytes, tuple[str, int]]()
     for stem in stems:
@@ -451,11 +489,12 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
+    """Returns the problem of a sample that is missing in another file."""
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-_BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions of characters
+_BATCH_CHARACTERS = 64 * 2**20  # of a row group; a single tree can have millions of characters
 
 # Name, type, description. `action` and `history` are JSON text, because parameters differ by type.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
@@ -504,9 +543,9 @@ _TABLE = Table(
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a sample per step, and another one for each other wording of the instruction.
+    """Yields a sample for each step, and again for each other wording of the instruction.
 
-    Samples in the documented form only have the instruction of task.json.
+    With only documented keys, samples have no other instruction than that of task.json.
     """
     yield from _samples(source)
     if _is_documented_form(source.settings):
@@ -518,7 +557,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
         reworded = replace(source, candidate=candidate, trajectory=replace(trajectory, task=task))
         for row in _samples(reworded):
             if not isinstance(row, Row):
-                continue  # counted with the first wording
+                continue  # the first `_samples` counted it
             parts = dict[str, Any]()
             for part, value in row.parts.items():
                 parts[part] = {**value, "instruction_source": instruction_source}
@@ -526,16 +565,16 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _is_documented_form(settings: DatasetSettings) -> bool:
-    """Whether samples have only the keys of the format document."""
+    """Returns whether samples have only the keys that the format document mentions."""
     return settings.sft_keys == "documented"
 
 
 def _samples(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a sample per step; its history contains all steps and gaps before it.
+    """Yields a sample for each step.
 
-    Steps that are left out stay in the history of later steps. In the documented form, the history
-    contains neither gaps nor actions that this form cannot express; the step numbers show where
-    actions are missing.
+    Its history contains all earlier steps, also those that are left out as samples, and a gap for
+    each hidden action. With only documented keys, the history contains neither gaps nor actions
+    with undocumented parameters; the step indexes show where actions are missing.
     """
     trajectory = source.trajectory
     candidate = source.candidate
@@ -573,7 +612,7 @@ def _samples(source: Source) -> Iterator[Row | Excluded]:
 def _sample(
     source: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
-    """Returns the sample of a step and the files that it names, or why it is left out."""
+    """Returns the sample of a step and the files that it names, or the reason to leave it out."""
     provenance = source.rows[step.index]
     settings = source.settings
     size = None
@@ -593,7 +632,7 @@ def _sample(
         tree = source.name(step.ui_tree)
         files[tree] = step.ui_tree
     action = step.action.model_dump(mode="json")
-    if tree is None:  # without its tree, the id of a target points at nothing
+    if tree is None:  # the id of a target has a meaning only in its tree
         action["target_element"] = None
     sample: dict[str, Any] = {
         "input": {
@@ -616,14 +655,15 @@ def _sample(
     return sample, files
 
 
-_DOCUMENTED_KEYS = ("input", "output")  # of a sample in the format document
-_TREE_TRUST = ("freshness", "tree_agreement")  # columns of provenance.parquet
-_EFFECTS = ("screen_changed", "taken_back_by")  # columns of provenance.parquet; null if unknown
+_DOCUMENTED_KEYS = ("input", "output")  # the keys of a sample in the format document
+# Columns of provenance.parquet that samples contain; those of `_EFFECTS` may be null.
+_TREE_TRUST = ("freshness", "tree_agreement")
+_EFFECTS = ("screen_changed", "taken_back_by")
 _OPTIONAL_TEXTS = (*_TREE_TRUST, "reasoning_source", "instruction_source")
 
 
 def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the columns of `SFT_SCHEMA` that follow from a sample."""
+    """Returns the columns of `SFT_SCHEMA` that repeat values of a sample."""
     model_input = sample["input"]
     output = sample["output"]
     tree = model_input["ui_tree"]
@@ -648,8 +688,9 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-# `samples` contains all samples; `train`, `val`, `test` and, if it has a sample, `held_out` contain
-# the splits. Paths are relative to the dataset's root, which only contains files that samples name.
+# `samples.jsonl` contains all samples. `train`, `val`, `test` and, if it has a sample, `held_out`
+# contain the splits. Paths in samples are relative to the dataset's folder; other files of the
+# trajectories are not in it.
 FORM = Form(
     name="sft",
     asset="sft_samples",

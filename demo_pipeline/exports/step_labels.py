@@ -1,14 +1,16 @@
 """Exports labels for reward models: a label per demonstration, and labels of steps if known.
 
-`<split>.parquet` contains labels of steps, `outcome/<split>.parquet` one label per demonstration.
+`outcome/<split>.parquet` has a label for each demonstration: whether its task was done.
 
-A recording only says whether its task was done. If the task was done, it could still be done after
-each step on the way, also after a step that was undone: all steps are labelled true. If the task
-was not done, nothing follows for single steps: only the demonstration as a whole has a label.
+`<split>.parquet` has labels of steps: whether the task could still be done after the step.
 
-A step is labelled false if a reviewer marked it as bad, or if an annotation calls it incorrect. In
-a demonstration that did not do its task, the labels end with the first such step: the steps before
-it passed the review or have verdicts, and nothing is known about the steps after it.
+- If the task was done, it could still be done after each step, even if the step was undone later.
+  All steps are labelled true, except for bad steps.
+- If the task was not done, the recording says nothing about single steps. Labels exist only if
+  there is a bad step. They end with the first bad step, because nothing is known about later steps.
+  Steps before it are labelled true, because a reviewer or verdicts did not call them bad.
+
+A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
 
 Rejected demonstrations are exported unless the reason for the rejection makes them useless.
 """
@@ -83,6 +85,7 @@ def _pictures(row: StepLabelsRow) -> Iterator[tuple[str, str]]:
 
 
 def _step_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults of a row with labels of steps."""
     if not len(row.completions) == len(row.labels) == len(row.images) == row.steps:
         yield Fault("lengths", "completions, labels and images must have one item per step")
     if row.outcome != "success" and (all(row.labels) or not all(row.labels[:-1])):
@@ -91,6 +94,7 @@ def _step_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
 
 
 def _outcome_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults of a row with the label of a demonstration."""
     if len(row.completions) != 1 or len(row.labels) != 1 or len(row.images) != row.steps + 1:
         message = "there must be one completion with one label, and a picture more than steps"
         yield Fault("lengths", message)
@@ -105,22 +109,26 @@ STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
 OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 
 
-# Reasons for a rejection which say that the task was not done.
+# Reasons of rejections which mean that the task was not done.
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
-# Reasons for a rejection which say that the demonstration must not be used.
+# Reasons of rejections which mean that the demonstration must not be used at all.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # the demonstration would join tasks of two splits of other exports
+TORN_TASK = "torn_task"  # the demonstration connects tasks that are in two splits in other exports
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
-    """Returns the plan of all other exports with failed demonstrations added.
+    """Returns the plan of all other exports, extended by failed and rejected demonstrations.
 
-    The plan includes completed demonstrations that did not do their task, whatever `include_failed`
-    is, and rejected ones, except for the reasons in `_USELESS`. It includes aborted demonstrations
-    only with `include_aborted`: the task of an aborted demonstration may have been done.
+    These demonstrations are added:
 
-    An added demonstration gets the split of its task and changes no other split. If its task groups
-    are in two splits, it is left out as `torn_task`.
+    - failed ones, whatever `include_failed` is,
+    - rejected ones, unless the reason of the rejection is in `_USELESS`.
+
+    Aborted demonstrations take part only with `include_aborted`, as in other exports, because their
+    task may have been done.
+
+    An added demonstration gets the split that its task has in other exports, and never changes the
+    split of others. If its task groups are in two splits there, it is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)
@@ -137,7 +145,7 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
         splits_of_tasks.setdefault(groups[name], set()).add(splits.splits[name])
     members = {candidate.source.id: groups[candidate.source.id] for candidate in chosen}
     applications = {candidate.source.id: candidate.application for candidate in chosen}
-    # By hash and application alone; this does not fill empty splits.
+    # The splits by hash and application only; `besides` prevents that empty splits are filled.
     hashed = assign_splits(members, settings, applications, besides=frozenset(members)).splits
     assigned = dict[str, Split]()
     for name, group in members.items():
@@ -164,22 +172,25 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
 def _unwanted_ids(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, selection: Selection
 ) -> set[str]:
-    """Returns the ids of demonstrations that were not approved, or rejected as useless."""
+    """Returns the ids of demonstrations that lack an approval, or were rejected as useless."""
     ids = set[str]()
     for name, left_out in selection.left_out.items():
         if left_out.reason == NOT_APPROVED:
             ids.add(name)
-    if settings.require_review != "none":
-        ids.update(each.id for each in trajectories if each.rejected_for in _USELESS)
+    if settings.require_review == "none":
+        return ids
+    for trajectory in trajectories:
+        if trajectory.rejected_for in _USELESS:
+            ids.add(trajectory.id)
     return ids
 
 
 def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | None:
-    """Returns the split of a demonstration that other exports do not have; None: it fits no split.
+    """Returns the split of a demonstration that is in no other export; None: it fits no split.
 
     Args:
-        hashed: the split by hash and application.
-        splits_of_task: the splits of its task in other exports.
+        hashed: its split by hash and application.
+        splits_of_task: the splits that its task has in other exports.
     """
     if not splits_of_task:
         return hashed
@@ -192,7 +203,7 @@ def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | 
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the record of a demonstration, which has labels of steps only if these are known."""
+    """Yields the row of a demonstration; its part `steps` exists only if labels are known."""
     trajectory = source.trajectory
     candidate = source.candidate
     if reason := _exclusion(source):
@@ -219,23 +230,28 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _are_known_good(trajectory: Trajectory, place: int) -> bool:
-    """Whether a review or verdicts show that the steps before the first bad one are good."""
-    number = trajectory.steps[place].index
-    verdict = trajectory.notes.get(number, {}).get("step_correct")
+    """Returns whether the steps before the first bad step are known to be good.
+
+    Args:
+        trajectory: the trajectory.
+        place: position of the first bad step in its steps.
+    """
+    index = trajectory.steps[place].index
+    verdict = trajectory.notes.get(index, {}).get("step_correct")
     if verdict is None or verdict.source == "human":
-        return True  # the bad step was marked in a review, which covers the steps before it
+        return True  # a reviewer marked the bad step, and reviews cover the steps before it
     return all(trajectory.note(step.index, "step_correct") for step in trajectory.steps[:place])
 
 
 def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the row of steps up to the first bad one."""
+    """Returns a row reduced to the steps up to the first bad step."""
     steps = row["labels"].index(False) + 1
     shortened = {name: row[name][:steps] for name in ("completions", "labels", "images")}
     return {**row, **shortened, "steps": steps}
 
 
 def _exclusion(source: Source) -> str:
-    """Returns why a demonstration has no row; empty if it has one. A row is all or nothing."""
+    """Returns why a demonstration has no row; empty if all its steps can be shown."""
     trajectory = source.trajectory
     steps = trajectory.steps
     if not steps:
@@ -253,7 +269,7 @@ def _exclusion(source: Source) -> str:
 
 
 def _unlabelled_row(source: Source) -> dict[str, Any]:
-    """Returns the row of all steps without labels and images."""
+    """Returns the columns of a row with all steps, except for labels and images."""
     trajectory = source.trajectory
     hidden = source.candidate.hidden
     completions = []
@@ -278,24 +294,26 @@ def _table(_settings: DatasetSettings) -> Table:
 
 
 class StepLabelsForm(Form):
-    """Also exports failed and rejected demonstrations; reviews change their rows."""
+    """Adds failed and rejected demonstrations, and adapts their rows to the review."""
 
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
     ) -> ExportPlan:
-        """Returns the plan of step labels, which contains failed demonstrations."""
+        """Returns the plan with failed and rejected demonstrations; see `plan_labels`."""
         return plan_labels(trajectories, settings)
 
     def skips(self, _screenshot: Path, _bad_steps: AbstractSet[Path]) -> bool:
-        """Returns False: a bad step is a label, so that its row stays."""
+        """Returns False, because rows contain bad steps with the label false."""
         return False
 
     def parts_of(
         self, candidate: Candidate, row: KeptRow, settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """Returns the parts that do not contradict the review of a rejected demonstration.
+        """Returns the parts of a row, changed if a reviewer rejected the demonstration.
 
-        If the task was not done, steps without a mark have no label.
+        If the reason means that the task was not done, the label of the demonstration becomes
+        false, and labels of steps end with the first bad step. Whatever the reason is, labels of
+        steps are removed if there is no bad step.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

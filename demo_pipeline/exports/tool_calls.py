@@ -1,7 +1,7 @@
-"""The tool calls of the CUDAG and messages formats: their grammar, writing and reading them.
+"""Writes, reads and checks the tool calls of the CUDAG and messages formats.
 
-Names and arguments are those of Qwen3-VL's `computer_use` tool. Text that looks like a control
-token of a model (a marker) is escaped.
+Names and arguments are those of Qwen3-VL's tool `computer_use`. Markers, which are texts that look
+like control tokens of a model, are escaped.
 """
 
 import json
@@ -30,29 +30,29 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import MARKER
 
 TOOL_NAME = "computer_use"
-RU_MAX = 1000
+RU_MAX = 1000  # largest coordinate in RU (resolution units), which do not depend on the image
 RU_SCREEN = (RU_MAX, RU_MAX)
-THOUGHT_LINE = "Thought: "  # begins an optional line before the action line
-ACTION_LINE = "Action: "  # begins an optional line of words before the calls
+THOUGHT_LINE = "Thought: "  # the start of an optional first line: why the model acts
+ACTION_LINE = "Action: "  # the start of an optional line before the calls: the action in words
 _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 
 
 class ToolCallError(ValueError):
-    """A turn is not a sequence of tool calls. The message never contains typed text."""
+    """A turn is not a sequence of valid tool calls. The message never contains typed text."""
 
 
 def is_int(value: object) -> TypeGuard[int]:
-    """Whether a JSON value is an integer and not a boolean."""
+    """Returns whether a JSON value is an integer and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a JSON value is a finite number and not a boolean."""
+    """Returns whether a JSON value is a finite number and not a boolean."""
     return is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def is_pair(value: object) -> TypeGuard[list[int]]:
-    """Whether a JSON value is [int, int]."""
+    """Returns whether a JSON value is a list of two integers."""
     return isinstance(value, list) and len(value) == 2 and all(map(is_int, value))
 
 
@@ -74,11 +74,12 @@ def _is_status(value: object) -> bool:
     return value in ("success", "failure")
 
 
+# Name of an argument → a check of its value, and a description of valid values for messages.
 _Arguments = Mapping[str, tuple[Callable[[Any], bool], str]]
 _COORDINATE: _Arguments = {"coordinate": (is_pair, "[x, y] with integers")}
 _WHEEL: _Arguments = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT: _Arguments = {"text": (_is_text, "a string")}
-_CLICKS: Mapping[str, tuple[Button, int]] = {
+_CLICKS: Mapping[str, tuple[Button, int]] = {  # name of a call → button and number of clicks
     "left_click": ("left", 1),
     "right_click": ("right", 1),
     "middle_click": ("middle", 1),
@@ -86,7 +87,7 @@ _CLICKS: Mapping[str, tuple[Button, int]] = {
     "triple_click": ("left", 3),
 }
 _NAMES = {clicked: name for name, clicked in _CLICKS.items()}
-_DOES = {
+_DOES = {  # name of a call → `ActionCall.does`
     **dict.fromkeys(_CLICKS, "click"),
     "mouse_move": "move",
     "left_click_drag": "drag",
@@ -96,7 +97,6 @@ _DOES = {
     "scroll": "scroll",
     "hscroll": "scroll",
 }
-"""Name of a call → `ActionCall.does`."""
 ARGUMENTS: Mapping[str, _Arguments] = {
     "mouse_move": _COORDINATE,
     "left_click": _COORDINATE,
@@ -113,7 +113,7 @@ ARGUMENTS: Mapping[str, _Arguments] = {
     "wait": {"time": (_is_duration, "a number of seconds")},
     "terminate": {"status": (_is_status, "success or failure")},
 }
-"""Name of a call → its arguments, each with a check and a description for messages."""
+"""Name of an action → the arguments that its call must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,26 +121,26 @@ class ToolCall:
     """A call of the tool.
 
     Attributes:
-        action: a key of `ARGUMENTS`.
-        arguments: the action's own arguments, without `action`.
+        action: name of the action, a key of `ARGUMENTS`.
+        arguments: all arguments except `action`.
     """
 
     action: str
     arguments: Mapping[str, Any]
 
     def named_arguments(self) -> dict[str, Any]:
-        """Returns the `arguments` object, `action` first."""
+        """Returns all arguments, with `action` first."""
         return {"action": self.action, **self.arguments}
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the JSON object of the tool call."""
+        """Returns the call as its JSON object."""
         return {"name": TOOL_NAME, "arguments": self.named_arguments()}
 
 
 def render_json(value: object) -> tuple[str, int]:
-    r"""Returns one line of JSON without markers, and the number of escaped markers.
+    r"""Returns a value as JSON on one line without markers, and the number of escaped markers.
 
-    If the text contains a marker, every `<` becomes `\u003c`, which JSON parsers read as `<`.
+    If the text contains a marker, each `<` is written as `\u003c`, which JSON parsers read as `<`.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     markers = len(MARKER.findall(text))
@@ -150,7 +150,7 @@ def render_json(value: object) -> tuple[str, int]:
 
 
 def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
-    """Returns a whole gpt turn of one or more calls, and the number of escaped markers."""
+    """Returns the answer with these calls as text, and the number of escaped markers."""
     blocks = list[str]()
     all_markers = 0
     for call in calls:
@@ -161,11 +161,11 @@ def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
 
 
 def call_faults(call: object, screen: Pixel = RU_SCREEN) -> Iterator[str]:
-    """Yields the faults of a parsed tool call.
+    """Yields a phrase for each fault of a tool call.
 
     Args:
         call: any JSON value.
-        screen: largest allowed coordinates, x and y.
+        screen: largest allowed x and y of coordinates.
     """
     if not isinstance(call, dict):
         yield "tool call must be an object"
@@ -205,15 +205,14 @@ def _within(pair: Sequence[float], screen: Pixel) -> bool:
 
 
 def parse_tool_calls(value: str, screen: Pixel = RU_SCREEN) -> list[ToolCall]:
-    """Parses a gpt turn, which must only contain tool call blocks on lines of their own.
+    """Parses an answer that must consist of `<tool_call>` blocks and nothing else.
 
     Args:
-        value: text of the turn.
-        screen: largest allowed coordinates, x and y.
+        value: text of the answer.
+        screen: largest allowed x and y of coordinates.
 
     Raises:
-        ToolCallError: the turn contains other text, invalid JSON, or a call that breaks the
-            grammar.
+        ToolCallError: the answer contains other text, invalid JSON, or a call with a fault.
     """
     calls = []
     for number, text in enumerate(_blocks(value), start=1):
@@ -229,10 +228,10 @@ def parse_tool_calls(value: str, screen: Pixel = RU_SCREEN) -> list[ToolCall]:
 
 
 def _blocks(value: str) -> Iterable[str]:
-    """Returns the JSON texts of the <tool_call> blocks of a gpt turn.
+    """Returns the JSON text in each `<tool_call>` block of an answer.
 
     Raises:
-        ToolCallError: the turn contains other text, or no call.
+        ToolCallError: the answer contains other text, or no block.
     """
     texts = []
     position = 0
@@ -251,13 +250,22 @@ def _blocks(value: str) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class WheelUnits:
-    """The meaning of `pixels` of a scroll: direction of positive numbers, units per notch."""
+    """The meaning of `pixels` in the scrolls of a dataset.
+
+    Attributes:
+        positive: the direction of positive numbers in `scroll`.
+        units_per_notch: the number of `pixels` for one notch of the wheel.
+    """
 
     positive: Literal["up", "down"] = "up"
     units_per_notch: int = 100
 
     def sign(self, name: str) -> int:
-        """Returns 1, or -1 if positive numbers of the call have the opposite direction of ours."""
+        """Returns the factor between `pixels` and our numbers, in which positive means up: 1 or -1.
+
+        Args:
+            name: `scroll` or `hscroll`; only `scroll` can have another sign.
+        """
         if name == "scroll" and self.positive == "down":
             return -1
         return 1
@@ -270,19 +278,21 @@ def write_calls(
 
     Each place where the pointer rests before the action becomes a `mouse_move`. A drag becomes
     `mouse_move` and `left_click_drag`. A key that is pressed n times becomes n calls, because
-    readers execute a call that repeats the key as a single press.
+    executors of these calls press a repeated key in a single call only once.
 
     Args:
-        action: coordinates in pixels of the screenshot.
+        action: the action; its points are pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        wheel: the meaning of `pixels`.
-        seen: width and height of the image to whose pixels coordinates refer; None: they are RU.
+        wheel: the meaning of `pixels` in scrolls.
+        seen: width and height of the image to whose pixels the coordinates of calls refer; None:
+            coordinates are RU.
     """
     moves = [ToolCall("mouse_move", _coordinate(at, seen)) for at in hovered_shares(action, size)]
     return *moves, *_tool_calls(call_of(action, size), wheel, seen)
 
 
 def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[ToolCall, ...]:
+    """Returns the tool calls for a call; see `write_calls`."""
     at = _coordinate(call.at, seen)
     match call.does:
         case "type":
@@ -303,6 +313,7 @@ def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tupl
 
 
 def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
+    """Returns the argument `coordinate` of a place, if any; for `seen` see `write_calls`."""
     if at is None:
         return {}
     x, y = at
@@ -317,13 +328,13 @@ def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
 _OPEN = "<tool_call>"
 _CLOSE = "</tool_call>"
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(\s*\{.*?)\n?[ \t]*```", re.DOTALL)
-_MOST_CALLS = 100_000  # in an answer; a held key repeats 30 times a second, each time with a call
-_MOST_WHEEL_UNITS = 1_000_000
+_MOST_CALLS = 100_000  # of an answer; a key held for a second can be 30 calls
+_MOST_WHEEL_UNITS = 1_000_000  # `pixels` of a scroll
 _LONGEST_WAIT = 86_400  # seconds
 
 
 def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
-    """Returns a decoder of answers in the form of CUDAG records, or of a bare JSON call."""
+    """Returns a decoder of answers that are `<tool_call>` blocks or a single call as bare JSON."""
 
     def decode(text: str, size: Pixel) -> Answer:
         stripped = text.strip()
@@ -336,10 +347,10 @@ def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
 
 
 def answer_blocks(text: str) -> tuple[str, list[str]]:
-    """Returns the words before the first `<tool_call>` block, and the text inside every block.
+    """Returns the words before the first `<tool_call>` block, and the text inside each block.
 
-    Words between and after the blocks are dropped. The end tag of the last block may be missing. If
-    there is no block, a code fence counts as one.
+    Words between and after blocks are ignored. The end tag of the last block may be missing. If
+    there is no block, the first code fence counts as a block.
 
     Raises:
         AnswerFormatError: there is no block, or more than `_MOST_CALLS`.
@@ -369,23 +380,25 @@ def decode_calls(
     wheel: WheelUnits,
     screen: Pixel = RU_SCREEN,
 ) -> Answer:
-    """Returns the answer that a sequence of calls expresses; see `answers.read_calls`.
+    """Decodes the calls of an answer; see `answers.read_calls`.
 
-    A drag without its start, a pointer that only moves, and `answer` are foreign actions.
+    Calls after `terminate` are checked, but ignored. A drag without a start, a pointer that only
+    moves, and `answer` become foreign actions.
 
     Args:
-        blocks: the JSON text of every call, in order.
+        blocks: the JSON text of each call, in order.
         thought: the words before the calls.
         size: width and height of the screenshot, pixels.
-        wheel: the meaning of `pixels`.
-        screen: width and height to which the coordinates refer.
+        wheel: the meaning of `pixels` in scrolls.
+        screen: width and height of the image to which the coordinates refer.
 
     Raises:
-        AnswerFormatError: a call is not JSON, breaks the grammar, or is out of range.
+        AnswerFormatError: a call is not JSON, has a fault, or a number out of range.
     """
+    decoded = [_action_call(_tool_call(block, screen), wheel, screen) for block in blocks]
     calls = list[ActionCall]()
     status: Literal["success", "failure"] | None = None
-    for call in [_action_call(_tool_call(block, screen), wheel, screen) for block in blocks]:
+    for call in decoded:
         if call.status:
             status = call.status
             break
@@ -394,6 +407,7 @@ def decode_calls(
 
 
 def _tool_call(block: str, screen: Pixel) -> ToolCall:
+    """Parses a call of an answer; keys get our names, fractions of coordinates are rounded."""
     text = block.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1]
@@ -416,7 +430,7 @@ def _tool_call(block: str, screen: Pixel) -> ToolCall:
 def _rounded(pair: Any, screen: Pixel) -> Any:
     """Rounds a coordinate to integers, because models also write fractions.
 
-    A value that is not a pair of numbers is returned unchanged; the grammar refuses it later.
+    A value that is not a pair of numbers is returned unchanged; `call_faults` rejects it later.
     """
     if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
         return pair
@@ -426,6 +440,7 @@ def _rounded(pair: Any, screen: Pixel) -> Any:
 
 
 def _action_call(tool_call: ToolCall, wheel: WheelUnits, screen: Pixel) -> ActionCall:
+    """Converts a tool call to a call that is the same for all formats; see `decode_calls`."""
     name = tool_call.action
     arguments = tool_call.arguments
     share = None

@@ -51,6 +51,7 @@ class TransitionRow(Document):
 
 
 def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
+    """Yields the faults of the two screenshots of a row."""
     before = files.picture(row.before)
     after = files.picture(row.after)
     if row.before == row.after:
@@ -67,15 +68,15 @@ TRANSITIONS_FORMAT = RecordFormat(
 )
 
 
-_ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
+_ROUNDING_MS = 1.0  # tolerance of comparisons: times of events are whole milliseconds
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a transition per step whose effect a screenshot shows.
+    """Yields a transition for each step whose effect a screenshot shows.
 
-    A wait is no transition of its own: it belongs to the action before it, because its screenshot
-    may be from before that action's effect. No transition spans a hidden action (`hidden_after`)
-    or ends with a screenshot from before the end of its action (`early_after`).
+    Waits belong to the transition of the action before them, because their screenshot may be too
+    early to show the effect of that action. A step is left out as `hidden_after` if a hidden action
+    follows it, and as `early_after` if the next screenshot is older than the end of its action.
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):
@@ -93,7 +94,14 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _exclusion(source: Source, step: StepFiles, waits: int, next_step: StepFiles | None) -> str:
-    """Returns the reason why a step has no transition; empty if it has one."""
+    """Returns why a step has no transition; empty if it has one.
+
+    Args:
+        source: the trajectory.
+        step: the step.
+        waits: number of waits directly after the step.
+        next_step: the first step after the waits; None at the end.
+    """
     if isinstance(step.action.parameters, WaitParameters):
         return "wait"
     size = None
@@ -107,7 +115,7 @@ def _exclusion(source: Source, step: StepFiles, waits: int, next_step: StepFiles
 
 
 def _waits_and_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
-    """Returns the seconds of each wait before the next input, and the step of that input."""
+    """Returns the seconds of each wait at the beginning of `steps`, and the first other step."""
     seconds: list[float] = []
     for step in steps:
         if not isinstance(step.action.parameters, WaitParameters):
@@ -119,14 +127,17 @@ def _waits_and_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles 
 def _effect_exclusion(
     source: Source, step: StepFiles, waits: int, next_step: StepFiles | None
 ) -> str:
-    """Returns why the next screenshot does not show the step's effect; empty if it does."""
+    """Returns why the next screenshot does not show the effect of a step; empty if it does.
+
+    For the arguments see `_exclusion`.
+    """
     hidden = source.candidate.hidden
     row = source.rows[step.index]
     next_index = step.index + waits + 1
     if any(hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
     if next_step is None:
-        # If the video ends before the action, the final screenshot is from before its effect.
+        # If the video ends before the action does, the final screenshot does not show its effect.
         return "" if row["end_filmed"] else "early_after"
     if next_step.index != next_index:
         return "missing_frame"
@@ -137,13 +148,21 @@ def _effect_exclusion(
         return "missing_frame"
     frame_ms = next_row["press_ms"] - next_row["lead_ms"]
     is_after_end = frame_ms >= row["end_ms"] - _ROUNDING_MS
-    is_later_frame = next_row["pts"] > row["pts"]  # a fallback frame can serve two steps
+    is_later_frame = next_row["pts"] > row["pts"]  # two steps may have the same frame
     if not is_after_end or not is_later_frame:
         return "early_after"
     return ""
 
 
 def _row(source: Source, step: StepFiles, waits: Sequence[float], after: Path) -> Row:
+    """Returns the transition of a step.
+
+    Args:
+        source: the trajectory.
+        step: the step.
+        waits: seconds of the waits after it.
+        after: the screenshot after the waits.
+    """
     action = step.action
     text = action_text(action.action_type, action.parameters)
     files = {source.name(path): path for path in (step.screenshot, after)}

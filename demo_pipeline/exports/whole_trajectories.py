@@ -1,11 +1,13 @@
-"""What exports of whole trajectories share: where a trajectory is cut, and what is left out.
+"""Selects the steps that exports of whole trajectories contain, and counts the left-out steps.
 
-A stretch ends where an action is hidden, where a step gives no record, and where the form cannot
-say an action; the longest stretch is exported. A stretch that is only a part of the trajectory says
-so, names the actions before it, and neither ends the task nor judges it. An action that a form
-cannot say exactly is a loss that the export counts; it is never written as another one.
+A trajectory is divided into stretches of consecutive steps. A stretch ends at a hidden action, at a
+step that has no usable screenshot or is bad, and at an action that the format cannot express
+exactly; such an action is never replaced by a similar one. The longest stretch is exported. If it
+is only a part of the trajectory, the record says so and lists the actions before it; it contains
+neither the end of the task nor a judgement of its outcome.
 
-Where the trajectory has the screen's own pictures, they are shown, and points are pixels of them.
+If the trajectory has native screenshots (see native_pictures.py), they are used, and points are
+their pixels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,12 +41,14 @@ from demo_pipeline.exports.step_facts import (
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
+# Reasons for which steps are left out; `_MEANINGS` explains them.
 OUTSIDE = "outside_stretch"
 TOO_SHORT = "too_short"
 UNKNOWN_SYSTEM = "unknown_system"
 NO_STEPS = "no_steps"
 STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_SETTINGS = STEP_SETTINGS
+# Reason → explanation in `metadata.json` of these exports.
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
@@ -67,12 +71,12 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class EncodedStep:
-    """A step of a stretch.
+    """A step with its action in the format of an export.
 
     Attributes:
-        files: of the step.
-        size: of its screenshot, pixels.
-        encoded: its action in the form.
+        files: the step with its files.
+        size: width and height of its screenshot, pixels.
+        encoded: the action as the export's `ActionEncoder` writes it.
     """
 
     files: StepFiles
@@ -82,15 +86,15 @@ class EncodedStep:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive steps of a trajectory that an export shows.
+    """The consecutive steps of a trajectory that an export contains.
 
     Attributes:
-        steps: without a hidden or excluded action between them.
+        steps: the steps; no action between them is hidden or left out.
         before: a sentence for each action before the first step.
-        final: the screenshot after the last step; None if the trajectory goes on, if the video ends
-            before the last action, or if the file is missing.
-        part: `first_step`, `last_step` and `total_steps` if the stretch is not the whole
-            trajectory.
+        final: the screenshot after the last step. It is None if the trajectory continues after the
+            stretch, if the video ends before the last action does, or if the file is missing.
+        part: the keys `first_step`, `last_step` and `total_steps`; None if the stretch contains all
+            actions of the trajectory.
     """
 
     steps: tuple[EncodedStep, ...]
@@ -100,11 +104,11 @@ class Stretch:
 
     @property
     def whole(self) -> bool:
-        """Whether it shows all steps and the end, so that its outcome is the trajectory's."""
+        """Whether it contains all steps and the end, so that the trajectory's outcome applies."""
         return self.final is not None and self.part is None
 
     def prompt(self, instruction: str) -> str:
-        """Returns the instruction without markers, followed by the actions before the stretch."""
+        """Returns the instruction, with markers escaped, and the actions before the stretch."""
         text = escape_markers(instruction)[0]
         if not self.before:
             return text
@@ -118,15 +122,15 @@ Rows = Iterator[Row | Excluded]
 def stretch_rows(
     encode: ActionEncoder, make: Callable[[Stretch, Source], Rows]
 ) -> Callable[[Source], Rows]:
-    """Returns a function that exports the longest stretch of a trajectory.
+    """Returns a `Form.rows` that exports the longest stretch of a trajectory.
 
-    It yields the record of the stretch and an `Excluded` for each step outside of it. Of equally
-    long stretches the earliest is exported. A stretch that is not the whole trajectory needs at
-    least `settings.min_steps` steps.
+    The function yields the row of the stretch, and an `Excluded` for each step outside the stretch.
+    Of equally long stretches the earliest is exported. A stretch with fewer than
+    `settings.min_steps` steps is exported only if it is the whole trajectory.
 
     Args:
-        encode: writes an action in the form.
-        make: yields the record of a stretch.
+        encode: writes an action in the format.
+        make: yields the row of a stretch.
     """
 
     def rows(recorded: Source) -> Rows:
@@ -164,7 +168,7 @@ def stretch_rows(
 
 
 def encoded_step(source: Source, step: StepFiles, encode: ActionEncoder) -> EncodedStep | str:
-    """Returns the step in the form, or the reason why it cannot be shown."""
+    """Returns a step with its encoded action, or the reason why the step is left out."""
     size = readable_size(step.screenshot)
     reason = step_exclusion(step, source.rows[step.index], source.settings, size)
     if reason or size is None:
@@ -178,7 +182,7 @@ def encoded_step(source: Source, step: StepFiles, encode: ActionEncoder) -> Enco
 
 
 def _before(source: Source, first: int) -> Iterator[str]:
-    """Yields a sentence for each step and hidden action before a step."""
+    """Yields a sentence for each action, also hidden ones, before the step with index `first`."""
     for step in source.trajectory.steps:
         if step.index > first:
             return
@@ -189,6 +193,7 @@ def _before(source: Source, first: int) -> Iterator[str]:
 
 
 def _final(source: Source, last: int) -> Path | None:
+    """Returns the screenshot after the step with index `last`; for None see `Stretch.final`."""
     steps = source.trajectory.steps
     final = source.trajectory.final_screenshot
     is_last = last == steps[-1].index and not source.candidate.hidden.follow(last)
@@ -198,30 +203,31 @@ def _final(source: Source, last: int) -> Path | None:
 
 
 def sentence(action: StepAction, point_text: Callable[[Pixel], str] = str) -> str:
-    """Returns the sentence of an action in one line without markers.
+    """Returns the sentence about an action on one line, with markers escaped.
 
     Args:
-        point_text: writes a point as the form does.
+        action: the action.
+        point_text: returns a point, which is in pixels, as the format writes it.
     """
     points = {str(point): point_text(point) for point in points_in(action.reasoning)}
     return replace_surrogates(with_points_replaced(action.reasoning, points))
 
 
 def counted_steps(steps: Sequence[EncodedStep], source: Source) -> dict[str, int]:
-    """Counts the steps of a row, and those that press an element that hovering opened."""
+    """Counts the steps of a row, and those whose target opened while the pointer rested nearby."""
     hovered = [step for step in steps if hovered_places(source.rows[step.files.index])]
     return {"steps": len(steps), "opened_by_hover": len(hovered)}
 
 
 def counted_details(finished: FinishedRows) -> Mapping[str, Any]:
-    """Returns the counts of `counted_steps`; see `Form.details`."""
+    """Returns the sums of `counted_steps` over the dataset; see `Form.details`."""
     return {name: finished.counts.get(name, 0) for name in ("steps", "opened_by_hover")}
 
 
 def losses_file(finished: FinishedRows) -> Mapping[str, Any]:
-    """Returns `metadata.json`: the contents of the export, and the left-out steps by reason.
+    """Returns `metadata.json`: the summary of the export, and the left-out steps by reason.
 
-    Reasons without left-out steps are listed with the count 0.
+    Each reason is listed, even if its count is 0; see `Form.side_files`.
     """
     left_out = {
         reason: {"count": count, "meaning": _MEANINGS[reason]}

@@ -1,10 +1,8 @@
-"""Builds a CUDAG dataset from committed trajectories: its name, config.json and side files.
+"""Defines the files of a CUDAG dataset: records, images, config.json and further files.
 
-Belongs here: the order in which the files are written, the name and the time (the newest
-recording's unless the settings give one), and what CUDAG itself does not require: the tool and the
-system prompt as files, LLaMA-Factory's `dataset_info.json`, the split report; and the images, which
-are links, copies, JPEGs or annotated screenshots. Records are made in
-records.py.
+CUDAG does not require all of them. This pipeline adds the tool and the system prompt as files,
+LLaMA-Factory's `dataset_info.json`, the split report, and the records in other layouts. Images are
+links, copies, JPEGs or annotated screenshots. records.py makes the records.
 """
 
 import json
@@ -64,36 +62,41 @@ from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.stage import Check, TrainingExport
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-QWEN_VL = "qwen_vl"  # the folder of records for QwenLM's and 2U1's scripts
-MADE = "cudag"  # the folder of images beside the kept records
+QWEN_VL = "qwen_vl"  # the folder of records for the training scripts of QwenLM and 2U1
+MADE = "cudag"  # the folder in the output of the stage `records` with images that are not links
+# Colours in annotated screenshots: red, green, blue.
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
 
 
 def image_suffix(settings: DatasetSettings) -> str:
-    """The file extension of training images."""
+    """Returns the file extension of training images."""
     return ".jpg" if settings.image_mode == "jpeg" else ".png"
 
 
 def cudag_pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """The pictures of a record; see `Form.pictures`. A JPEG may be made of a screenshot."""
+    """Returns the images of a record: name in the dataset → source file; see `Form.pictures`.
+
+    The source of a JPEG or an annotated screenshot is the image that the stage `records` made, if
+    it made one, else the screenshot.
+    """
     (path,) = record.files.values()
     source = candidate.source
     screenshot = f"{source.folder}/{path}"
     if split is not Split.TEST:
         image = f"{record.id}{image_suffix(settings)}"
-        return {f"images/{image}": _first(source, image, screenshot)}
+        return {f"images/{image}": _kept_image(source, image, screenshot)}
     pictures = {f"test/images/{record.id}.png": screenshot}
     if record.counts["places"] and "test" in record.parts:
         drawn = f"{record.id}_annotated.png"
-        pictures[f"test/annotated/{drawn}"] = _first(source, drawn, screenshot)
+        pictures[f"test/annotated/{drawn}"] = _kept_image(source, drawn, screenshot)
     return pictures
 
 
-def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
-    """The image beside the kept records if there is one, else the screenshot."""
+def _kept_image(source: DatasetTrajectory, image: str, screenshot: str) -> str:
+    """Returns the path of an image in the records of a trajectory, or else the screenshot."""
     kept = f"{MADE}/{image}"
     return f"{source.records}/{kept}" if kept in source.digests else screenshot
 
@@ -101,9 +104,16 @@ def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
 def make_cudag_picture(
     source: str, target: str, record: KeptRow, settings: DatasetSettings
 ) -> bool | None:
-    """Write what is not a link; see `Form.make`.
+    """Writes an image that is not a link: an annotated screenshot, a JPEG or a copy.
 
-    A screenshot that cannot be decoded gives no JPEG, and no annotated picture.
+    Args:
+        source: path of the screenshot, or of an image that was made of it before.
+        target: path of the image to write.
+        record: the record that names the image.
+        settings: of the datasets.
+
+    Returns:
+        See `Form.make_picture`. It is False if the screenshot of a JPEG cannot be decoded.
     """
     draws = target.endswith("_annotated.png") and not source.endswith("_annotated.png")
     converts = target.endswith(".jpg") and not source.endswith(".jpg")
@@ -126,9 +136,11 @@ def make_cudag_picture(
 def prepare_cudag_pictures(
     candidate: Candidate, records: Iterable[KeptRow], settings: DatasetSettings, out: Path
 ) -> None:
-    """Make the JPEGs, and what the hash of the task puts into the test split; see `Form.prepare`.
+    """Writes JPEGs and annotated screenshots to the records; see `Form.prepare_pictures`.
 
-    A dataset makes those itself that it lacks since its tasks are joined, or fill an empty split.
+    The split of a dataset is not known yet. The hash of the task predicts it, so that annotated
+    screenshots are made for the test split. The prediction is wrong if tasks are joined or a group
+    is moved to an empty split; then the build of the dataset makes the missing images.
     """
     without_images = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])
@@ -141,10 +153,10 @@ def prepare_cudag_pictures(
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
-    """Draw the target point and its tolerance on a copy of the screenshot.
+    """Draws the expected point and its tolerance on a copy of the screenshot.
 
     Returns:
-        Whether it was written; a screenshot that cannot be decoded is left out.
+        Whether it was written; it is not if the screenshot cannot be decoded.
     """
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
     if picture is None:
@@ -162,7 +174,7 @@ def _draw(picture: Pixels, metadata: CudagMetadata) -> None:
 
 
 def _half(metadata: CudagMetadata) -> tuple[int, int]:
-    """The tolerance in pixels, to each side."""
+    """Returns the tolerance in pixels: half the width and half the height of its box."""
     width, height = metadata.image_size
     x, y = metadata.tolerance
     return round(x * width / RU_MAX), round(y * height / RU_MAX)
@@ -170,41 +182,45 @@ def _half(metadata: CudagMetadata) -> tuple[int, int]:
 
 _STAMP = "%Y%m%d_%H%M%S"
 SETTINGS_DETAIL = "settings"  # key of the result of `decisive_settings` in the summary
-_CHOICES = (
+_CHOICES = (  # settings that config.json contains
     *("held_out_applications", "include_failed", "include_aborted", "include_contaminated"),
     *("include_avoidable_leaks", "include_unavoidable_leaks"),
     *("max_hidden_share", "prompt_style"),
 )
-_DECISIVE = (
+_DECISIVE = (  # settings that two directories of the same prefix and user must share
     *("seed", "train_ratio", "val_ratio", "test_ratio", *_CHOICES),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
 )
 
 
 def _generated_at(newest: datetime) -> datetime:
-    """The dataset's time: that of its newest recording, in whole seconds."""
+    """Returns the time in the dataset's name: that of its newest recording, in whole seconds."""
     return newest.replace(microsecond=0)
 
 
 def dataset_directory_name(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> str:
-    """The dataset's directory name, `{prefix}--{user}--{YYYYMMDD_HHMMSS}`, as CUDAG requires.
+    """Returns the directory name that CUDAG requires: `{prefix}--{user}--{YYYYMMDD_HHMMSS}`.
 
     Raises:
-        ValueError: a part cannot be used in a name; the message says which and what to write.
+        ValueError: a setting cannot be used in a name; the message names it and the remedy.
     """
     newest = select(trajectories, settings).newest
     return _directory_name(_generated_at(newest), settings)
 
 
 def _prefix(settings: DatasetSettings) -> str:
-    """The directory's prefix: prompts of another style than the usual are built beside those."""
+    """Returns the prefix of the name; it contains the prompt style unless this is `history`.
+
+    Datasets with different prompt styles are therefore published next to each other.
+    """
     style = settings.prompt_style
     return settings.name_prefix if style == "history" else f"{settings.name_prefix}-{style}"
 
 
 def _directory_name(time: datetime, settings: DatasetSettings) -> str:
+    """Returns the directory name for a time; for errors see `dataset_directory_name`."""
     parts = {"name_prefix": settings.name_prefix, "user": settings.user}
     for key, part in parts.items():
         if not re.fullmatch(NAME_PART.strip("^$"), part):
@@ -224,7 +240,15 @@ def _configuration(
     plan: SplitPlan,
     escaped: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The content of `config.json`; `tasks`: records of all splits together, by task type."""
+    """Returns the content of `config.json`.
+
+    Args:
+        settings: of the datasets.
+        time: the time in the dataset's name.
+        tasks: task type → number of records in all splits.
+        plan: the splits.
+        escaped: numbers of escaped markers.
+    """
     total = sum(tasks.values())
     return {
         "generator": GENERATOR,
@@ -265,11 +289,12 @@ def _configuration(
 
 
 def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """The settings that decide the records of a dataset: name → value, as JSON has it."""
+    """Returns name and JSON value of the settings that decide about the records of a dataset."""
     return _values(settings, _DECISIVE) | {"image_mode": _images(settings)}
 
 
 def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonValue]:
+    """Returns name and JSON value of some settings."""
     values: dict[str, JsonValue] = {}
     for name in names:
         value = getattr(settings, name)
@@ -278,23 +303,23 @@ def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonVa
 
 
 def _split_ratios(settings: DatasetSettings) -> dict[str, float]:
-    """The wanted share of groups in each split that is assigned by hash."""
+    """Returns the wanted share of groups in each split that is assigned by hash, 0 to 1."""
     return {name: getattr(settings, f"{name}_ratio") for name in HASHED}
 
 
 def _images(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """The kind of image file. Links and copies have the same bytes and are not told apart."""
+    """Returns format and quality of the training images; links and copies are the same format."""
     if settings.image_mode == "jpeg":
         return {"format": "jpeg", "quality": settings.jpeg_quality}
     return {"format": "png"}
 
 
 def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
-    """LLaMA-Factory's entry for every split, named `<name_prefix>_<split>`.
+    """Returns LLaMA-Factory's `dataset_info.json`: an entry `<name_prefix>_<split>` per split.
 
-    The entry of the test split reads the tests as conversations. LLaMA-Factory's `dataset_dir` and
-    `media_dir` must be the dataset's directory. The file has no system prompt: set `default_system`
-    to the text of `system_prompt.txt`.
+    The entry of the test split names the tests as conversations. To use the file, set
+    LLaMA-Factory's `dataset_dir` and `media_dir` to the dataset's directory, and `default_system`
+    to the text of `system_prompt.txt`, because records have no system prompt.
     """
     tags = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
     return {
@@ -311,7 +336,7 @@ def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[
 def _split_report(
     plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
-    """The content of `splits.json`: the split of every trajectory, and what was left out."""
+    """Returns the content of `splits.json`: the split of each trajectory, and what was left out."""
     groups = Counter(plan.groups.values())
     trajectories = Counter(plan.splits.values())
     by_hash = groups.total() - groups[Split.HELD_OUT]
@@ -345,16 +370,16 @@ def _split_report(
     }
 
 
-_PIECE = 2**20  # bytes
-_DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte for byte
-# What is counted of the records of a trajectory.
+_PIECE = 2**20  # bytes that are copied at once
+_DATA = ("train", "val", "held_out")  # the splits whose files data.jsonl consists of
+# Keys of `Row.counts`.
 _PROMPTS = "markers of prompts"
 _CALLS = "markers of calls"
 _TASK = "task "  # followed by the task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yield the drafts of a trajectory as lines of all kinds of splits."""
+    """Yields the records of a trajectory, each with the parts for all splits."""
     for draft in record_drafts(source):
         if isinstance(draft, Excluded):
             yield draft
@@ -376,27 +401,28 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _task_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """Records of all splits together, by task type."""
+    """Returns the number of records in all splits, by task type."""
     prefix = len(_TASK)
     return {name[prefix:]: counts[name] for name in sorted(counts) if name.startswith(_TASK)}
 
 
 def _escaped(counts: Mapping[str, int]) -> dict[str, int]:
-    """Number of escaped markers in prompts and in tool calls."""
+    """Returns the numbers of escaped markers in prompts and in tool calls."""
     return {"prompts": counts.get(_PROMPTS, 0), "tool_calls": counts.get(_CALLS, 0)}
 
 
 def _details(finished: FinishedRows) -> Mapping[str, Any]:
-    """The keys of the summary that only CUDAG has.
+    """Returns the keys of the summary that only this export has; see `Form.details`.
 
-    Returns:
-        `name` (of the directory that the dataset should have), `trajectories` (planned, by split),
-        `task_counts` (records by task type), `escaped` (number of escaped markers in prompts and in
-        tool calls), `empty_splits` (wanted, but without a record although there are task groups)
-        and `settings` (see `decisive_settings`).
+    - `name`: the directory name
+    - `trajectories`: number of planned trajectories, by split
+    - `task_counts`: number of records, by task type
+    - `escaped`: numbers of escaped markers in prompts and in tool calls
+    - `empty_splits`: splits with a ratio above 0 but without a record; empty if there is no task
+    - `settings`: see `decisive_settings`
 
     Raises:
-        ValueError: a setting cannot be used in the dataset's name.
+        ValueError: a setting cannot be used in the directory name.
     """
     plan = finished.plan
     settings = finished.settings
@@ -415,7 +441,7 @@ def _details(finished: FinishedRows) -> Mapping[str, Any]:
 
 
 def _side_files(finished: FinishedRows) -> Mapping[str, Any]:
-    """The configuration, the tool, the system prompt, LLaMA-Factory's entries and the splits."""
+    """Returns config.json and the files that CUDAG does not require; see `Form.side_files`."""
     plan = finished.plan
     settings = finished.settings
     time = _generated_at(plan.selection.newest)
@@ -433,6 +459,7 @@ def _side_files(finished: FinishedRows) -> Mapping[str, Any]:
 
 
 def _kind_of(row: KeptRow) -> tuple[int, str]:
+    """Returns step index and task type of a record; see `Form.kind_of`."""
     kind = next(name.removeprefix(_TASK) for name in row.counts if name.startswith(_TASK))
     return int(row.id.rpartition("_")[2]), kind
 
@@ -440,7 +467,7 @@ def _kind_of(row: KeptRow) -> tuple[int, str]:
 def replaced_directories(
     _inputs: DatasetInputs, directory: str, published: Collection[str]
 ) -> list[str]:
-    """The published directories that a new one replaces: of its prefix and user, at another time.
+    """Returns the published directories that a new one replaces: those with its prefix and user.
 
     Args:
         directory: name of the new output.
@@ -450,9 +477,10 @@ def replaced_directories(
 
 
 def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]:
-    """A problem for each directory of the same prefix and user that other settings have made.
+    """Returns a problem for each published directory that was built with other settings.
 
-    Directories of another code version are not compared: an update may change a default.
+    Only directories with the same prefix and user are compared, and only those of the same code
+    version, because a new version may have other defaults.
     """
     settings = inputs.settings.datasets
     family = f"{_prefix(settings)}--{settings.user}"
@@ -478,12 +506,12 @@ def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]
 
 
 def _family(directory: str) -> str:
-    """Prefix and user of `<prefix>--<user>--<timestamp>`."""
+    """Returns prefix and user, the beginning of `<prefix>--<user>--<timestamp>`."""
     return directory.rpartition("--")[0]
 
 
 def _union(out: Path) -> Iterator[bytes]:
-    """Yield `data.jsonl`: the records of the splits, one split after the other."""
+    """Yields the content of `data.jsonl`: the records of all splits, split after split."""
     for split in _DATA:
         path = out / f"{split}.jsonl"
         if path.is_file():
@@ -492,27 +520,31 @@ def _union(out: Path) -> Iterator[bytes]:
 
 
 def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
-    """Yield the records of a split with the system prompt in the human turn, as a JSON array.
+    """Yields a JSON array of a split's records with the system prompt in the human turn.
 
-    For scripts that have no place for a system prompt of ours. A record a line.
+    Training scripts that cannot be given a system prompt read it. Each record is on its own line.
+
+    Args:
+        path: the JSON Lines file of the split.
+        prompt: the system prompt.
     """
     before = "[\n"
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             record = json.loads(line)
             human = record["conversations"][0]
-            asked = human["value"].removeprefix(HUMAN_START)
-            human["value"] = f"{HUMAN_START}{prompt}\n\n{asked}"
+            question = human["value"].removeprefix(HUMAN_START)
+            human["value"] = f"{HUMAN_START}{prompt}\n\n{question}"
             yield f"{before}{json_text(record)}".encode()
             before = ",\n"
     yield b"\n]\n"
 
 
 class CudagForm(Form):
-    """Writes pictures that are not links, and files that repeat the records for other readers."""
+    """Adds images that are not links, records in other layouts, and directories with a time."""
 
     def count_trajectory(self, source: Source) -> Mapping[str, int]:
-        """The markers that are escaped in the instruction, which every prompt repeats."""
+        """Counts the markers in the instruction, once for all prompts that contain it."""
         in_prompt = source.settings.prompt_style != "grounding"
         instruction = source.trajectory.task.instruction
         return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
@@ -520,17 +552,17 @@ class CudagForm(Form):
     def prepare_pictures(
         self, candidate: Candidate, rows: Iterable[KeptRow], settings: DatasetSettings, out: Path
     ) -> None:
-        """Write JPEGs and annotated screenshots."""
+        """Writes JPEGs and annotated screenshots to the records."""
         prepare_cudag_pictures(candidate, rows, settings, out)
 
     def make_picture(
         self, source: str, target: str, row: KeptRow, settings: DatasetSettings
     ) -> bool | None:
-        """Write a JPEG, an annotated screenshot or a copy."""
+        """Writes a JPEG, an annotated screenshot or a copy."""
         return make_cudag_picture(source, target, row, settings)
 
     def derived_files(self, out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield `data.jsonl`, and `qwen_vl/<split>.json` of the splits that have a record."""
+        """Yields `data.jsonl`, and `qwen_vl/<split>.json` for each split with a record."""
         yield "data.jsonl", _union(out)
         prompt = (out / "system_prompt.txt").read_text(encoding="utf-8").removesuffix("\n")
         for split in _DATA:

@@ -1,7 +1,7 @@
-"""Ids and metadata of CUDAG records, RU coordinates, and how far a prediction may be.
+"""Defines ids, metadata, coordinates and tolerances of CUDAG records.
 
-RU (resolution units) are pixels normalised to 0 to 1000 on each axis. Not here: tool calls
-(tool_calls.py) and checks (validator.py).
+RU (resolution units) are coordinates from 0 to 1000 on each axis, whatever the size of the image.
+A tolerance is the distance from the point at which a prediction still counts as correct.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ from demo_pipeline.exports.tool_calls import RU_MAX
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
-GENERATOR = "demo_pipeline"
-DRAG = "drag"  # the task type
+GENERATOR = "demo_pipeline"  # `generator` in config.json of our datasets
+DRAG = "drag"  # the task type of drags
 REPORT_FILE = "splits.json"
-RECORD_FILES = {
+RECORD_FILES = {  # split → file with its records as conversations
     "train": "train.jsonl",
     "val": "val.jsonl",
-    "test": "test/records.jsonl",  # as conversations, also actions that have no test
+    "test": "test/records.jsonl",  # also has the actions that test.json leaves out
     "held_out": "held_out.jsonl",
 }
-HASHED = ("train", "val", "test")  # the splits that a hash puts groups into
-IMAGE_TOKEN = "<image>"  # noqa: S105 - a trainer's placeholder
+HASHED = ("train", "val", "test")  # the splits that are assigned by hash
+IMAGE_TOKEN = "<image>"  # noqa: S105 - trainers replace it by the image
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 DIRECTORY_PATTERN = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*"
@@ -39,14 +39,15 @@ DIRECTORY_PATTERN = re.compile(
 )
 Pair = tuple[int, int]
 RuBox = tuple[int, int, int, int]
+"""Left, top, right and bottom in RU."""
 
 
 def to_ru(x: float, y: float, size: Pair) -> Pair:
-    """Pixel → RU: `round(pixel / size * 1000)` on each axis.
+    """Converts a pixel to RU: `round(pixel / size * 1000)` on each axis.
 
     Args:
-        x: pixels from the left; outside [0, width - 1] it is clamped first.
-        y: pixels from the top; outside [0, height - 1] it is clamped first.
+        x: pixels from the left; clamped to [0, width - 1].
+        y: pixels from the top; clamped to [0, height - 1].
         size: width and height of the image, pixels.
     """
     across, down = (
@@ -57,10 +58,10 @@ def to_ru(x: float, y: float, size: Pair) -> Pair:
 
 
 def cudag_id(name: str) -> str:
-    """A name as a CUDAG id, which has only letters, digits, `_` and `-`.
+    """Returns a name as a CUDAG id, which may contain only letters, digits, `_` and `-`.
 
-    Other characters become `_`; then `_` and 6 hex digits of the name's SHA-256 are added, so that
-    different names stay different.
+    Other characters become `_`. If there are any, `_` and 6 hexadecimal digits of the name's
+    SHA-256 follow, so that different names have different ids.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if safe == name:
@@ -69,25 +70,25 @@ def cudag_id(name: str) -> str:
 
 
 class CudagMetadata(NamedTuple):
-    """The metadata of a record. This pipeline writes every key; other generators may not.
+    """The metadata of a record. This pipeline writes all keys; other generators may not.
 
     Attributes:
         task_type: kebab-case name of the action.
-        real_coords: pixels of the stored image, of a drag its start; [0, 0] for actions without a
-            coordinate.
+        real_coords: place of the action, or start of a drag, in pixels of the image; [0, 0] for
+            actions without a place.
         tolerance: RU on each axis.
-        image_size: width and height of the stored image, pixels; [0, 0] if missing.
-        has_coordinate: whether the action has a coordinate.
-        end_coords: end of a drag, pixels of the stored image; else [0, 0].
-        scroll_direction: up, down, left, right, or empty.
+        image_size: width and height of the image, pixels; [0, 0] if unknown.
+        has_coordinate: whether the action has a place.
+        end_coords: end of a drag in pixels of the image; [0, 0] for other actions.
+        scroll_direction: up, down, left or right; empty for other actions.
         scroll_amount: notches.
-        presses: how often a key is pressed: the number of equal calls of `key`; else 1.
+        presses: number of presses of a key, which is also the number of `key` calls; else 1.
         trajectory_id: id of the demonstration.
-        step_index: 0-based; the number of steps for the closing `terminate`.
+        step_index: 0-based; the final `terminate` has the index after the last step.
         application: normalised name.
         reasoning: a sentence that explains the action.
-        target_bbox: [x0, y0, x1, y1] of the target in RU; [0, 0, 0, 0] without one.
-        tokens: of the record with its picture and the system prompt, estimated.
+        target_bbox: box of the target; [0, 0, 0, 0] if there is no target.
+        tokens: estimated tokens of the record with its image and the system prompt.
     """
 
     task_type: str
@@ -108,27 +109,26 @@ class CudagMetadata(NamedTuple):
 
 
 _CLICKS = (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK)
-_LARGEST_SHARE = 0.1  # of the screen; in a larger area not every point is the one that was meant
+_LARGEST_SHARE = 0.1  # of the screen's area; in a larger area, the exact point matters
+# Roles of containers, documents, tables and text areas, in which the exact point matters.
 _AREAS = frozenset(
     {
         *("panel", "unknown", "window", "dialog", "table", "treeview", "listbox", "tabpanel"),
         *("toolbar", "menu", "menubar", "statusbar", "taskbar", "textarea", "image"),
     }
-)  # roles of containers, documents, tables and text areas
-
-
+)
+# Roles of elements that do the same wherever they are clicked.
 _WHOLE = frozenset(
     {"button", "checkbox", "radiobutton", "combobox", "menuitem", "tab", "link", "icon"}
-)  # roles of what does the same wherever it is clicked; in a text field the place matters
+)
 
 
 class TestedPlace(NamedTuple):
-    """What the test of a record accepts, when it is not the place of the record itself.
+    """The place and tolerance of a test that accepts each point of the target.
 
     Attributes:
         point: centre of the target, pixels.
-        tolerance: RU on each axis; from the centre to the farther edge, so that each point of the
-            target is accepted.
+        tolerance: RU on each axis, from the centre to the farther edge of the target.
     """
 
     point: Pair
@@ -136,9 +136,15 @@ class TestedPlace(NamedTuple):
 
 
 def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPlace | None:
-    """The centre of a button, a box or a menu item that was clicked, as CUDAG's generators ask.
+    """Returns the place for the test of a click on a button, a check box, a menu item and so on.
 
-    None for other actions and targets, and for a point outside the target.
+    CUDAG's own generators also test the centre of such elements. The result is None for other
+    actions and other elements, and if the click was outside the target.
+
+    Args:
+        action: the action of the step.
+        row: provenance of the step.
+        size: width and height of the image, pixels.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
     element = action.target_element
@@ -148,25 +154,33 @@ def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPl
         return None
     left, top, width, height = target
     x, y = points(action)[0]
-    centre = (left + width // 2, top + height // 2)
-    inside = left <= x <= left + width and top <= y <= top + height
-    if not inside or not all(0 <= at < side for at, side in zip(centre, size, strict=True)):
+    centre_x = left + width // 2
+    centre_y = top + height // 2
+    is_on_target = left <= x <= left + width and top <= y <= top + height
+    is_in_image = 0 <= centre_x < size[0] and 0 <= centre_y < size[1]
+    if not is_on_target or not is_in_image:
         return None
-    box = box_to_ru(target, size)
-    middle = to_ru(*centre, size)
-    across, down = (max(at - box[n], box[n + 2] - at) for n, at in enumerate(middle))
-    return TestedPlace(centre, (max(across, 1), max(down, 1)))
+    x0, y0, x1, y1 = box_to_ru(target, size)
+    ru_x, ru_y = to_ru(centre_x, centre_y, size)
+    tolerance = (max(ru_x - x0, x1 - ru_x, 1), max(ru_y - y0, y1 - ru_y, 1))
+    return TestedPlace((centre_x, centre_y), tolerance)
 
 
 def target_tolerance(
     action: StepAction, row: ProvenanceRow, size: Pair, settings: DatasetSettings
 ) -> tuple[Pair, RuBox]:
-    """The tolerance of a prediction, and the target's box [x0, y0, x1, y1], both in RU.
+    """Returns the tolerance of a prediction and the box of the target, both in RU.
 
-    The tolerance reaches from the point to the target's nearer edge; scrolls and drags have
-    settings of their own, and in a container, such as a table, it is that of no target: the point
-    is one of its parts. A large area is not a target. A drag's target is known at its start only,
-    and the tolerance is also that of its end.
+    The tolerance is the distance from the point to the nearer edge of the target. Scrolls and drags
+    have tolerances of their own in the settings. `default_tolerance` is used for actions without a
+    target and for targets that are containers, such as tables. A large container is not a target at
+    all. The tolerance of a drag applies to its start and its end.
+
+    Args:
+        action: the action of the step.
+        row: provenance of the step.
+        size: width and height of the image, pixels.
+        settings: tolerances and their limits.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
     has_target = None not in target and not _is_large_area(action, target, size)
@@ -187,32 +201,36 @@ def target_tolerance(
 
 
 def _is_large_area(action: StepAction, target: Sequence[int], size: Pair) -> bool:
-    """Whether a target is an area that a point in it does not single out."""
+    """Returns whether a target, given as left, top, width and height, is a large container."""
     _, _, width, height = target
     return _is_area(action) and width * height > _LARGEST_SHARE * size[0] * size[1]
 
 
 def _is_area(action: StepAction) -> bool:
+    """Returns whether the target of an action is a container."""
     return action.target_element is not None and action.target_element.role in _AREAS
 
 
 def box_to_ru(box: Sequence[float], size: Pair) -> RuBox:
-    """A box (left, top, width, height, pixels) as [x0, y0, x1, y1] in RU, within the image."""
+    """Converts a box (left, top, width, height in pixels) to RU, clipped to the image."""
     left, top, width, height = box
     return (*to_ru(left, top, size), *to_ru(left + width, top + height, size))
 
 
 def tolerance_ru(point: Pair, box: Sequence[float], size: Pair, limits: Pair) -> Pair:
-    """The distance from a point to the nearer edge of a box on each axis, in RU, rounded down.
+    """Returns the distance from a point to the nearer edge of a box on each axis, in RU.
 
     Args:
         point: x and y, pixels.
         box: left, top, width and height of the target, pixels.
         size: width and height of the image, pixels.
-        limits: minimum and maximum, RU. A point at an edge, or outside the box, has the minimum.
+        limits: minimum and maximum of the result, RU. The result is rounded down; it is the minimum
+            for a point at an edge or outside the box.
     """
     low, high = limits
-    nearer = (min(point[n] - box[n], box[n] + box[n + 2] - point[n]) for n in (0, 1))
-    reach = (int(off / side * RU_MAX) for off, side in zip(nearer, size, strict=True))
-    x, y = (min(max(part, low), high) for part in reach)
-    return x, y
+    tolerances = []
+    for axis in (0, 1):
+        pixels = min(point[axis] - box[axis], box[axis] + box[axis + 2] - point[axis])
+        distance = int(pixels / size[axis] * RU_MAX)
+        tolerances.append(min(max(distance, low), high))
+    return tolerances[0], tolerances[1]

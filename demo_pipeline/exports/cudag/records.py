@@ -1,10 +1,9 @@
-"""Makes CUDAG records of the steps of a trajectory.
+"""Makes the CUDAG records of a trajectory: a record per step, and one that ends the task.
 
-Belongs here: the screenshot, prompt and answer of a record, and what calls cannot say of an action:
-held modifiers, a drag with another button, a place outside the screen. Steps that give no record
-stay in the history of later records, because they happened: off-screen steps without a coordinate,
-steps that the tool cannot express with a note. Hidden actions are named there in words. Records are
-read a few lines at a time: DuckDB would keep each JSON file as a whole in memory.
+A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata. Steps
+without a record still appear in the prompts of later records: off-screen steps without a
+coordinate, and steps that tool calls cannot fully express (held modifiers, drags with another
+button) with a note. Hidden actions appear there in words.
 """
 
 import json
@@ -65,12 +64,12 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
-HELD_KEY = "held_key"  # it would be more than `MOST_CALLS` calls, a press each
-DRAFT_EXCLUSIONS = (
+HELD_KEY = "held_key"  # the answer would have more than `MOST_CALLS` calls, one for each press
+DRAFT_EXCLUSIONS = (  # reasons for which `record_drafts` leaves out a step or the end
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end", HELD_KEY),
 )
-DRAFT_SETTINGS = (
+DRAFT_SETTINGS = (  # the settings that `record_drafts` reads
     *(*STEP_SETTINGS, "prompt_style"),
     *("cudag_scroll_sign", "cudag_scroll_unit", "max_pixels"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
@@ -78,7 +77,7 @@ DRAFT_SETTINGS = (
 
 
 def wheel_units(settings: DatasetSettings) -> WheelUnits:
-    """What `pixels` mean in the records that these settings give."""
+    """Returns the meaning of `pixels` in scrolls, as the settings choose it."""
     return WheelUnits(settings.cudag_scroll_sign, units_per_notch(settings))
 
 
@@ -89,7 +88,15 @@ def tool_calls(
     seen: Pair | None = None,
     hovered: tuple[Pair, ...] = (),
 ) -> tuple[ToolCall, ...]:
-    """The calls of a step's action after those of where the pointer rests; see `write_calls`."""
+    """Returns the calls of a step's action.
+
+    Args:
+        action: the action; its points are pixels of the screenshot.
+        size: width and height of the screenshot, pixels.
+        settings: decide the meaning of `pixels` in scrolls.
+        seen: see `write_calls`.
+        hovered: places where the pointer rests before the action, pixels of the screenshot.
+    """
     answer = AnsweredAction(action.action_type, action.parameters, hovered)
     return write_calls(answer, size, wheel_units(settings), seen)
 
@@ -101,14 +108,15 @@ def _described(
     settings: DatasetSettings,
     seen: Pair | None,
 ) -> tuple[tuple[ToolCall, ...], str]:
-    """The calls of an action as the history of later records shows them, and what they leave out.
+    """Returns an action as the history of later records shows it: its calls, and a note.
 
-    That is a note; empty when the calls say it all.
+    The note contains what the calls cannot express; it is empty if they express the whole action.
     """
     if is_off_screen(action, row, size):
         call = tool_calls(action, size, settings, seen)[0]
-        rest = {name: given for name, given in call.arguments.items() if name != "coordinate"}
-        return (ToolCall(call.action, rest),), " outside the recorded screen"
+        arguments = dict(call.arguments)
+        arguments.pop("coordinate", None)
+        return (ToolCall(call.action, arguments),), " outside the recorded screen"
     calls = tool_calls(action, size, settings, seen, hovered_places(row))
     parameters = action.parameters.members()
     note = ""
@@ -126,14 +134,15 @@ class RecordDraft(NamedTuple):
     """A record before its split is known.
 
     Attributes:
-        id: id of the record, and the stem of its image.
+        id: id of the record, and stem of its image.
         screenshot: the PNG in the trajectory.
-        prompt: what is asked, with markers escaped.
-        markers: how many markers were escaped in the prompt, beside those of the instruction.
-        calls: the right answer.
-        metadata: the record's metadata.
-        tested: what its test accepts; None: the place in `metadata`.
-        hovered: where the pointer rests before, pixels of the screenshot.
+        prompt: text of the human turn, with markers escaped.
+        markers: number of markers that were escaped in the prompt, without those of the
+            instruction.
+        calls: the correct answer.
+        metadata: the metadata of the record.
+        tested: place and tolerance of its test; None: those in `metadata`.
+        hovered: places where the pointer rests before the action, pixels of the screenshot.
     """
 
     id: str
@@ -146,11 +155,11 @@ class RecordDraft(NamedTuple):
     hovered: tuple[Pair, ...] = ()
 
     def line(self, suffix: str = ".png", folder: str = "") -> str:
-        """The record as a line of a split.
+        """Returns the record as a JSON line of a split.
 
         Args:
-            suffix: the file extension of its image.
-            folder: of the folder `images`: empty, or `test/`.
+            suffix: file extension of its image.
+            folder: the folder that contains the folder `images`: empty, or `test/`.
         """
         record = {
             "id": self.id,
@@ -164,15 +173,15 @@ class RecordDraft(NamedTuple):
         return json.dumps(record, ensure_ascii=False)
 
     def tests(self) -> dict[str, str]:
-        """The record as a test: `test` is an entry of `test.json`, `test_row` one of `test.jsonl`.
+        """Returns the test of the record, as entries of `test.json` and of `test.jsonl`.
 
-        Empty for an action without a place, such as typing: a test of CUDAG compares a place, and
-        with the tolerance [0, 0] it would compare nothing.
+        The result has the keys `test` and `test_row`. It is empty for actions without a place, such
+        as typing, because a CUDAG test compares places.
 
-        A test expects the last call of the record, and its `real_coords` are the place of that
-        call: of a drag the end, whose start is `start_coords`. `person_coords` is where the person
-        pointed, also when the test expects the centre of the target. `target_bbox` is there if each
-        point of the target passes: in a text field the place matters, not the field.
+        A test expects the last call of the record, and `real_coords` is the place of this call. For
+        a drag it is the end; `start_coords` is the start. `person_coords` is the place where the
+        person pointed, even if the test expects the centre of the target. `target_bbox` is present
+        only if each point of the target is accepted.
         """
         if not self.metadata.has_coordinate:
             return {}
@@ -202,13 +211,16 @@ class RecordDraft(NamedTuple):
 
 
 def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordDraft | Excluded]:
-    """Yield a record per step, then the `terminate` record on the final screenshot.
+    """Yields a record for each step, then the record that ends the task on the final screenshot.
 
-    `absolute`: coordinates are pixels of the screenshot as a model sees it, see `resized`.
+    A step without a record is yielded as `Excluded` with a reason in `DRAFT_EXCLUSIONS`. The last
+    record is left out if a hidden action follows the last step, or if the video ends before the
+    last action does, because the final screenshot then does not show the end.
 
-    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
-    is no `terminate` record when a hidden action follows the last step or the video ends before its
-    action does: the person had not ended.
+    Args:
+        source: the trajectory.
+        absolute: whether coordinates are pixels of the screenshot as the model resizes it (see
+            `resized`); else they are RU.
     """
     trajectory = source.trajectory
     settings = source.settings
@@ -249,7 +261,7 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
 
 
 def _end_draft(source: Source, history: Sequence[str]) -> RecordDraft | Excluded:
-    """The `terminate` record, whose step index follows that of the last step."""
+    """Returns the record that ends the task; its step index follows that of the last step."""
     trajectory = source.trajectory
     settings = source.settings
     screenshot = trajectory.final_screenshot
@@ -257,14 +269,14 @@ def _end_draft(source: Source, history: Sequence[str]) -> RecordDraft | Excluded
     last = -1
     if trajectory.steps:
         last = trajectory.steps[-1].index
-    hides = source.candidate.hidden.follow(last)
-    ended = not hides and is_last_end_filmed(trajectory.steps, source.rows)
-    if ended and last + 1 in source.candidate.incomplete:
+    hides_actions = source.candidate.hidden.follow(last)
+    shows_end = not hides_actions and is_last_end_filmed(trajectory.steps, source.rows)
+    if shows_end and last + 1 in source.candidate.incomplete:
         return Excluded(INCOMPLETE)
     size = readable_size(screenshot)
     if settings.prompt_style == "grounding":
         return Excluded("not_grounded")
-    if not ended:
+    if not shows_end:
         return Excluded("hidden_end")
     if size is None:
         return Excluded("missing_frame")
@@ -289,7 +301,7 @@ def _end_draft(source: Source, history: Sequence[str]) -> RecordDraft | Excluded
 
 
 def _counted(draft: RecordDraft, settings: DatasetSettings) -> RecordDraft:
-    """A record with the estimate of its tokens."""
+    """Returns the record with its estimated number of tokens."""
     turns = (system_prompt(settings), draft.prompt, render_tool_calls(draft.calls)[0])
     tokens = chat_tokens(turns, [draft.metadata.image_size], settings.max_pixels)
     return draft._replace(metadata=draft.metadata._replace(tokens=tokens))
@@ -301,7 +313,16 @@ def _prompt(
     history: Sequence[str],
     settings: DatasetSettings,
 ) -> tuple[str, int]:
-    """The prompt, and how many markers were escaped in it beside those of the instruction."""
+    """Returns the prompt of a record, and the number of markers that were escaped in it.
+
+    Markers of the instruction are not counted here; see `CudagForm.count_trajectory`.
+
+    Args:
+        trajectory: has the instruction.
+        action: the action of the step; None at the end.
+        history: lines about the earlier actions.
+        settings: decide the style of the prompt.
+    """
     if settings.prompt_style == "grounding" and action is not None:
         return escape_markers(grounding_prompt(action))
     actions: Sequence[str] = ()
@@ -311,20 +332,20 @@ def _prompt(
 
 
 def _metadata(
-    made_of: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
+    source: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
-    """The metadata of a step."""
+    """Returns the metadata of a step's record, without the number of tokens."""
     action = step.action
     task_type: str = action.action_type.value
     if action.action_type is ActionType.CLICK:
-        task_type = calls[-1].action  # the button, or a triple click
-    tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)
+        task_type = calls[-1].action  # names the button, or a triple click
+    tolerance, box = target_tolerance(action, source.rows[step.index], size, source.settings)
     metadata = CudagMetadata(
         task_type=task_type.replace("_", "-"),
         image_size=size,
-        trajectory_id=made_of.trajectory.id,
+        trajectory_id=source.trajectory.id,
         step_index=step.index,
-        application=made_of.trajectory.task.application,
+        application=source.trajectory.task.application,
         reasoning=action.reasoning,
         target_bbox=box,
     )

@@ -1,10 +1,10 @@
-"""Rules for one CUDAG record: its form, and its coordinates against its metadata.
+"""Rules for a single CUDAG record.
 
-Belongs here: rules that need only the record, among them the range of RU (resolution units, 0 to
-1000) and the invariant RU(real_coords, image_size) = coordinate, from the CUDAG document's section
-"Coordinate System". Messages follow the style of the document's error list. No model reads the
-records: datasets of other generators have what they like. Rules between records, and for files, are
-in validator.py.
+The models `CudagRecord` and `CudagTest` declare what the CUDAG document requires of the records of
+all datasets. Further rules compare coordinates with metadata, among them the invariant
+RU(real_coords, image_size) = coordinate from the section "Coordinate System" of the document; RU
+(resolution units) are coordinates from 0 to 1000. `Scope` says for each rule which datasets must
+follow it. validator.py has the rules between records, and those for files.
 """
 
 import re
@@ -13,7 +13,16 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
 from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.cudag.models import DRAG, ID_PATTERN, IMAGE_TOKEN, to_ru
@@ -23,25 +32,24 @@ from demo_pipeline.exports.tool_calls import (
     TOOL_NAME,
     ToolCallError,
     call_faults,
-    is_int,
     is_number,
     is_pair,
     parse_tool_calls,
 )
-from demo_pipeline.files.base_model import Document, explain, field_name
-from demo_pipeline.files.json_files import JsonFileError, parse_json
+from demo_pipeline.files.base_model import Document, DocumentT, explain, field_name
+from demo_pipeline.files.json_files import JsonFileError, Location, parse_json
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 
 
 class Scope(Enum):
-    """Which datasets a rule applies to, and how severe breaking it is.
+    """Which datasets must follow a rule, and how severe it is to break the rule.
 
     Attributes:
-        FORMAT: a rule of the CUDAG document: an error in every dataset.
+        FORMAT: a rule of the CUDAG document: an error in all datasets.
         SHARED: a rule of this pipeline: an error in its own datasets, a warning in others.
         OURS: a rule of this pipeline: an error in its own datasets, not checked in others.
-        NOTE: a warning in every dataset.
+        NOTE: a warning in all datasets.
     """
 
     FORMAT = auto()
@@ -51,7 +59,7 @@ class Scope(Enum):
 
 
 class CudagFault(NamedTuple):
-    """One broken rule, without the file and line, which the caller knows."""
+    """A broken rule; the caller adds file and line."""
 
     code: str
     message: str
@@ -60,7 +68,15 @@ class CudagFault(NamedTuple):
     column: int | None = None
 
     def problem(self, file: str, line: int | None, *, ours: bool) -> Problem | None:
-        """The problem at a place; None if the rule does not apply to a dataset (see `Scope`)."""
+        """Returns the fault as a problem of a line in a file.
+
+        Args:
+            file, line: the place.
+            ours: whether this pipeline wrote the dataset.
+
+        Returns:
+            The problem; None if the dataset need not follow the rule.
+        """
         code, message, remedy, scope, column = self
         if scope is Scope.OURS and not ours:
             return None
@@ -71,22 +87,22 @@ class CudagFault(NamedTuple):
 
 
 def ours(code: str, message: str, remedy: str = "") -> CudagFault:
-    """A broken rule of this pipeline, which datasets of others need not follow."""
+    """Returns a fault that counts only in datasets of this pipeline."""
     return CudagFault(code, message, remedy, Scope.OURS)
 
 
 def shared(code: str, message: str, remedy: str = "") -> CudagFault:
-    """A broken rule of this pipeline, which is worth a warning in datasets of others."""
+    """Returns a fault that is an error in datasets of this pipeline, and a warning in others."""
     return CudagFault(code, message, remedy, Scope.SHARED)
 
 
 def json_fault(error: JsonFileError, scope: Scope = Scope.FORMAT) -> CudagFault:
-    """The fault of a text that is not JSON."""
+    """Returns the fault of a text that is not JSON."""
     return CudagFault("invalid_json", error.message, scope=scope, column=error.column)
 
 
 def printable(text: str) -> str:
-    """A name or path for a message: at most 120 characters on one line, escaped where needed."""
+    """Returns a name or path for a message: at most 120 characters, with escapes, on one line."""
     safe = ""
     for character in text[:120]:
         if character.isprintable():
@@ -96,17 +112,131 @@ def printable(text: str) -> str:
     return safe
 
 
-HUMAN_START = f"{IMAGE_TOKEN}\n"
+HUMAN_START = f"{IMAGE_TOKEN}\n"  # the start of each human turn
 _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-# The coordinates that metadata must not have, by the number of those in the calls.
+# The keys of metadata that must be [0, 0], by the number of coordinates in the calls: 0, 1, 2.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
+_DOCUMENTED = "documented"  # type of the errors whose whole message the CUDAG document specifies
+
+
+def _documented(message: str) -> PydanticCustomError:
+    """Returns an error with a message of the CUDAG document."""
+    return PydanticCustomError(_DOCUMENTED, "{message}", {"message": message})
+
+
+def _image_path(path: str) -> str:
+    """Accepts a path that stays in the folder `images/`."""
+    if not path.startswith("images/"):
+        raise _documented(f"Invalid image path: {printable(path)} (must start with 'images/')")
+    if {"", ".", ".."} & set(path.split("/")) or "\\" in path or "\0" in path:
+        raise _documented(f"Invalid image path: {printable(path)} (must stay in images/)")
+    return path
+
+
+def _tolerance(value: Any) -> list[int]:
+    """Accepts two integers that are not negative."""
+    if not is_pair(value):
+        raise _documented("tolerance must be [tol_x, tol_y] array")
+    if min(value) < 0:
+        raise _documented("tolerance must not be negative: no prediction is within it")
+    return value
+
+
+def _human_text(text: str) -> str:
+    if not text.startswith(HUMAN_START):
+        raise ValueError(f"must start with '{IMAGE_TOKEN}\\n'")
+    return text
+
+
+def _gpt_text(text: str) -> str:
+    if not text.startswith(_GPT_START):
+        raise ValueError(f"must start with '{_GPT_START}'")
+    return text
+
+
+def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Replaces an invalid value by None, because other generators may use the key differently."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+_ImagePath = Annotated[str, AfterValidator(_image_path)]
+_Tolerance = Annotated[Any, PlainValidator(_tolerance)]
 _Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
+_PairOrNone = Annotated[_Pair | None, WrapValidator(_or_none)]
 _Ru = Annotated[int, Field(ge=0, le=RU_MAX)]
 
 
+class _HumanTurn(Document):
+    speaker: Literal["human"] = Field(alias="from")
+    value: Annotated[str, AfterValidator(_human_text)]
+
+
+class _GptTurn(Document):
+    speaker: Literal["gpt"] = Field(alias="from")
+    value: Annotated[str, AfterValidator(_gpt_text)]
+
+
+class _Metadata(Document):
+    """The metadata of a record of any generator.
+
+    The CUDAG document does not define the keys that may be None; rules use them if they have the
+    type that this pipeline gives them.
+    """
+
+    task_type: Text
+    real_coords: _Pair
+    image_size: _PairOrNone = None
+    has_coordinate: Annotated[bool | None, WrapValidator(_or_none)] = None
+    tolerance: Any = None
+    end_coords: _PairOrNone = None
+    presses: Annotated[int | None, WrapValidator(_or_none)] = None
+
+
+class _TrainingMetadata(_Metadata):
+    tolerance: _Tolerance = None
+
+
+class _TestMetadata(_Metadata):
+    real_coords: _Pair = Field(default_factory=list)  # the document does not require it in tests
+    tolerance: _PairOrNone = None
+    start_coords: _PairOrNone = None
+
+
+class CudagRecord(Document):
+    """A line of data.jsonl, train.jsonl, val.jsonl or held_out.jsonl."""
+
+    id: Text
+    image: _ImagePath
+    conversations: tuple[_HumanTurn, _GptTurn] = Field(strict=False)  # accepts a list
+    metadata: _TrainingMetadata
+
+
+class _Arguments(Document):
+    action: Text
+
+
+class _ExpectedAction(Document):
+    name: Literal["computer_use"]
+    arguments: _Arguments
+
+
+class CudagTest(Document):
+    """An entry of test/test.json."""
+
+    test_id: Text
+    screenshot: _ImagePath
+    prompt: Text
+    expected_action: _ExpectedAction
+    tolerance: _Tolerance = Field(None, validate_default=True)
+    metadata: _TestMetadata
+
+
 class _OurMetadata(StrictDocument):
-    """What `CudagMetadata` writes; what the document defines is checked apart."""
+    """The metadata that this pipeline writes, without the keys that `_Metadata` checks."""
 
     task_type: Any = None
     real_coords: Any = None
@@ -126,94 +256,129 @@ class _OurMetadata(StrictDocument):
 
 
 class _OurTestMetadata(_OurMetadata):
+    real_coords: _Pair
     start_coords: _Pair
     person_coords: _Pair
 
 
-def training_faults(record: object) -> Iterator[CudagFault]:
-    """Yield the faults of a line of data.jsonl, train.jsonl, val.jsonl or held_out.jsonl."""
-    if not isinstance(record, dict):
-        yield CudagFault("record_type", "record must be a JSON object")
+_CODES = {"test_id": "id", "image": "image_path", "screenshot": "image_path"}  # field → code
+_REMEDIES = {  # code → remedy
+    "image_path": "make the path relative, starting with images/",
+    "tolerance": "give two integers from 0: RU on each axis",
+}
+
+
+def _parsed(model: type[DocumentT], value: object) -> DocumentT | list[CudagFault]:
+    """Parses a JSON value as a record; returns its faults if the model rejects it."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        types = [details["type"] for details in error.errors(include_input=False)]
+        faults = []
+        for kind, (location, message) in zip(types, explain(error), strict=True):
+            code = _code(location)
+            field = field_name(location) or "record"
+            text = message if kind == _DOCUMENTED else f"{field}: {message}"
+            faults.append(CudagFault(code, text, _REMEDIES.get(code, "")))
+        return faults
+
+
+def _code(location: Location) -> str:
+    """Returns the problem code for a field: its name, or the name of its part of a record."""
+    names = [part for part in location if isinstance(part, str)]
+    if not names:
+        return "record_type"
+    name = names[0]
+    if name == "metadata" and len(names) > 1:
+        name = names[1]
+    return _CODES.get(name, name)
+
+
+def training_faults(value: Any) -> Iterator[CudagFault]:
+    """Yields the faults of a line of data.jsonl, train.jsonl, val.jsonl or held_out.jsonl.
+
+    If the model `CudagRecord` rejects the line, the other rules are not checked.
+    """
+    record = _parsed(CudagRecord, value)
+    if not isinstance(record, CudagRecord):
+        yield from record
         return
-    yield from _name_faults(record.get("id"), "id")
-    yield from _path_faults(record.get("image"), "image", (".png", ".jpg"))
-    turns = record.get("conversations")
-    metadata = record.get("metadata")
-    yield from _conversation_faults(turns)
-    if calls := _turn_calls(turns):
-        yield from _coordinate_faults(calls, metadata)
-    if not isinstance(metadata, dict):
-        yield CudagFault("metadata", "metadata must be an object")
-        return
-    yield from _metadata_faults(metadata, _OurMetadata, Scope.FORMAT)
-    if "tolerance" in metadata:
-        yield from _tolerance_faults(metadata["tolerance"])
+    yield from _id_faults(record.id, "id")
+    yield from _image_faults(record.image, (".png", ".jpg"))
+    human, gpt = record.conversations
+    if human.value.count(IMAGE_TOKEN) != 1:
+        message = f"conversations: the human turn must contain exactly one {IMAGE_TOKEN}"
+        yield shared("image_token", message)
+    try:
+        parse_tool_calls(gpt.value)
+    except ToolCallError as error:
+        yield shared("tool_call", f"gpt {error}", f"follow the schema of the {TOOL_NAME} tool")
+    calls = _turn_calls(gpt.value)
+    if calls:
+        yield from _coordinate_faults(calls, record.metadata)
+    yield from _our_metadata_faults(value["metadata"], _OurMetadata)
     keys = [call for call in calls if member(call, "arguments", "action") == "key"]
-    presses = metadata.get("presses")
     repeated = 1
     if keys and all(call == keys[0] for call in calls):
         repeated = len(keys)
-    if is_int(presses) and presses > 0 and presses != repeated:
-        pressed = f"but the turn presses its keys {repeated} times"
-        message = f"metadata.presses is {presses}, {pressed}"
-        yield ours("presses", message, "write one call of key a press")
+    presses = record.metadata.presses
+    if presses is not None and presses > 0 and presses != repeated:
+        message = f"metadata.presses is {presses}, but the turn presses its keys {repeated} times"
+        yield ours("presses", message, "write one call of key for each press")
 
 
-def eval_faults(record: object) -> Iterator[CudagFault]:
-    """Yield the faults of an entry of test/test.json."""
-    if not isinstance(record, dict):
-        yield CudagFault("record_type", "record must be a JSON object")
+def eval_faults(value: Any) -> Iterator[CudagFault]:
+    """Yields the faults of an entry of test/test.json.
+
+    If the model `CudagTest` rejects the entry, the other rules are not checked.
+    """
+    test = _parsed(CudagTest, value)
+    if not isinstance(test, CudagTest):
+        yield from test
         return
-    yield from _name_faults(record.get("test_id"), "test_id")
-    yield from _path_faults(record.get("screenshot"), "screenshot", (".png",))
-    if not isinstance(record.get("prompt"), str) or not record["prompt"]:
-        yield CudagFault("prompt", "prompt must be a non-empty string")
-    expected = record.get("expected_action")
-    metadata = record.get("metadata")
-    yield from _expected_faults(expected)
-    yield from _tolerance_faults(record.get("tolerance"))
-    if not isinstance(metadata, dict):
-        yield CudagFault("metadata", "metadata must be an object")
-        return
-    action = member(expected, "arguments", "action")
-    if isinstance(expected, dict) and isinstance(expected.get("arguments"), dict):
-        yield from _coordinate_faults([expected], metadata)
-        if metadata.get("has_coordinate") is False:
-            message = "a test compares a place, and this action has none"
-            yield ours("test_place", message, "leave it out of test.json")
-        yield from _start_faults(metadata)
-    yield from _metadata_faults(metadata, _OurTestMetadata, Scope.OURS)
-    presses = metadata.get("presses")
-    if is_int(presses) and presses > 1 and action != "key":
+    yield from _id_faults(test.test_id, "test_id")
+    yield from _image_faults(test.screenshot, (".png",))
+    expected = value["expected_action"]
+    for fault in call_faults(expected):
+        yield shared("tool_call", f"expected_action: {fault}")
+    metadata = test.metadata
+    yield from _coordinate_faults([expected], metadata)
+    if metadata.has_coordinate is False:
+        message = "a test compares a place, and this action has none"
+        yield ours("test_place", message, "leave it out of test.json")
+    yield from _start_faults(metadata)
+    yield from _our_metadata_faults(value["metadata"], _OurTestMetadata)
+    presses = metadata.presses
+    if presses is not None and presses > 1 and test.expected_action.arguments.action != "key":
         message = f"metadata.presses is {presses}, but the expected action is not key"
         yield ours("presses", message, "presses is 1 for other actions")
-    if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
+    if test.tolerance != metadata.tolerance:
         yield ours("tolerance", "tolerance differs from metadata.tolerance")
 
 
-def _start_faults(metadata: Mapping[str, Any]) -> Iterator[CudagFault]:
-    """Yield a fault if the start of a drag is not a pixel, or another action has a start."""
-    start = metadata.get("start_coords")
-    size = metadata.get("image_size")
-    if not is_pair(start):
+def _start_faults(metadata: _TestMetadata) -> Iterator[CudagFault]:
+    """Yields a fault if the start of a drag is outside the image, or another action has a start."""
+    start = metadata.start_coords
+    size = metadata.image_size
+    if start is None:
         return
-    if metadata.get("task_type") != DRAG:
+    if metadata.task_type != DRAG:
         if any(start):
             yield ours("start_coords", "metadata.start_coords must be [0, 0], except of a drag")
-    elif is_pair(size) and not _inside(start, size):
+    elif size is not None and not _inside(start, size):
         yield ours("start_coords", f"metadata.start_coords {start} is outside the image {size}")
 
 
 def picture_faults(
     record: object, key: str, files: NamedFiles, folder: str
 ) -> Iterator[CudagFault]:
-    """Yield why the picture of a record does not open, or is not what the record declares.
+    """Yields the faults of a record's image: it cannot be opened, or its metadata is wrong.
 
     Args:
-        record: the record.
-        key: that names the picture; of a bad path the rules of the record tell.
-        files: of the dataset.
-        folder: that the path is relative to: empty or `test/`.
+        record: the record, which may be invalid.
+        key: the key with the path of the image. A path that is not allowed has no fault here.
+        files: the files of the dataset.
+        folder: the folder to which the path is relative: empty or `test/`.
     """
     name = picture_name(record, key)
     if name is None or not isinstance(record, dict):
@@ -239,93 +404,37 @@ def picture_faults(
 
 
 def picture_name(record: object, key: str) -> str | None:
-    """The path of a record's picture; None when it is not below `images/`."""
+    """Returns the path of a record's image; None if it is not a path in `images/`."""
     name = member(record, key)
     if isinstance(name, str) and name.startswith("images/") and ".." not in name.split("/"):
         return name
     return None
 
 
-def _name_faults(name: object, key: str) -> Iterator[CudagFault]:
-    if not isinstance(name, str) or not name:
-        yield CudagFault("id", f"{key} must be a non-empty string")
-    elif not ID_PATTERN.fullmatch(name):
+def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
+    if not ID_PATTERN.fullmatch(name):
         yield shared("id", f"{key} must match {ID_PATTERN.pattern}: {printable(name)}")
 
 
-def _path_faults(path: object, key: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
-    if not isinstance(path, str):
-        yield CudagFault("image_path", f"{key} must be a string")
-        return
-    printed_path = printable(path)
-    if not path.startswith("images/"):
-        message = f"Invalid image path: {printed_path} (must start with 'images/')"
-        yield CudagFault("image_path", message, "make the path relative, starting with images/")
-    elif {"", ".", ".."} & set(path.split("/")) or "\\" in path or "\0" in path:
-        yield CudagFault("image_path", f"Invalid image path: {printed_path} (must stay in images/)")
-    elif path.count("/") > 1:
-        yield shared("image_path", f"Image name is not flat: {printed_path}")
+def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
+    """Yields the faults of a path that the CUDAG document allows."""
+    if path.count("/") > 1:
+        yield shared("image_path", f"Image name is not flat: {printable(path)}")
     if not path.endswith(endings):
-        yield shared("image_kind", f"Image must be {' or '.join(endings)}: {printed_path}")
+        yield shared("image_kind", f"Image must be {' or '.join(endings)}: {printable(path)}")
 
 
-def _conversation_faults(turns: object) -> Iterator[CudagFault]:
-    if not isinstance(turns, list) or len(turns) != 2:
-        yield CudagFault("conversations", "conversations must be an array of exactly 2 turns")
-        return
-    for turn, speaker, start in zip(
-        turns, ("human", "gpt"), (HUMAN_START, _GPT_START), strict=True
-    ):
-        where = f"conversations: the {speaker} turn"
-        value = member(turn, "value")
-        if not isinstance(turn, dict):
-            yield CudagFault("conversations", f"{where} must be an object")
-        elif turn.get("from") != speaker:
-            yield CudagFault("conversations", f"{where} must have from '{speaker}'")
-        elif not isinstance(value, str):
-            yield CudagFault("conversations", f"{where} must have a string value")
-        elif not value.startswith(start):
-            literal = start.replace("\n", "\\n")
-            yield CudagFault("conversations", f"{where} must start with '{literal}'")
-        elif speaker == "gpt":
-            try:
-                parse_tool_calls(value)
-            except ToolCallError as error:
-                remedy = "follow the schema of the computer_use tool"
-                yield shared("tool_call", f"gpt {error}", remedy)
-        elif value.count(IMAGE_TOKEN) != 1:
-            yield shared("image_token", f"{where} must contain exactly one {IMAGE_TOKEN}")
-
-
-def _turn_calls(turns: object) -> list[object]:
-    """The JSON values of all <tool_call> blocks in the last turn; other text is ignored."""
-    value = member(turns, -1, "value")
+def _turn_calls(text: str) -> list[object]:
+    """Returns the JSON values of all <tool_call> blocks in an answer; other text is ignored."""
     values: list[object] = []
-    if not isinstance(value, str):
-        return values
-    for block in _LOOSE_BLOCK.findall(value):
+    for block in _LOOSE_BLOCK.findall(text):
         with suppress(JsonFileError):
             values.append(parse_json(block, "tool call"))
     return values
 
 
-def _expected_faults(action: object) -> Iterator[CudagFault]:
-    code = "expected_action"
-    if not isinstance(action, dict):
-        yield CudagFault(code, "expected_action must be an object")
-        return
-    if action.get("name") != TOOL_NAME:
-        yield CudagFault(code, f"expected_action.name must be '{TOOL_NAME}'")
-    if not isinstance(action.get("arguments"), dict):
-        yield CudagFault(code, "expected_action.arguments must be an object")
-        return
-    if not isinstance(name := member(action, "arguments", "action"), str) or not name:
-        yield CudagFault(code, "expected_action.arguments.action must be a string")
-    yield from (shared("tool_call", f"expected_action: {fault}") for fault in call_faults(action))
-
-
 def member(value: Any, *keys: Any) -> Any:
-    """A member deep inside a JSON value, by names and numbers; None when there is none."""
+    """Returns a value deep inside a JSON value, by keys and positions; None if it is missing."""
     try:
         for key in keys:
             value = value[key]
@@ -334,12 +443,12 @@ def member(value: Any, *keys: Any) -> Any:
     return value
 
 
-def _coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[CudagFault]:
-    """Yield the faults of a record's coordinates.
+def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator[CudagFault]:
+    """Yields the faults of a record's coordinates.
 
     Args:
-        calls: the record's tool calls in order, as parsed JSON of any kind.
-        metadata: the record's metadata, as parsed JSON of any kind.
+        calls: the tool calls in order, as any JSON values.
+        metadata: the metadata of the record.
     """
     points = []
     for call in _acting(calls):
@@ -350,29 +459,30 @@ def _coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[Cu
         remedy = "divide the pixel by the size of the image and multiply by 1000"
         yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
         return
-    if not isinstance(metadata, dict):
-        return
-    has = metadata.get("has_coordinate")
-    if isinstance(has, bool) and has != bool(points):
+    has_coordinate = metadata.has_coordinate
+    if has_coordinate is not None and has_coordinate != bool(points):
         actual = "no tool call has a coordinate"
         if points:
             actual = "a tool call has a coordinate"
-        yield ours("has_coordinate", f"metadata.has_coordinate is {str(has).lower()}, but {actual}")
-    size = metadata.get("image_size")
+        message = f"metadata.has_coordinate is {str(has_coordinate).lower()}, but {actual}"
+        yield ours("has_coordinate", message)
+    size = metadata.image_size
     for key, point in zip(("real_coords", "end_coords"), points, strict=False):
-        pixel = metadata.get(key)
-        if is_pair(size) and min(size) > 0 and is_pair(pixel):
+        pixel = getattr(metadata, key)
+        if size and min(size) > 0 and pixel:
             yield from _invariant(key, pixel, point, size)
     for key in _UNUSED_KEYS[len(points[:2])]:
-        if is_pair(metadata.get(key)) and any(metadata[key]):
+        pair = getattr(metadata, key)
+        if pair and any(pair):
             message = f"metadata.{key} must be [0, 0] for an action without that coordinate"
             yield ours("no_coordinate", message)
 
 
 def _acting(calls: Sequence[object]) -> Iterator[object]:
-    """Yield the calls without the moves of a pointer that only rests there.
+    """Yields the calls without moves after which the pointer only rests.
 
-    A move directly before `left_click_drag` is the drag's start.
+    The move directly before `left_click_drag` is the start of the drag, and a last move is an
+    action of its own.
     """
     for call, after in zip(calls, [*calls[1:], None], strict=True):
         is_move = member(call, "arguments", "action") == "mouse_move"
@@ -380,17 +490,24 @@ def _acting(calls: Sequence[object]) -> Iterator[object]:
             yield call
 
 
-def _is_place(value: object) -> bool:
-    return _is_two(value) and all(is_number(part) and 0 <= part <= RU_MAX for part in value)
-
-
-def _is_two(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list) and len(value) == 2
+def _is_place(value: object) -> TypeGuard[list[float]]:
+    """Returns whether a JSON value is a list of two numbers from 0 to 1000."""
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return all(is_number(part) and 0 <= part <= RU_MAX for part in value)
 
 
 def _invariant(
     key: str, pixel: Sequence[int], point: Sequence[float], size: Sequence[int]
 ) -> Iterator[CudagFault]:
+    """Yields a fault if a pixel in the metadata is not the coordinate of the call.
+
+    Args:
+        key: the key of the pixel.
+        pixel: x and y in pixels of the image.
+        point: the coordinate, RU.
+        size: width and height of the image, pixels.
+    """
     if not _inside(pixel, size):
         message = f"metadata.{key} {list(pixel)} is outside the image {list(size)}"
         yield shared("outside_image", message)
@@ -399,59 +516,42 @@ def _invariant(
     if off := max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1])):
         message = f"metadata.{key} is {list(wanted)} in RU, but the coordinate is {list(point)}"
         remedy = "compute the coordinate from the pixel: round(pixel / size * 1000) on each axis"
-        scope = Scope.OURS  # a unit off may be another rounding
+        scope = Scope.OURS  # other generators may round differently, which is 1 RU at most
         if off > 1:
             scope = Scope.SHARED
         yield CudagFault("ru_invariant", message, remedy, scope)
 
 
 def _inside(pixel: Sequence[int], size: Sequence[int]) -> bool:
+    """Returns whether a pixel is in an image of this width and height."""
     return 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]
 
 
-def _tolerance_faults(tolerance: object) -> Iterator[CudagFault]:
-    if not is_pair(tolerance):
-        remedy = "give the tolerance as a two-element array of integers"
-        yield CudagFault("tolerance", "tolerance must be [tol_x, tol_y] array", remedy)
-    elif min(tolerance) < 0:
-        message = "tolerance must not be negative: no prediction is within it"
-        yield CudagFault("tolerance", message, "give RU from 0 on each axis")
-
-
-def _metadata_faults(
-    metadata: Mapping[str, Any], model: type[Document], has_point: Scope
+def _our_metadata_faults(
+    metadata: Mapping[str, Any], model: type[BaseModel]
 ) -> Iterator[CudagFault]:
-    """Yield missing keys, wrong types and unknown keys; `has_point`: who must give real_coords."""
-    if not isinstance(metadata.get("task_type"), str) or not metadata["task_type"]:
-        yield CudagFault("task_type", "metadata.task_type must be a non-empty string")
-    if "real_coords" not in metadata:
-        yield CudagFault("real_coords", "metadata.real_coords is missing", scope=has_point)
-    elif not is_pair(metadata["real_coords"]):
-        yield CudagFault("real_coords", "metadata.real_coords must be [x, y] array")
+    """Yields a fault for each key that is missing, unknown or wrong in metadata of this pipeline.
+
+    Args:
+        metadata: the metadata as JSON.
+        model: the metadata that this pipeline writes.
+    """
     declared = {key: value for key, value in metadata.items() if key in model.model_fields}
-    yield from typed(declared, model, "metadata", "metadata.")
-    if unknown := len(metadata) - len(declared):
-        message = f"metadata has {counted(unknown, 'unknown keys')}"
-        yield ours("metadata_key", message)
-
-
-def typed(
-    values: Mapping[str, Any], model: type[BaseModel], code: str, prefix: str = ""
-) -> Iterator[CudagFault]:
-    """Yield what a model rejects in our datasets; messages name the members after the prefix."""
     try:
-        model.model_validate(values)
+        model.model_validate(declared)
     except ValidationError as error:
-        for place, message in explain(error):
-            yield ours(f"{code}_type", f"{prefix}{field_name(place)}: {message}")
+        for location, message in explain(error):
+            yield ours("metadata_type", f"metadata.{field_name(location)}: {message}")
+    if unknown := len(metadata) - len(declared):  # their names may be typed text
+        yield ours("metadata_key", f"metadata has {counted(unknown, 'unknown keys')}")
 
 
 def cudag_record_problems(
     record: object, file: str, line: int | None, _files: NamedFiles
 ) -> list[Problem]:
-    """The problems of a line of a split that this pipeline made, but for those of its picture.
+    """Returns the problems of a line of this pipeline; see `record_checks.Checked`.
 
-    Which is a screenshot of the trajectory, or a JPEG that is made of it later.
+    The image is not checked: it is a screenshot of the trajectory, or is made of it later.
     """
     problems = (fault.problem(file, line, ours=True) for fault in training_faults(record))
     return [problem for problem in problems if problem]

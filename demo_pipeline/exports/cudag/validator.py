@@ -1,12 +1,11 @@
-"""Validating a CUDAG dataset: its directories and files, and the rules between its records.
+"""Validates CUDAG datasets, of this pipeline or of other generators.
 
-Belongs here: which directories and files must be there; what must not repeat over records, splits
-and images; the extra files that this pipeline writes, which datasets of other generators need not
-have. Rules for one record are in
-record_rules.py.
+This module checks directories and files, ids, images and trajectories across all records, and the
+further files that only datasets of this pipeline have. record_rules.py checks single records.
 
-Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
-the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `./` are directories.
+Problems have the locations of the CUDAG document: `train.jsonl:42` is line 42 of the file,
+`test.json:5` is the fifth entry of the array in `test/test.json`, and `test/` and `./` are
+directories.
 """
 
 import hashlib
@@ -44,9 +43,9 @@ from demo_pipeline.problems import Problem, Severity
 
 _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
-_OF_OURS = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
-_TESTS = RECORD_FILES["test"]
-_REQUIRED = (  # kind, the directory that problems name, name
+_OUR_FILES = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
+_TESTS = RECORD_FILES["test"]  # the records of the test split as conversations; only ours
+_REQUIRED = (  # kind, the directory that problems name, name in this directory
     ("directory", "./", "images/"),
     ("directory", "./", "test/"),
     ("directory", "test/", "images/"),
@@ -56,18 +55,17 @@ _REQUIRED = (  # kind, the directory that problems name, name
     ("file", "./", "val.jsonl"),
     ("file", "test/", "test.json"),
 )
-_REMEDIES = {
+_REMEDIES = {  # missing path → remedy
     "test/images/": "save test images to test/images/, not to a directory of another name",
     "test/": "create test/ with test.json and images/",
 }
 
 
 def validate_cudag(path: Path) -> list[Problem]:
-    """The problems of a dataset, in the order of its files.
+    """Returns the problems of a dataset, in the order of its files.
 
-    A dataset that this pipeline made (by `generator` in config.json) must follow all rules. Another
-    one must follow the CUDAG document; breaking a rule of this pipeline is a warning or ignored
-    (see `Scope`).
+    A dataset of this pipeline (see `generator` in config.json) must follow all rules. Datasets of
+    other generators must follow the CUDAG document; `Scope` says what happens to them otherwise.
     """
     if not _is_kind(path, "directory"):
         remedy = "give the directory of a dataset"
@@ -84,10 +82,11 @@ def validate_cudag(path: Path) -> list[Problem]:
 
 
 def validate_cudag_file(path: Path) -> list[Problem]:
-    """The problems of one file of records in a dataset; nothing is compared with other files.
+    """Returns the problems of a single file of records; it is not compared with other files.
 
     Args:
-        path: `train.jsonl` or another one beside `images/`, or `test/records.jsonl`.
+        path: `train.jsonl` or another file next to `images/`, or `test/records.jsonl`, which is
+            checked together with `test/test.json`.
     """
     in_test = path.parent.name == "test" and path.name == Path(_TESTS).name
     if in_test:
@@ -104,7 +103,13 @@ def validate_cudag_file(path: Path) -> list[Problem]:
 
 
 class _RecordPlace(NamedTuple):
-    """Where a record is: split, file name, and 1-based line, of test.json number of the entry."""
+    """The place of a record.
+
+    Attributes:
+        split: of the record.
+        file: name of the file, as problems have it.
+        line: 1-based number of the line, or of the entry in test.json.
+    """
 
     split: str
     file: str
@@ -115,18 +120,20 @@ class _RecordPlace(NamedTuple):
 
 
 def _digest(content: str | bytes) -> bytes:
-    """A 16-byte digest; text may contain lone surrogates, which JSON can express."""
+    """Returns a hash of 16 bytes; text may contain lone surrogates, because JSON can have them."""
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
 class _Validation:
-    """The state of one validation.
+    """Checks the parts of a dataset, and collects the problems.
 
     Attributes:
-        problems: found so far.
-        records: split → number of records.
+        root: directory of the dataset.
+        files: the images that records name.
+        problems: all problems so far.
+        records: split → number of records so far.
     """
 
     def __init__(self, root: Path) -> None:
@@ -134,23 +141,22 @@ class _Validation:
         self.files = NamedFiles.below(root)
         self.problems: list[Problem] = []
         self.records = Counter[str]()
-        self._tasks = Counter[str]()  # records by task type
         self._config: dict[str, Any] = {}
-        self._ours = False
-        # Kind of key and key → the first place that has it.
+        self._ours = False  # whether this pipeline wrote the dataset
+        # (Kind of key, key) → the first record with this key.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        self._shared: dict[
-            str, tuple[_RecordPlace, _RecordPlace]
-        ] = {}  # digest → images in 2 splits
-        self._lines: dict[bytes, object] = {}  # digest of a line of a split but test → its id
+        # SHA-256 of an image → two records in different splits that have it.
+        self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
+        self._lines: dict[bytes, object] = {}  # hash of a line, except in the test split → its id
         self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
+        """Adds the problems of faults at a place, as far as the dataset must follow the rules."""
         problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in problems if problem]
 
     def check_layout(self) -> None:
-        """Check required and optional files and directories."""
+        """Checks the name of the directory, and that files and directories exist."""
         if not DIRECTORY_PATTERN.fullmatch(self.root.absolute().name):
             text = "directory name is not {prefix}--{user}--{YYYYMMDD_HHMMSS}"
             self.problems.append(Problem("directory_name", "./", text, severity=Severity.WARNING))
@@ -169,7 +175,7 @@ class _Validation:
                 self._report(place, None, CudagFault(f"not_a_{kind}", message))
 
     def check_config(self) -> None:
-        """Check the configuration, which names the generator of the dataset."""
+        """Checks config.json, which names the generator of the dataset."""
         value = self._load("config.json", "config.json")
         if isinstance(value, dict):
             self._ours = value.get("generator") == GENERATOR
@@ -178,7 +184,13 @@ class _Validation:
             self._report("config.json", None, CudagFault("config", "must be a JSON object"))
 
     def _load(self, path: str, name: str, scope: Scope = Scope.FORMAT) -> Any:
-        """The value of a JSON file; None if it is missing or, as reported, cannot be read."""
+        """Returns the value of a JSON file; None if it is missing or invalid (then reported).
+
+        Args:
+            path: of the file in the dataset.
+            name: of the file in problems.
+            scope: of the faults of the file.
+        """
         if not _is_kind(self.root / path, "file"):
             return None
         try:
@@ -191,7 +203,7 @@ class _Validation:
         return value
 
     def _each_line(self, file: str) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yield number, content and digest of the lines of a file, if there is one."""
+        """Yields number, content and hash of each line of a file, unless the file is missing."""
         if _is_kind(self.root / file, "file"):
             with (self.root / file).open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
@@ -199,7 +211,7 @@ class _Validation:
                         yield number, line, _digest(text)
 
     def _record(self, file: str, number: int, line: bytes) -> dict[str, Any] | None:
-        """The record in a line, whose faults are reported; None: there is none."""
+        """Returns the JSON object in a line, and reports its faults; None: it is not an object."""
         try:
             record = parse_json(line, file)
         except JsonFileError as error:
@@ -210,7 +222,7 @@ class _Validation:
         return record if isinstance(record, dict) else None
 
     def check_lines(self, file: str, split: str) -> None:
-        """Check the records of a split."""
+        """Checks the records in the file of a split."""
         for number, line, digest in self._each_line(file):
             record = self._record(file, number, line)
             self._lines[digest] = record.get("id") if record else None
@@ -219,7 +231,7 @@ class _Validation:
                 self._report(file, number, *self._repeated(here, record, "id", "image"))
 
     def check_tests(self) -> None:
-        """Check the tests; the line of a problem is the 1-based number of the entry."""
+        """Checks the entries of test.json, and in our datasets test/records.jsonl."""
         file = "test.json"
         entries = self._load("test/test.json", file)
         if not isinstance(entries, list):
@@ -237,40 +249,50 @@ class _Validation:
             self._check_conversations(entries)
 
     def _require(self, name: str) -> bool:
-        """Report a file of ours that is missing; returns whether it is there."""
+        """Returns whether a file exists; reports it as missing if this pipeline should have it."""
         if not (self.root / name).is_file():
             fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
             self._report("./", None, fault)
         return (self.root / name).is_file()
 
     def _check_conversations(self, tests: Sequence[object]) -> None:
-        """Check `test/records.jsonl`: the entries of test.json, and actions without a place."""
-        asked = iter(tests)
-        tested = 0
+        """Checks test/records.jsonl against the entries of test.json.
+
+        It has a line for each entry, in the same order, and lines of actions without a place.
+        """
+        remaining_tests = iter(tests)
+        lines_with_place = 0
         with (self.root / _TESTS).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                is_tested = _has_place(line)
-                test = next(asked, None) if is_tested else None
-                tested += is_tested
+                test = None
+                if _has_place(line):
+                    test = next(remaining_tests, None)
+                    lines_with_place += 1
                 self._report(_TESTS, number, *_line_faults(line, test))
-        if tested != len(tests):
-            message = f"has {tested} lines with a place for {len(tests)} entries of test.json"
+        if lines_with_place != len(tests):
+            message = (
+                f"has {lines_with_place} lines with a place for {len(tests)} entries of test.json"
+            )
             self._report(_TESTS, None, ours("test_records", message, _REMEDY))
 
     def _repeated(
         self, here: _RecordPlace, record: Mapping[str, Any], id_key: str, image_key: str
     ) -> Iterator[CudagFault]:
-        """Yield what a record has in common with an earlier one, and must not have.
+        """Counts a record, and yields the faults that an earlier record causes.
 
-        That is its id, its image or its trajectory, and image and prompt of another split. Its
-        values may have any type.
+        Ids and image paths must be unique. Records of a trajectory must be in one split. The same
+        image with the same prompt must not be in two splits.
+
+        Args:
+            here: place of the record.
+            record: the record; its values may have any type.
+            id_key: the key of its id.
+            image_key: the key of the path of its image.
         """
         name = record.get(id_key)
         path = record.get(image_key)
         trajectory = member(record, "metadata", "trajectory_id")
         self.records[here.split] += 1
-        if isinstance(task := member(record, "metadata", "task_type"), str):
-            self._tasks[task] += 1
         if isinstance(name, str) and (first := self._seen("id", name, here)) != here:
             is_of_test = "test" in {first.split, here.split} and first.split != here.split
             scope = Scope.SHARED if is_of_test else Scope.FORMAT
@@ -305,11 +327,14 @@ class _Validation:
                 yield shared("split_leak", message, "put all records of a task into one split")
 
     def _seen(self, kind: str, key: str | bytes, here: _RecordPlace) -> _RecordPlace:
-        """The first place that has a key, which is this one when there is no earlier."""
+        """Returns the first record with a key; that is this record if no earlier one has it."""
         return self._first.setdefault((kind, key), here)
 
     def check_data(self) -> None:
-        """Check data.jsonl, the union of the splits; a line that one has was checked there."""
+        """Checks that data.jsonl is the union of the splits.
+
+        Lines that are equal to a line of a split were checked there already.
+        """
         file = "data.jsonl"
         for number, line, digest in self._each_line(file):
             is_same = digest in self._lines
@@ -335,8 +360,8 @@ class _Validation:
                 self._report(place.file, place.line, fault)
 
     def check_others(self) -> None:
-        """Warn of images in two splits, and check the further files of ours."""
-        if self._shared:  # one warning: the desktop at the start may repeat
+        """Warns about images in two splits, and checks the files that only our datasets have."""
+        if self._shared:  # a single warning, because many demonstrations start with the desktop
             count = len(self._shared)
             (first, other) = next(iter(self._shared.values()))
             subject = "1 image is"
@@ -347,7 +372,7 @@ class _Validation:
             self._report("./", None, CudagFault("shared_image", message, remedy, Scope.NOTE))
         if not self._ours:
             return
-        for name in filter(self._require, _OF_OURS):
+        for name in filter(self._require, _OUR_FILES):
             if not name.endswith(".json"):
                 continue
             value = self._load(name, name, Scope.OURS)
@@ -355,9 +380,10 @@ class _Validation:
                 self._report(name, None, *self._report_faults(value))
 
     def _report_faults(self, report: Any) -> Iterator[CudagFault]:
-        """Yield where the split report differs from the records, task groups in two splits.
+        """Yields the faults of the split report.
 
-        And wanted splits that have no record, although the dataset has task groups.
+        These are trajectories with another split than their records, task groups in two splits, and
+        splits with a ratio above 0 that have no record although there are task groups.
         """
         groups: dict[str, _RecordPlace] = {}
         members = member(report, "trajectories")
@@ -391,7 +417,7 @@ class _Validation:
 
 
 def _is_kind(path: Path, wanted: str) -> bool:
-    """Whether a path is a `file` or a `directory`; one that the system rejects is neither."""
+    """Returns whether a path is a `file` or a `directory`; invalid paths are neither."""
     try:
         return path.is_file() if wanted == "file" else path.is_dir()
     except (OSError, ValueError):
@@ -399,7 +425,7 @@ def _is_kind(path: Path, wanted: str) -> bool:
 
 
 def _has_place(line: bytes) -> bool:
-    """Whether the action of a line of `test/records.jsonl` has a place, so that there is a test."""
+    """Returns whether the action in a line has a place, so that test.json has an entry for it."""
     try:
         return bool(member(parse_json(line, _TESTS), "metadata", "has_coordinate"))
     except JsonFileError:
@@ -407,15 +433,21 @@ def _has_place(line: bytes) -> bool:
 
 
 def _person_place(metadata: object) -> list[int]:
-    """The place that a test's metadata says the person pointed at, RU; empty: it says none."""
-    pixel, size = (member(metadata, key) for key in ("person_coords", "image_size"))
+    """Returns `person_coords` of a test's metadata in RU; empty if it is missing or invalid."""
+    pixel = member(metadata, "person_coords")
+    size = member(metadata, "image_size")
     if not is_pair(pixel) or not is_pair(size) or min(size) <= 0:
         return []
     return [*to_ru(pixel[0], pixel[1], (size[0], size[1]))]
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
-    """Yield the faults of a line of `test/records.jsonl`, and where it differs from its test."""
+    """Yields the faults of a line of test/records.jsonl, and its differences from its test.
+
+    Args:
+        line: the line.
+        test: the entry of test.json; None: the action has no test.
+    """
     try:
         record = parse_json(line, _TESTS)
     except JsonFileError as error:
@@ -437,13 +469,14 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
     tested = test.get("metadata")
     if place and list(place) == _person_place(tested):  # the test may expect the target's centre
         call["arguments"]["coordinate"] = member(expected, "arguments", "coordinate")
-    for what, mine, named in (
-        ("id", record["id"], test.get("test_id")),
-        ("image", image, f"test/{test.get('screenshot')}"),
-        ("human turn", human, f"{HUMAN_START}{test.get('prompt')}"),
-        ("last tool call", call, expected),
-        ("task_type", record["metadata"]["task_type"], member(test, "metadata", "task_type")),
-    ):
-        if mine != named:
-            message = f"the {what} differs from this entry of test.json"
+    compared = {
+        "id": (record["id"], test.get("test_id")),
+        "image": (image, f"test/{test.get('screenshot')}"),
+        "human turn": (human, f"{HUMAN_START}{test.get('prompt')}"),
+        "last tool call": (call, expected),
+        "task_type": (record["metadata"]["task_type"], member(tested, "task_type")),
+    }
+    for name, (value, value_of_test) in compared.items():
+        if value != value_of_test:
+            message = f"the {name} differs from this entry of test.json"
             yield ours("test_records", message, _REMEDY)

@@ -165,7 +165,7 @@ def test_datasets_of_others_must_follow_the_document(foreign):
     edit_line(foreign, "train.jsonl", 1, drop("metadata", "real_coords"))
     edit_test(foreign, 1, put("expected_action", "arguments", "coordinate", value=[342, 1200]))
     messages = problem_lines(foreign)
-    assert "train.jsonl:1: metadata.real_coords is missing" in messages
+    assert "train.jsonl:1: metadata.real_coords: Field required" in messages
     assert "test.json:1: coordinate must be [x, y] from 0 to 1000" in messages
 
 

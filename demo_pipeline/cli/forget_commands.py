@@ -57,15 +57,7 @@ def forget(
 
     workspace = open_workspace()
     home = set_dagster_home()
-    chosen = list(ids or ())
-    if bool(chosen) == bool(person or field):
-        refuse("name demonstrations by their ids, or by --person or --field")
-    if person or field:
-        chosen = _ids_of_person(workspace, person, field or ())
-        if not chosen:
-            print_line("no demonstration matches")
-            raise typer.Exit(INVALID)
-    _require_valid(chosen)
+    chosen = _chosen_ids(workspace, ids or (), person, field or ())
     removals = plan_removals(workspace, chosen)
     for removal in removals:
         _print_removal(removal)
@@ -88,6 +80,24 @@ def forget(
         raise typer.Exit(INVALID)
 
 
+def _chosen_ids(
+    workspace: "Workspace", ids: Sequence[str], person: str, fields: Sequence[str]
+) -> Sequence[str]:
+    """Returns the ids on the command line, or those of the person; ends the command without any."""
+    from demo_pipeline.store.names import is_safe_id
+
+    if bool(ids) == bool(person or fields):
+        refuse("name demonstrations by their ids, or by --person or --field")
+    if not ids:
+        ids = _ids_of_person(workspace, person, fields)
+        if not ids:
+            print_line("no demonstration matches")
+            raise typer.Exit(INVALID)
+    if not all(map(is_safe_id, ids)):
+        refuse("this cannot be the id of a demonstration")
+    return ids
+
+
 def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -> list[str]:
     """Returns the ids of the person's demonstrations; prints which could not be searched."""
     from demo_pipeline.runs.forgetting import PersonSearch, find_demonstrations
@@ -105,13 +115,6 @@ def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -
             f"{', '.join(result.unreadable)}; look into them, and forget them by their ids"
         )
     return result.matching
-
-
-def _require_valid(ids: Sequence[str]) -> None:
-    from demo_pipeline.store.names import is_safe_id
-
-    if not all(map(is_safe_id, ids)):
-        refuse("this cannot be the id of a demonstration")
 
 
 def _print_removal(removal: "Removal") -> None:

@@ -1,1 +1,1 @@
-"""Recordings of other tools, turned into upload folders; one module a tool."""
+"""Imports recordings of other tools as uploads or trajectories; each tool has a module."""

@@ -164,7 +164,8 @@ _X11_NAMES = _words("""
 # On Linux KP_Enter and KP_Tab are recorded by these characters instead of their names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
 _DEAD_NAME = "dead_"  # start of the names of X11's dead keys
-_LAST_MAC_CHARACTER = 50  # highest key code on macOS of a key that types a character; not keypad
+# Highest key code of a key that types a character on macOS, except the keys of the keypad.
+_LAST_MAC_CHARACTER = 50
 _TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys type no character
 
 

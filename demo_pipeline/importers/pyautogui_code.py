@@ -238,7 +238,7 @@ class CodeReader:
     def _let_go(self, released: str) -> None:
         """Releases a button: adds a click if the pointer has not moved since the press, or a drag.
 
-        `released` is the button that counts if no press was read before.
+        `released`: the button in the call; it is used only if no press was read before.
         """
         start, button = self._down or (self.at, released)
         self._down = None

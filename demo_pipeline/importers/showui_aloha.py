@@ -36,7 +36,7 @@ from demo_pipeline.importers.video_remux import video_shape
 _LOG = re.compile(r"input_log_\d{8}_(\d{6})\.txt")
 _VIDEOS = (".mp4", ".mkv", ".webm", ".mov")
 _METADATA = "# Metadata:"
-_MOST_HEADER_LINES = 20  # the line of the metadata is looked for in so many lines
+_MOST_HEADER_LINES = 20  # the line with the metadata is searched in the first 20 lines
 _TIME = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _PLACED = re.compile(r"(\w+) at \((-?\d+), *(-?\d+)\)")
 _KEY = re.compile(r"(Key Press|Key Release|Hotkey): (\S.*)")

@@ -63,7 +63,7 @@ class SourceFacts:
         status: completed, failed or aborted; empty: not recorded.
         application: the main application; empty: not recorded.
         platform: windows, macos or linux; empty: not recorded.
-        lost: sentences about parts of the source that no importer carries over.
+        lost: sentences about parts of the source that are not carried over.
         left_out: single events that were not carried over: kind → count.
         damaged: sentences about parts of the source that could not be read.
     """

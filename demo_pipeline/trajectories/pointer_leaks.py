@@ -62,9 +62,16 @@ class LeakRates:
 
 def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
     """Counts the leaks of the pointing actions in rows of the provenance table."""
-    pointing = [row for row in rows if row["action_type"] in POINTER_TYPES]
-    leaky = [row for row in pointing if row["leak"]]
-    return LeakRates(len(pointing), len(leaky), sum(bool(row["unavoidable"]) for row in leaky))
+    pointer_actions = 0
+    leaks = 0
+    unavoidable_leaks = 0
+    for row in rows:
+        if row["action_type"] in POINTER_TYPES:
+            pointer_actions += 1
+            if row["leak"]:
+                leaks += 1
+                unavoidable_leaks += bool(row["unavoidable"])
+    return LeakRates(pointer_actions, leaks, unavoidable_leaks)
 
 
 def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
@@ -101,9 +108,11 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
     avoidable_reasons: Counter[str] = Counter()
     for rows in provenance_batches(path, _COLUMNS):
         rates += leak_rates(rows)
-        leaks = [row for row in rows if row["leak"] and row["action_type"] in POINTER_TYPES]
-        leak_reasons.update(row["reason_code"] for row in leaks)
-        avoidable_reasons.update(row["reason_code"] for row in leaks if not row["unavoidable"])
+        for row in rows:
+            if row["leak"] and row["action_type"] in POINTER_TYPES:
+                leak_reasons[row["reason_code"]] += 1
+                if not row["unavoidable"]:
+                    avoidable_reasons[row["reason_code"]] += 1
     problems: list[Problem] = []
     for code, kind, reasons, limit in (
         (

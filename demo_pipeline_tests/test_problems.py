@@ -1,4 +1,4 @@
-"""Problems as dictionaries: nothing is lost, and foreign records are read."""
+"""Problems are converted to dictionaries without loss, and records of other versions are read."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Names of settings that do not exist are refused, and values make outputs stale."""
+"""Unknown settings are refused, and changed values make outputs stale."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def variable(name: str) -> str:
 
 
 def refusal() -> str:
-    """What the settings of the environment are refused with."""
+    """Returns the message with which the settings of the environment are refused."""
     with pytest.raises(ValidationError) as caught:
         Settings()
     text = str(caught.value)
@@ -38,7 +38,7 @@ def refusal() -> str:
 
 
 class TestNames:
-    """Every name that a person may have written down is known or refused."""
+    """Every name in the environment and the file is a setting, or is refused."""
 
     @pytest.mark.parametrize(
         ("name", "nearest"),
@@ -144,14 +144,14 @@ class TestExports:
     def test_the_names_are_those_of_the_registry(self):
         names = [export.name for export in training_exports().values()]
         assert DatasetSettings(exports=names).exports == tuple(names)
-        assert DatasetSettings().exports == tuple(names)[:3]  # the others are built on request
+        assert DatasetSettings().exports == tuple(names)[:3]  # the other exports must be requested
 
     def test_the_choice_makes_no_export_stale(self):
         assert DatasetSettings(exports=("sft",)).fingerprint() == DatasetSettings().fingerprint()
 
 
 class TestFingerprint:
-    """What makes an output stale."""
+    """Which changes of settings make an output stale."""
 
     def test_another_value_is_another_hash(self):
         changed = [
@@ -179,7 +179,7 @@ class TestFingerprint:
 
 
 class TestDocumentation:
-    """What people read about settings agrees with the model."""
+    """The documentation agrees with the settings."""
 
     def test_every_setting_has_a_description(self):
         kinds: tuple[type[BaseModel], ...] = (Settings, *SECTIONS.values())

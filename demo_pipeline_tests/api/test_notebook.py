@@ -1,4 +1,4 @@
-"""The example notebook runs on any store; nothing typed, and no name of an element, is shown."""
+"""The example notebook runs on any store, and shows neither typed text nor names of elements."""
 
 import json
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.uploads import KEY, NODE, TYPED, add_canaries, upload
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
-_SHORT = 3  # characters; shorter texts stand in any page
+_SHORT = 3  # characters; any page may contain shorter texts by chance
 
 
 @pytest.fixture(scope="module")
 def fresh(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The notebook run on a store of one demonstration with the canaries."""
+    """The notebook, run on a store with a demonstration that contains the canaries."""
     root = tmp_path_factory.mktemp("notebook")
     add_canaries(upload(recording, root / "uploads", "one"))
     pipeline = open_workspace(root)
@@ -42,7 +42,7 @@ def fresh(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def typed_in(recording: Path, out: Path) -> set[str]:
-    """The texts that were typed in a recording."""
+    """Returns the texts that were typed in a recording."""
     platform = load_json(recording / "meta.json").get("platform", "")
     events = out / "events"
     actions = out / "actions"
@@ -54,7 +54,7 @@ def typed_in(recording: Path, out: Path) -> set[str]:
 
 
 def names_in(value: Any) -> Iterator[str]:
-    """The names of all elements in a scan."""
+    """Returns the names of all elements in a scan."""
     if isinstance(value, dict):
         yield str(value.get("name", ""))
     if isinstance(value, dict | list):
@@ -63,9 +63,9 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def names_and_keys(recording: Path) -> set[str]:
-    """Names of elements in a recording that have a space, so that they are in no table by chance.
+    """Returns names of elements with a space, which no table contains by chance, and names of keys.
 
-    And the names of keys that are longer than a character.
+    Keys with a name of a single character are left out.
     """
     found = set()
     for line in (recording / LOG_FILE).read_text(encoding="utf-8").splitlines():
@@ -77,7 +77,7 @@ def names_and_keys(recording: Path) -> set[str]:
 
 
 def words_of(texts_typed: set[str]) -> set[str]:
-    """The words of typed texts; a line of a text may be shown without the others."""
+    """Returns the words of typed texts, because a line of a text may be shown alone."""
     words = {word.strip(".,:;!?") for text in texts_typed for word in text.split()}
     return {word for word in words if len(word) > _SHORT}
 
@@ -99,7 +99,7 @@ def test_no_canary_is_in_any_fresh_output(fresh, canary):
 
 
 def test_the_committed_outputs_are_those_of_the_committed_cells(fresh):
-    """Whoever changes a cell runs `make notebook`."""
+    """After a change of a cell, run `make notebook`."""
     committed = nbformat.read(NOTEBOOK, as_version=4)
     for cell, run in zip(committed.cells, fresh.cells, strict=True):
         shown, new = ([out.output_type for out in c.get("outputs", [])] for c in (cell, run))
@@ -114,7 +114,7 @@ def test_nothing_typed_or_named_in_the_samples_is_in_no_committed_output(tmp_pat
     assert len(typed) > 5
     said = texts(nbformat.read(NOTEBOOK, as_version=4)).replace("white-space:pre-wrap", "")
     assert len(said) > 1000
-    for each in recordings:  # the task itself is shown
+    for each in recordings:  # texts of the task may be shown
         said = said.replace(escape(load_json(each / "meta.json")["quest"]["content"]), "")
     assert {word for word in words_of(typed) if word in said} == set()
     names = {name for each in recordings for name in names_and_keys(each)}

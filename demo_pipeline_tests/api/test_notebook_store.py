@@ -32,7 +32,7 @@ def build_datasets(pipeline: Workspace) -> None:
 
 @pytest.fixture(scope="module")
 def folder(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with two demonstrations and the datasets made of them; for reading."""
+    """A store with two demonstrations and their datasets, which tests must not change."""
     root = copy_of(made_root, tmp_path_factory.mktemp("api") / "root")
     build_datasets(open_workspace(root))
     return root / "store"
@@ -42,7 +42,7 @@ def folder(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bucket(
     made_root: Path, seaweedfs: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The same in a bucket; the environment leads to it while the module runs."""
+    """A copy of the store in a bucket, to which the environment points during the module."""
     with seaweedfs.connected():
         url = f"{seaweedfs.make_bucket()}/store"
         cache = str(tmp_path_factory.mktemp("cache"))
@@ -60,7 +60,7 @@ def local(folder: Path) -> dp.NotebookStore:
 
 @pytest.fixture
 def remote(bucket: str, tmp_path: Path) -> dp.NotebookStore:
-    """A notebook on another machine, with an empty cache."""
+    """The store in the bucket as on another machine, with an empty cache."""
     return dp.load_store(bucket, cache=tmp_path / "downloads")
 
 
@@ -93,7 +93,7 @@ class TestImport:
 
 
 def answers(trajectory: str = "first", response: str = "nothing") -> pd.DataFrame:
-    """An answer to the first step."""
+    """Returns an answer to the first step."""
     row = {"trajectory_id": trajectory, "step_index": 0, "response": response, "note": "x"}
     return pd.DataFrame([row])
 
@@ -130,7 +130,7 @@ class TestTables:
             "scores": local.score(answers(), split="any"),
             "triage": local.triage().drop(columns="review"),
         }
-        assert set(frames) == set(FRAME_SCHEMAS) - {"triage_steps"}  # columns of `steps`
+        assert set(frames) == set(FRAME_SCHEMAS) - {"triage_steps"}  # those are columns of `steps`
         for name, frame in frames.items():
             described = local.columns(name)
             assert list(described["column"]) == list(frame.columns)
@@ -153,7 +153,7 @@ class TestTables:
     def test_column_types_do_not_depend_on_the_rows(self, local):
         first, second = (local.actions(key).dtypes.to_dict() for key in DEMOS)
         assert first == second
-        assert first["amount"] == pd.Int32Dtype()  # null in all but scrolls
+        assert first["amount"] == pd.Int32Dtype()  # null except for scrolls
         assert first["text"] == pd.StringDtype()
         assert local.steps().dtypes["cursor_agrees"] == pd.BooleanDtype()
 
@@ -177,7 +177,7 @@ class TestTrajectory:
         assert set(trajectory.provenance["trajectory_id"]) == {"first"}
 
     def test_a_screenshot_is_red_green_blue(self, local, folder):
-        """Compared by another decoder, since colours are easily swapped."""
+        """Another decoder gives the expected pixels, because red and blue are easily swapped."""
         av = pytest.importorskip("av")
         trajectory = local.trajectory("first")
         for picture, name in (
@@ -216,7 +216,7 @@ class TestErrors:
             dp.load_store(tmp_path / "misspelt")
 
     def test_a_table_of_an_older_version_lacks_no_column(self, tmp_path):
-        """Columns that were added later are null."""
+        """Columns that were added in later versions are null."""
         from demo_pipeline_tests.store.making_outputs import recipe
 
         store = Workspace.open(Settings(store=str(tmp_path))).store

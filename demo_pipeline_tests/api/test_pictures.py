@@ -1,4 +1,4 @@
-"""What a notebook is shown: pictures, films, HTML, selections of steps, a dataset for a trainer."""
+"""The API's images, clips, HTML, selections of steps, and datasets for a trainer."""
 
 import io
 import sys
@@ -24,7 +24,7 @@ TYPED = "Ab, c!"
 
 @pytest.fixture(scope="module")
 def root(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two demonstrations and the datasets made of them; the second is rejected."""
+    """A store with two demonstrations, of which the second is rejected, and their datasets."""
     root = copy_of(made_root, tmp_path_factory.mktemp("pictures") / "root")
     workspace = open_workspace(root)
     build_datasets(workspace)
@@ -135,7 +135,7 @@ class TestPictures:
         assert sheet._repr_jpeg_() == sheet.data
         assert pixels(sheet).shape == (2 * (38 + 135), 480, 3)
         fewer = store.contact_sheet(steps, columns=2, width=240, most=2)
-        assert pixels(fewer).shape == (40 + 38 + 135, 480, 3)  # titled: 2 of 4 steps
+        assert pixels(fewer).shape == (40 + 38 + 135, 480, 3)  # with the title `2 of 4 steps`
         for rows in (steps.iloc[:0], store.triage()):
             with pytest.raises(ValueError, match="needs rows of steps"):
                 store.contact_sheet(rows)
@@ -195,7 +195,7 @@ class TestDataset:
         with pytest.raises(StorageError, match=r"sft has no split 'dev'; it has .*train"):
             store.dataset("sft", "dev")
         with pytest.raises(StorageError, match="no split 'samples'; it has train"):
-            store.dataset("sft", "samples")  # the file of all splits: test would be trained on
+            store.dataset("sft", "samples")  # the file of all splits, which would train on test
         with pytest.raises(StorageError, match="transitions"):
             store.dataset("transitions", "train")
 

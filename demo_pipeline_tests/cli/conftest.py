@@ -1,4 +1,4 @@
-"""Instances on disk that cost less, for the commands that run in this process."""
+"""Faster instances of Dagster, for commands that run in the process of the tests."""
 
 from demo_pipeline_tests.defs.conftest import quick
 

@@ -1,4 +1,4 @@
-"""The console script as a person uses it, over real roots and a real Dagster home."""
+"""The commands of the console script, with real roots and a real Dagster home."""
 
 import hashlib
 import inspect
@@ -63,7 +63,7 @@ DRY_COMMANDS = {
     for command in app.registered_commands
     if command.callback and "dry_run" in inspect.signature(command.callback).parameters
 }
-# A dry run, and a part of its answer that shows that there was something to do.
+# A dry run → a part of its output that shows that it had something to do.
 DRY_RUNS = {
     "run --dry-run": "three: raw_recordings, events",
     "run --dry-run --force --retry --verify --record": "to build: 4 demonstrations",
@@ -76,7 +76,7 @@ DRY_RUNS = {
 
 
 def places_and_contents(root: Path) -> dict[str, tuple[str, int]]:
-    """Relative path → SHA-256 and time of the last change, of every file, folder and link."""
+    """Returns path → (SHA-256, time of the last change) of all files, folders and links."""
     found = {}
     for path in sorted(root.rglob("*")):
         data = path.read_bytes() if path.is_file() else b""
@@ -107,7 +107,7 @@ class Place:
         return open_workspace(self.root)
 
     def start(self, *arguments: str) -> Answer:
-        """The command in a process of its own, so that it can start workers."""
+        """Runs the command in a process of its own, so that it can start workers."""
         done = subprocess.run(
             [sys.executable, "-m", "demo_pipeline.cli.app", *arguments],
             env={**os.environ, **self.environment},
@@ -120,7 +120,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ran:
-    """Two good demonstrations and a bad one, run twice."""
+    """The outputs of two runs over two valid demonstrations and an invalid one."""
 
     place: Place
     first: Answer
@@ -169,7 +169,7 @@ def quiet(copied: Place) -> Place:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command in this process, with the roots of a place."""
+    """Runs the command in this process, with the roots of a place."""
 
     def call(place: Place, *arguments: str, **settings: str) -> Answer:
         for name, value in (place.environment | settings).items():
@@ -216,7 +216,7 @@ class TestImport:
 
 
 class TestWithoutDagster:
-    """Importing Dagster takes longer than what these commands do."""
+    """Importing Dagster takes longer than the work of these commands."""
 
     def test_it_is_not_imported(self, copied):
         assert copied.start("register").code == 0
@@ -240,7 +240,7 @@ class TestWithoutDagster:
             ).fetchone()
         locks = lock_folder(copied.root / "home")
         locks.mkdir(parents=True, exist_ok=True)
-        (locks / f"{run_id}.run").touch()  # as a killed process leaves it: nobody holds it
+        (locks / f"{run_id}.run").touch()  # a lock file that no process holds, as after a kill
         answer = command(copied, "run")
         assert "0 done, 0 quarantined, 2 up to date" in answer.out, answer.err
         with closing(sqlite3.connect(copied.root / "home/history/runs.db")) as database:
@@ -300,7 +300,7 @@ class TestRun:
         with (quiet.root / "uploads/two/recording.mp4").open("ab") as video:
             video.write(b"\x00\x00\x00\x08free")
         with (quiet.root / "uploads/two/input_log.jsonl").open("ab") as log:
-            log.write(b"\n")  # with the same video or log, it would be a duplicate of `one`
+            log.write(b"\n")  # otherwise it would be a duplicate of `one`
         first = command(quiet, "run")
         second = command(quiet, "run")
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
@@ -370,7 +370,7 @@ class TestRun:
         assert f"no recording in {inbox}: copy a folder with input_log.jsonl" in answer.out
         assert "no trajectory is committed yet" in answer.out
         assert "0 done, 0 quarantined, 0 up to date" in answer.out
-        assert "no recording in" in command(place, "run").out  # found idle, without Dagster
+        assert "no recording in" in command(place, "run").out  # decided without importing Dagster
 
 
 class TestDryRun:
@@ -392,7 +392,7 @@ class TestDryRun:
 
     @pytest.mark.parametrize("words", DRY_RUNS)
     def test_nothing_is_written(self, copied, command, words):
-        """Not to the store, the uploads, Dagster's home or the cache, whatever the options are."""
+        """Store, uploads, Dagster's home and cache are unchanged, with any options."""
         line = {"demonstration": "one", "step": 0, "kind": "thought", "value": "Go."}
         line |= {"source": "human", "author": "ann"}
         (copied.root / "lines.jsonl").write_text(json.dumps(line))
@@ -484,7 +484,7 @@ class TestQuarantine:
         assert closing == "1 quarantined"
 
     def test_it_lists_uploads_that_lack_a_file(self, ran, copied, command):
-        """The daemon waits for the file, so that no run and no record tells of them."""
+        """The daemon waits for the file, so that there is neither a run nor a quarantine record."""
         shutil.copytree(ran.place.root / "uploads/one", copied.root / "uploads/three")
         (copied.root / "uploads/three/recording.mp4").unlink()
         lines = command(copied, "quarantine").out.splitlines()
@@ -518,7 +518,7 @@ class TestExport:
         refused = command(ran.place, "export", "--hub-layout", str(dest))
         assert refused.code == 2
         assert "DEMO_PIPELINE_DATASETS__LICENSE" in refused.err
-        assert "DEMO_PIPELINE_HUB__LANGUAGE" in refused.err  # both at once
+        assert "DEMO_PIPELINE_HUB__LANGUAGE" in refused.err
         assert not dest.exists()
         named = {"DEMO_PIPELINE_HUB__LANGUAGE": '["en"]'}
         license_ = {"DEMO_PIPELINE_DATASETS__LICENSE": "cc-by-4.0"}
@@ -570,7 +570,7 @@ BROKEN: dict[str, Callable[[Path], None]] = {
 class TestValidate:
     @pytest.fixture
     def good(self, ran: Ran, tmp_path: Path) -> dict[str, Path]:
-        """A copy of a valid path in each format."""
+        """Returns a copy of a valid path in each format."""
         store = ran.place.root / "store"
         [cudag] = (store / "datasets").iterdir()
         sources = {

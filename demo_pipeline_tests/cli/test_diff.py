@@ -29,13 +29,13 @@ ACTS = {
 
 
 def ours() -> dict[str, None]:
-    """The variables of the tests, which a project has no need of, and the one that `run` sets."""
+    """Returns variables that a project must not get: those of the tests, and the one `run` sets."""
     ours = (name for name in os.environ if name.startswith("DEMO_PIPELINE_"))
     return dict.fromkeys((*ours, "DAGSTER_HOME"))
 
 
 class Project:
-    """A project with two recordings, which was run and exported to `before`."""
+    """A project with two recordings that was built and exported to `before`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The commands `eval …` as a person runs them, over a store of made trajectories."""
+"""The commands `eval …`, with a store of synthetic trajectories."""
 
 import json
 import re
@@ -21,7 +21,7 @@ BOX = {"target_x": 480, "target_y": 280, "target_width": 60, "target_height": 50
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with three demonstrations of three tasks, each with every kind of action."""
+    """A store with three demonstrations of three tasks; each has every kind of action."""
     folder = tmp_path_factory.mktemp("built")
     made = [
         make_trajectory(folder, f"demo{n}", TABLE, rows={0: BOX}, shade=20 * n, instruction=str(n))
@@ -64,7 +64,7 @@ def test_right_answers_in_every_form_are_right(root, form):
     }
     assert scores["strict", "predictions"]["score"] == 1
     assert scores["strict", "truth"]["score"] == 1
-    # Of 14 steps AgentNetBench's script passes over two: the wait and the middle button.
+    # AgentNetBench's script ignores two of 14 steps: the wait and the click of the middle button.
     assert scores["agentnetbench", "truth"]["score"] == pytest.approx(12 / 14)
     low, high = (scores["strict", "screen centre"][name] for name in ("low", "high"))
     assert 0 <= low <= high < 1
@@ -89,7 +89,7 @@ def test_requests_are_private_and_ask_with_screen_history_and_system(root, form)
     assert (system["role"], user["role"]) == ("system", "user")
     image, text = user["content"]
     assert image["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
-    assert TYPED in text["text"]  # what was typed before
+    assert TYPED in text["text"]  # the history has the text that was typed before
     assert ("`Action:`" in system["content"]) is (form == "qwen3vl")
 
 
@@ -113,7 +113,7 @@ def test_a_system_prompt_of_a_file_and_pictures_as_files(root):
 
 
 def test_pictures_as_files_are_those_of_the_last_run_alone(root):
-    """Of a rebuilt trajectory the new ones; what the command did not make stays."""
+    """Copies of an earlier run are removed; files that the command did not write stay."""
     path = root / "requests.jsonl"
     folder = root / "requests_images"
     arguments = ("requests", path, "--split", "any", "--images", "path")

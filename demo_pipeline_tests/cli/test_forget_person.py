@@ -1,4 +1,4 @@
-"""`demo-pipeline forget --person` and `--field`: what they find, list and remove."""
+"""`demo-pipeline forget --person` and `--field`: which demonstrations they list and remove."""
 
 import json
 from collections.abc import Callable
@@ -109,7 +109,7 @@ def test_all_of_a_person_is_removed_and_the_others_stay(root):
         (("--field", "platform=windows", "--field", "user=Anna Weber"), [ANNAS]),
         (("--person", "Ben"), [BENS]),
         (("--person", "Ben", "--field", "user=Anna Weber"), []),
-        (("--person", "Ann"), []),  # the whole value counts
+        (("--person", "Ann"), []),  # the whole value is compared
         (("--field", "user=anna weber"), []),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a person reads when a command cannot go on: a sentence, never a traceback."""
+"""A command that fails prints a sentence, never a traceback."""
 
 import errno
 import logging
@@ -26,7 +26,7 @@ from demo_pipeline_tests.uploads import upload
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """DAGSTER_HOME, beside empty roots."""
+    """DAGSTER_HOME, next to empty roots."""
     (tmp_path / "uploads").mkdir()
     live_in(tmp_path, monkeypatch)
     (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str = "run"
 ) -> str:
-    """What a command prints when it ends as a usage error."""
+    """Runs a command that ends with a usage error; returns its output."""
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", command])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -1,4 +1,4 @@
-"""A project outside of the checkout: what `init` makes, and that commands below it use it."""
+"""A project outside of the checkout: `init` creates it, and commands in its folders use it."""
 
 import os
 from pathlib import Path

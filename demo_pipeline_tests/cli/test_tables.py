@@ -1,4 +1,4 @@
-"""What people read in a terminal of 80 columns: names, widths, and paths that can be copied."""
+"""Tables in a terminal of 80 columns: names, widths, and paths that can be copied."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""The guard before Dagster's UI: its own pages command it, and no page of another site does."""
+"""The guard of Dagster's UI forwards requests of its pages, and refuses those of other sites."""
 
 import http.client
 import socket
@@ -20,7 +20,7 @@ GRAPHQL = f"/{TOKEN}/graphql"
 
 @dataclass
 class Upstream:
-    """A server in the place of Dagster's webserver; `requests` is what reached it."""
+    """A server in place of Dagster's webserver; `requests` are those that reached it."""
 
     address: tuple[str, int]
     requests: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ def serving(address: tuple[str, int], page: bytes = b"answer") -> Iterator[Upstr
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Prints no log."""
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -58,7 +58,7 @@ def serving(address: tuple[str, int], page: bytes = b"answer") -> Iterator[Upstr
 
 @dataclass
 class Guarded:
-    """A guard; `upstream` is what it guards."""
+    """A guard, and the server that it protects."""
 
     port: int
     upstream: Upstream
@@ -136,7 +136,7 @@ def test_a_page_of_another_site_reaches_nothing(guarded, method, path, headers):
 
 
 def test_a_name_of_somebody_else_that_leads_here_reaches_nothing_without_the_token(guarded):
-    """A page can let its own name lead to this machine; then it is a page of that name's site."""
+    """The owner of a domain can point it to this machine; its pages then are of the same site."""
     guarded.upstream.requests.clear()
     for path in ("/", "/graphql?query=mutation", "/server_info"):
         answer = guarded.ask(path, host=f"evil.example:{guarded.port}")
@@ -152,7 +152,7 @@ def test_under_another_name_the_token_is_asked_for(guarded):
 
 
 def test_a_browser_without_these_headers_is_not_led_to_commands(guarded):
-    """An old one sends neither `Origin` nor `Sec-Fetch-Site` with the picture of a page."""
+    """An old browser sends neither `Origin` nor `Sec-Fetch-Site` when a page loads an image."""
     assert guarded.ask("/graphql?query=mutation").status == 403
     assert guarded.ask("/graphql", "POST").status == 403
 
@@ -208,7 +208,7 @@ document.getElementById("form").submit();
 
 @getattr(pytest.mark, NEEDED)
 def test_a_real_browser_with_a_foreign_page_open_commands_nothing(guarded):
-    """Even a page that knows the token."""
+    """It cannot even if the page knows the token."""
     guarded.upstream.requests.clear()
     page = ATTACK.format(at=f"http://127.0.0.1:{guarded.port}", graphql=GRAPHQL).encode()
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -1,4 +1,4 @@
-"""A small server that answers chats in OpenAI's form, and fails as real ones do."""
+"""A small server that answers chat requests in OpenAI's form, and fails as real servers do."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ the server hangs up.
 
 
 def echo(body: dict[str, Any], _number: int) -> tuple[int, Any]:
-    """Answer with the words of the last message."""
+    """Answers with the text of the last message."""
     parts = body["messages"][-1]["content"]
     words = "".join(part.get("text", "") for part in parts)
     return 200, {"choices": [{"message": {"role": "assistant", "content": words}}]}
@@ -26,7 +26,7 @@ def echo(body: dict[str, Any], _number: int) -> tuple[int, Any]:
 
 @dataclass
 class FakeServer:
-    """What the server was sent."""
+    """A server, and the requests that it received."""
 
     url: str
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class FakeServer:
 
 @contextmanager
 def fake_server(behave: Behaviour = echo) -> Iterator[FakeServer]:
-    """A server on a free port of this machine."""
+    """Starts a server on a free port of this machine."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -76,7 +76,7 @@ def fake_server(behave: Behaviour = echo) -> Iterator[FakeServer]:
             self.wfile.write(data)
 
         def log_message(self, *_args: Any) -> None:
-            """Say nothing."""
+            """Prints no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

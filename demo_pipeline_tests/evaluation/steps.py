@@ -1,4 +1,4 @@
-"""Made steps and answers for the tests of scoring."""
+"""Synthetic steps and answers for the tests of scoring."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator
@@ -28,7 +28,7 @@ def answer(kind: str, **parameters: Any) -> Answer:
 def predicted(
     rows: Iterable[tuple[str, int, str]], known: Collection[str]
 ) -> Iterator[Predictions]:
-    """The answers in rows of trajectory, step and response."""
+    """Returns predictions from rows of (trajectory, step, response)."""
     names = ("trajectory_id", "step_index", "response")
     lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
     with TemporaryDirectory() as folder:

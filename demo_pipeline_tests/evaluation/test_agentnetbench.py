@@ -1,4 +1,4 @@
-"""AgentNetBench's rules, case by case; the numbers were worked out by hand from its script."""
+"""The scores of AgentNetBench's rules; expected scores were computed by hand from its script."""
 
 import math
 
@@ -69,7 +69,7 @@ CASES = [
     ([hotkey("ctrl", "c")], [hotkey("C", "CTRL")], 1, 0),
     ([press("down", "down")], [press("down")], 1, 0),
     ([hotkey("ctrl", "c")], [press("ctrl", "c")], 0, 0),
-    # A place or keys that are not there are wrong.
+    # A missing position and missing keys are wrong.
     ([move(0.5, 0.5)], [BenchAction("moveTo")], 0, 0),
     ([press("a")], [BenchAction("press")], 0, 0),
     ([scroll(-3)], [scroll(3)], 1, 0),
@@ -79,17 +79,17 @@ CASES = [
     ([SUCCESS], [SUCCESS], 1, 1),
     ([SUCCESS], [end("failure")], 0, 0),
     ([SUCCESS], [SUCCESS, click(0.5, 0.5)], 1, 0.5),
-    # The first type only has to be among the true ones; then place by place.
+    # The first type must be among the true types; then actions are compared position by position.
     ([move(0.5, 0.5), scroll(1)], [scroll(1)], 0, 0),
     ([move(0.5, 0.5), scroll(1)], [move(0.5, 0.5)], 0.5, 0.5),
-    # A type with a right and a wrong action counts half, then types are averaged.
+    # A type with a right and a wrong action scores a half; the score is the mean over types.
     (
         [click(0.1, 0.1), click(0.9, 0.9), press("a")],
         [click(0.1, 0.1), press("a"), press("a")],
         0.75,
         0.75,
     ),
-    # What the script passes over does not lower the mean of the others.
+    # Types that the script ignores do not lower the mean of the others.
     ([click(0.1, 0.1), WAIT], [click(0.1, 0.1), WAIT], 1, 1),
     ([click(0.1, 0.1), WAIT], [click(0.1, 0.1)], 0.5, 0.5),
 ]
@@ -100,7 +100,7 @@ def test_a_case(truth, given, first, revised):
     before = list(truth)
     assert score_bench(truth, given) == pytest.approx(first, abs=1e-12)
     assert score_bench(truth, given, revised=True) == pytest.approx(revised, abs=1e-12)
-    assert truth == before  # their script changes it
+    assert truth == before  # AgentNetBench's script changes the truth
 
 
 def test_our_actions_in_their_form():

@@ -1,4 +1,4 @@
-"""The test split in AgentNetBench's own form."""
+"""The export of the test split as AgentNetBench's files."""
 
 import json
 from pathlib import Path

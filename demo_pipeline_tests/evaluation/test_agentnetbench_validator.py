@@ -1,4 +1,4 @@
-"""The checker of AgentNetBench's form names the file, the line and the field of what is wrong."""
+"""The validator of AgentNetBench's files names file, line and field of each problem."""
 
 import json
 from collections.abc import Callable

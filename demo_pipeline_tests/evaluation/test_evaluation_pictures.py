@@ -1,4 +1,4 @@
-"""Pictures of failures show what was done and answered, and no words."""
+"""The sheet of wrong answers shows the person's and the model's action, and no text of either."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
 
 
 def test_words_that_a_model_writes_as_keys_are_not_drawn(tmp_path):
-    """They would be in the label; known names of keys are."""
+    """Labels show names of keys, so that a model could write text there."""
     step = made(tmp_path)
     sheets = [
         failures_sheet([FailedStep(step, answer("hotkey", keys=keys), None)])

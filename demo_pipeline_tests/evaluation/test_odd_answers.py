@@ -1,4 +1,4 @@
-"""Odd answers in every form, to every step, under every rule: none of them ends a run."""
+"""No odd answer ends an evaluation, in any form, to any step, under any rule."""
 
 import json
 from itertools import cycle, pairwise, product
@@ -37,7 +37,7 @@ CODES = (
 
 
 def odd_answers(form):
-    """Each odd part alone, and before the next one."""
+    """Yields each odd part alone, and followed by the next part."""
     parts: tuple[str, ...] = CODES
     if form != "opencua":
         calls = ({"name": "computer_use", "arguments": arguments} for arguments in CALLS)

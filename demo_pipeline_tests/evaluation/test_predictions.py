@@ -1,4 +1,4 @@
-"""Predictions of any quality are read; what cannot be used is counted and is never right."""
+"""Predictions of any quality are read; unusable answers are counted and never right."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What an answer is worth under every rule."""
+"""The score of an answer under each rule."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The numbers of the table, and the memory that they need."""
+"""The values in the table of scores, and the memory that their computation needs."""
 
 import tracemalloc
 
@@ -11,7 +11,10 @@ KINDS = ("left_click", "type", "scroll")
 
 
 def label(number):
-    """Trajectories of seven steps, three to a task that are far apart, and one application each."""
+    """Returns the labels of a step.
+
+    A trajectory has seven steps and one application, and a task has three trajectories.
+    """
     trajectory = number // 7
     return {
         "task": f"task {trajectory % 11}",
@@ -24,7 +27,7 @@ def label(number):
 
 
 def given(number):
-    """Scores of two answerers under two rules; some steps are not judged."""
+    """Returns the scores of two answerers under two rules; some steps are not scored."""
     first = (number * 37 % 10) / 9
     second = float(number % 3 == 0)
     return [[first, 1.0], [None if number % 4 else second, None]]
@@ -52,7 +55,7 @@ def rows(folder, count=33 * 7):
 
 
 def expected(preset, answerer, dimension, value):
-    """The means of a group, step after step."""
+    """Computes the means of a group in the obvious way."""
     steps = [
         (label(n)["trajectory"], score)
         for n in range(33 * 7)
@@ -86,7 +89,7 @@ def test_every_row_has_the_numbers_of_its_steps(tmp_path):
 
 
 def held(call):
-    """What Python holds at most while it runs, bytes."""
+    """Returns the most memory of Python objects while a function runs, bytes."""
     tracemalloc.start()
     try:
         call()

@@ -1,4 +1,4 @@
-"""Scores of predictions and baselines: tables, intervals, prefixes, and what is counted."""
+"""Scores of predictions and baselines: tables, intervals, prefixes and counts."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ BOX = (400.0, 200.0, 200.0, 150.0)
 
 
 def decode(text, _size):
-    """A form of the tests: the number of an action, a name, or nonsense."""
+    """Decodes answers of the tests: the number of an action, a name, or nonsense."""
     if text == "wave":
         return Answer((ForeignAction(TYPED),))
     if not text.isdigit():

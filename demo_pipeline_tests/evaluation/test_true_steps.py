@@ -1,4 +1,4 @@
-"""The steps that a model is asked about, of made trajectories."""
+"""The steps that a model is asked about, from synthetic trajectories."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""Tests of recordings of other tools, each in a small file of its own in that tool's form."""
+"""Tests of the importers: each tool has a small recording in its own format."""

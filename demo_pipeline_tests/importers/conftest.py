@@ -1,4 +1,4 @@
-"""The recording that the tests write in the forms of other tools, and the command `import`."""
+"""Fixtures: a recording to write in the formats of other tools, and the command `import`."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from demo_pipeline_tests.simulator.script import click, drag, hotkey, scroll, ty
 
 
 class Import(Protocol):
-    """Import a source with options; the folder of the only recording in it."""
+    """Imports a source with options; returns the folder of the only upload."""
 
     def __call__(self, source: Path, *options: str) -> Path: ...
 
@@ -32,12 +32,12 @@ def form(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_import(*arguments: str | Path) -> Any:
-    """The command; the environment has no setting, unless a test sets it."""
+    """Runs the command; the environment has no settings except those of the test."""
     return run_command("import", *map(str, arguments))
 
 
 def run_command(*arguments: str) -> Any:
-    """What a command prints, and its exit code."""
+    """Runs a command; returns its output and exit code."""
     return CliRunner().invoke(app, arguments)
 
 

@@ -1,7 +1,8 @@
-"""One recording in the forms of other tools: what `import` turns back into the recording.
+"""Writes a recording in the formats of other tools, so that tests can import it again.
 
-Each writer takes an upload folder of the simulator (Windows names, positions on every press) and
-writes what that tool would have written of it. The formats were read in the tools' sources.
+Each writer takes an upload folder of the simulator (key names of Windows, a position for every
+press) and writes the files that the tool would have written. The formats were read in the sources
+of the tools.
 """
 
 import json
@@ -18,9 +19,10 @@ from mcap.writer import Writer
 
 from demo_pipeline.importers.source_keys import _SYMBOLS, _VIRTUAL_KEYS, virtual_key
 
-BOOT_S = 30_000.0  # of monotonic clocks: when the recording began
-SHAPE_AND_WINDOW = ((640, 360), [94, 50, 746, 416])  # with a border of six pixels
-MOVED = 100, 50  # of the video in the desktop, pixels
+BOOT_S = 30_000.0  # start of the recording on a monotonic clock, seconds
+# Size of the video, and the box of its window, which has a border of six pixels.
+SHAPE_AND_WINDOW = ((640, 360), [94, 50, 746, 416])
+MOVED = 100, 50  # position of the video on the desktop, pixels
 _CODES = {virtual_key(code): code for code in range(256)} | {v: k for k, v in _VIRTUAL_KEYS.items()}
 _CHARS = {windows: char for char, (windows, _) in reversed(_SYMBOLS.items())}
 _RDEV = dict(_SYMBOLS.values())
@@ -28,18 +30,18 @@ _PYNPUT = {"LeftCtrl": "ctrl_l", "Shift": "shift", "Return": "enter", "Space": "
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
-    """The lines of input_log.jsonl."""
+    """Returns the lines of input_log.jsonl."""
     text = (folder / "input_log.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
 def began(folder: Path) -> float:
-    """Epoch milliseconds of the first line."""
+    """Returns the time of the first line, epoch milliseconds."""
     return float(log_of(folder)[0]["time"])
 
 
 def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Milliseconds, kind and fields of the pointer's events, as pynput has them; keys as logged."""
+    """Returns (milliseconds, kind, fields) of the events: pynput's of the pointer, logged keys."""
     at = {"x": 0, "y": 0}
     for line in log_of(folder):
         data = line["data"]
@@ -57,7 +59,7 @@ def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
 
 
 def video_times(video: Path) -> list[float]:
-    """Seconds of the pictures."""
+    """Returns the times of the frames, seconds."""
     with av.open(str(video)) as container:
         stream = container.streams.video[0]
         packets = [packet for packet in container.demux(stream) if packet.pts is not None]
@@ -65,7 +67,7 @@ def video_times(video: Path) -> list[float]:
 
 
 def _as_matroska(video: Path, out: Path, *, late: bool) -> None:
-    """The video in another container; `late`: each picture has the time of the one before it."""
+    """Writes the video as Matroska; `late`: each frame has the time of the frame before it."""
     with av.open(str(video)) as source, av.open(str(out), "w") as target:
         stream = source.streams.video[0]
         copied = target.add_stream_from_template(stream)
@@ -90,7 +92,10 @@ def owamcap(
     late: bool = False,
     corner: tuple[int, int] = (0, 0),
 ) -> Path:
-    """NAME.mcap and NAME.mkv: of a window at `MOVED`, or of a display; its video may be `late`."""
+    """Writes NAME.mcap and NAME.mkv of a window at `MOVED` or of a display.
+
+    `late`: see `_as_matroska`.
+    """
     out.mkdir(parents=True, exist_ok=True)
     video = out / f"{name}.mkv"
     _as_matroska(folder / "recording.mp4", video, late=late)
@@ -130,7 +135,7 @@ def owamcap(
 
 
 def agentnet(folder: Path, out: Path) -> Path:
-    """The folder of a recording of AgentNet Tool, with one tree."""
+    """Writes a recording of AgentNet Tool with one tree."""
     out.mkdir(parents=True)
     shutil.copyfile(folder / "recording.mp4", out / "2024-11-05 18-56-31.mp4")
     zero = began(folder)
@@ -162,7 +167,7 @@ def agentnet(folder: Path, out: Path) -> Path:
 
 
 def presses_of_agentnet(folder: Path) -> list[float]:
-    """The seconds of the presses in such a folder."""
+    """Returns the times of the presses in a recording of AgentNet Tool, seconds."""
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     return [event["time_stamp"] for event in events if event.get("pressed") is True]
 
@@ -170,13 +175,13 @@ def presses_of_agentnet(folder: Path) -> list[float]:
 def element_of_agentnet(
     seconds: float, name: str, role: str, *, inside: bool = False
 ) -> dict[str, Any]:
-    """A line of element.jsonl; `inside`: the element that the tree of `agentnet` has."""
+    """Returns a line of element.jsonl; `inside`: the tree of `agentnet` contains the element."""
     box = (10, 20, 110, 60) if inside else (200, 100, 220, 120)
     return {"time_stamp": seconds, "a11y_tree": _node(name, role, box)}
 
 
 def write_elements_of_agentnet(folder: Path, lines: list[dict[str, Any]]) -> None:
-    """Write element.jsonl."""
+    """Writes element.jsonl."""
     _write_lines(folder / "element.jsonl", lines)
 
 
@@ -190,7 +195,7 @@ def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def openadapt(folder: Path, out: Path) -> Path:
-    """The folder of a capture of OpenAdapt."""
+    """Writes a recording of OpenAdapt Capture."""
     out.mkdir(parents=True)
     shutil.copyfile(folder / "recording.mp4", out / "oa_recording-1.0.mp4")
     zero = began(folder) / 1000
@@ -218,7 +223,7 @@ def openadapt(folder: Path, out: Path) -> Path:
 
 
 def crowd_cast(folder: Path, out: Path, *, segments: int = 2) -> Path:
-    """A folder with the segments of a session; each has the same events and video again."""
+    """Writes the segments of a session; all have the same events and the same video."""
     out.mkdir(parents=True)
     zero = began(folder)
     metadata = [640, 360, 1.8, 640, 360, 1.8, 640, 360, 1.8, "", None, [], "linux", "display"]
@@ -253,7 +258,7 @@ _ALOHA_DISPLAY = {"x0": 0, "y0": 0, "width": 640, "height": 360, "scale_factor":
 def showui_aloha(
     folder: Path, out: Path, *, displays: dict[str, dict[str, float]] | None = None
 ) -> Path:
-    """The folder of a recording of ShowUI-Aloha; a press that becomes a drag is logged twice."""
+    """Writes a recording of ShowUI-Aloha, which logs the press of a drag twice."""
     out.mkdir(parents=True)
     shutil.copyfile(folder / "recording.mp4", out / "Quick-Recording-08-54-17.mp4")
     zero = began(folder)
@@ -322,7 +327,7 @@ VIDEO_CUA_ACTIONS: tuple[dict[str, Any], ...] = (
 
 
 def video_cua(folder: Path, out: Path) -> Path:
-    """The folder of a task of VideoCUA, with actions of every kind."""
+    """Writes a task of VideoCUA, with actions of every kind."""
     (out / "video").mkdir(parents=True)
     shutil.copyfile(folder / "recording.mp4", out / "video" / "video.mp4")
     document = {

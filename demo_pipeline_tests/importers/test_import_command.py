@@ -1,4 +1,4 @@
-"""The command `import`: damaged sources, many of them, and what is said of them."""
+"""The command `import` with damaged and with several sources: outputs, messages, exit codes."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ LOGS = {
 
 @pytest.fixture
 def source(form: Path, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Path]:
-    """The recording in the form of the tool that the test is about, and its folder."""
+    """The test's recording in the format of another tool."""
     WRITERS[request.param](form, tmp_path / "source")
     return request.param, tmp_path / "source"
 
@@ -43,7 +43,7 @@ every_tool = pytest.mark.parametrize("source", WRITERS, indirect=True)
 
 
 def visible(uploads: Path) -> list[str]:
-    """All that is in the folder, hidden drafts too."""
+    """Returns all names in the folder, including hidden drafts."""
     return sorted(path.name for path in uploads.iterdir()) if uploads.exists() else []
 
 

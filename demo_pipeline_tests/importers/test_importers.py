@@ -1,4 +1,4 @@
-"""A recording comes back from the form of every tool as it was."""
+"""A recording that is written in the format of a tool and imported again is unchanged."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -24,9 +24,9 @@ WHOLE: dict[str, Callable[[Path, Path], Path]] = {
 
 
 def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
-    """Milliseconds from the first event, and what was pressed, moved and turned.
+    """Returns the input events, with milliseconds from the first event.
 
-    A move to where the pointer is, which importers log before a turn of the wheel, is left out.
+    Importers log a movement before a turn of the wheel; it is left out if it moves nothing.
     """
     zero = None
     at = None
@@ -55,7 +55,7 @@ def test_a_recording_is_the_same_from_every_tool(form, tmp_path, bring, tool):
     assert len(mine) == len(theirs)
     for imported_event, event in zip(mine, theirs, strict=True):
         assert imported_event[1:] == event[1:]
-        assert abs(imported_event[0] - event[0]) <= 1  # rounded twice
+        assert abs(imported_event[0] - event[0]) <= 1  # the times are rounded twice
     manifest = examine(imported, imported.name)
     before = examine(form, form.name)
     assert manifest.video.frames == before.video.frames
@@ -144,7 +144,7 @@ def test_showui_aloha_has_every_press_but_no_movements_without_a_button(form, tm
 
 
 def split_notches(lines: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield the lines; each turn of the wheel as notches, as some recorders log it."""
+    """Yields the lines, with a line for each notch of the wheel, as some recorders log it."""
     for time, event, place, what in lines:
         if event == "mousewheel":
             for _ in range(abs(what) // 120):

@@ -1,6 +1,6 @@
-"""Keys of recorders that log names of their own, as the log has them."""
+"""Key names of other recorders are translated to names of the log."""
 
-# ruff: noqa: RUF001 - accents are what this is about
+# ruff: noqa: RUF001 - the tests need accents
 
 import json
 import sqlite3
@@ -18,12 +18,12 @@ from demo_pipeline.recording.key_names import lookup
 from demo_pipeline_tests.actions.streams import summaries
 
 PLATFORMS = {"windows": "win32", "macos": "darwin", "linux": "linux"}
-# What the log has a name for that this project gives no meaning: keys of input methods.
+# Keys of input methods have a name in the log, but no meaning in this project.
 INPUT_METHODS = {"Hangul", "Hanja", "Kanji", "Convert", "NonConvert"}
 
 
 def read(importer: Importer, folder: Path, platform: str) -> list[str]:
-    """What the keys of a recording become."""
+    """Returns the text and the hotkeys that are read from key lines."""
     [recording] = importer.find(folder, sorted(path.name for path in folder.iterdir()))
     assert importer.read is not None
     lines = [
@@ -34,7 +34,7 @@ def read(importer: Importer, folder: Path, platform: str) -> list[str]:
 
 
 def openadapt(folder: Path, platform: str, *keys: tuple[str, str, int | None]) -> list[str]:
-    """What OpenAdapt's names, characters and codes of keys become; a key in brackets is held."""
+    """Imports keys (name, character, code) of OpenAdapt; a key in brackets is held."""
     rows: list[tuple[Any, ...]] = []
     held: list[tuple[Any, ...]] = []
     for number, (name, char, code) in enumerate(keys):
@@ -62,7 +62,7 @@ def openadapt(folder: Path, platform: str, *keys: tuple[str, str, int | None]) -
 
 
 def agentnet(folder: Path, system: str, *keys: tuple[str | None, str | None]) -> list[str]:
-    """What AgentNet's names and prints of keys become; DuckTrack has no prints: None."""
+    """Imports keys of AgentNet (name, printed form), or of DuckTrack (printed form: None)."""
     events = []
     for number, (name, printed) in enumerate(keys):
         key = {"name": name} if printed is None else {"name": name, "pynput_key": printed}
@@ -90,13 +90,13 @@ def test_every_name_in_the_tables_is_a_key_of_the_log():
     ],
 )
 def test_the_keypad_of_openadapt_on_macos(tmp_path, names, expected):
-    """Its table `_KEY_NAMES` in input_observer/darwin.py names these keys, without a character."""
+    """OpenAdapt's `_KEY_NAMES` in input_observer/darwin.py names these keys without a character."""
     keys = [(name, "", None) for name in names.split()]
     assert openadapt(tmp_path, "macos", *keys) == expected
 
 
 def test_enter_and_tab_of_the_keypad_on_linux(tmp_path):
-    """xkbcommon gives them the characters CR and TAB, and the recorder then no name."""
+    """xkbcommon reports the characters CR and TAB, so that the recorder logs no name."""
     keys = [("", "4", 13), ("", "2", 11), ("", "\r", 104), ("", "\t", 23)]
     assert openadapt(tmp_path, "linux", *keys) == ["type 42", "enter", "tab"]
 
@@ -114,18 +114,18 @@ def test_altgr_on_linux(tmp_path):
 @pytest.mark.parametrize(
     ("platform", "keys", "expected"),
     [
-        # up to 1.0.1, which used pynput: the accent has a character of its own
+        # versions up to 1.0.1, which used pynput: the dead key is logged with the accent
         ("windows", [("", "´", 221), ("", "é", 69)], ["type é"]),
         ("windows", [("", "´", 221), ("", "e", 69)], ["type é"]),
         ("windows", [("", "'", 221), ("", "é", 69)], ["type é"]),
         ("windows", [("", "^", 220), ("", "e", 69)], ["type ê"]),
         ("windows", [("", "´", 221), ("space", "", 32)], ["type ´"]),
         ("windows", [("", "´", 221), ("", "t", 84)], ["type ´t"]),
-        # typed as it stands: the French keys of the apostrophe and of é, and the US caret
+        # not dead: the French keys of the apostrophe and of é, and the US caret
         ("windows", [("", "'", 52), ("", "é", 50)], ["type 'é"]),
         ("windows", [("", "^", 54), ("", "e", 69)], ["type ^e"]),
         ("windows", [("", "'", 222), ("", "e", 69)], ["type 'e"]),
-        # since 1.0.2
+        # versions since 1.0.2
         ("linux", [("dead_acute", "", 21), ("", "é", 26)], ["type é"]),
         ("macos", [("", "", 14), ("", "é", 14)], ["type é"]),
     ],
@@ -135,7 +135,7 @@ def test_dead_keys_of_openadapt(tmp_path, platform, keys, expected):
 
 
 def test_a_character_that_openadapt_left_out_makes_the_text_doubtful(tmp_path):
-    """On Windows since 1.0.2 neither the dead key nor the one after it has a character."""
+    """On Windows since 1.0.2, the dead key and the key after it are logged without a character."""
     keys = [("", "c", 67), ("", "", 221), ("", "", 69), ("", "s", 83)]
     assert openadapt(tmp_path, "windows", *keys) == ["type c", "type s"]
 

@@ -1,4 +1,4 @@
-"""Trajectories of other origin: in at the trajectory stage, and out in every form."""
+"""OSWorld-Desktopd trajectories of other origin are published, and are in every export."""
 
 import json
 import shutil
@@ -18,12 +18,12 @@ from demo_pipeline_tests.sample_workspace import live_in, open_workspace
 
 @pytest.fixture
 def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A trajectory as somebody else has it, without our tables, and roots that are empty."""
+    """A trajectory without our tables, as other programs write it, next to an empty store."""
     folder = tmp_path / "theirs" / "trajectories" / "traj_form_001"
     shutil.copytree(made_root / "store" / "trajectories" / "first", folder)
     for table in folder.glob("*.parquet"):
         table.unlink()
-    for path in folder.glob("steps/*/ui_tree.json"):  # keys of their own are no fault
+    for path in folder.glob("steps/*/ui_tree.json"):  # additional keys are allowed
         tree = json.loads(path.read_text())
         path.write_text(json.dumps(tree | {"root": tree["root"] | {"toolkit": "gtk"}}))
     result = json.loads((folder / "result.json").read_text())

@@ -1,4 +1,4 @@
-"""Trajectories of other tools without a video: their actions, screenshots, targets and times."""
+"""Recordings with screenshots become trajectories: actions, screenshots, targets and times."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ every_tool = pytest.mark.parametrize("tool", WRITERS)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Roots of a pipeline that is empty."""
+    """The roots of an empty pipeline."""
     for name in ("uploads", "store", "tasks"):
         (tmp_path / name).mkdir()
     live_in(tmp_path, monkeypatch)
@@ -52,7 +52,7 @@ def imported(root: Path) -> Trajectory:
 
 
 def steps_of(trajectory: Trajectory) -> list[tuple[str, dict[str, Any], int]]:
-    """Type, parameters and number of the screenshot of each step."""
+    """Returns (type, parameters, number of the screenshot) of each step."""
     return [
         (
             str(step.action.action_type),
@@ -64,7 +64,7 @@ def steps_of(trajectory: Trajectory) -> list[tuple[str, dict[str, Any], int]]:
 
 
 def source_of(trajectory: Trajectory) -> dict[str, Any]:
-    """source.json."""
+    """Returns the content of source.json."""
     value: dict[str, Any] = json.loads((trajectory.path / "source.json").read_text())
     return value
 
@@ -196,7 +196,7 @@ def test_pc_tracker_has_targets_of_its_own_hit_tests(root):
     ]
     targets = [step.action.target_element for step in trajectory.steps]
     names = [target.name if target else None for target in targets]
-    # A nameless element and most of the screen are no targets, but stand in the tree.
+    # Elements without a name or as large as the screen are in the tree, but are no targets.
     assert names == ["Start", None, None, None, None, None, None, "Title bar", None]
     tree = json.loads(trajectory.steps[1].ui_tree.read_text())
     assert tree["root"]["children"][0]["bounds"] == {"x": 780, "y": 580, "width": 60, "height": 60}
@@ -355,7 +355,7 @@ def test_a_screenshot_that_cannot_be_read_hides_its_action(root, tool, spoil):
     hidden = read_hidden_actions(trajectory.path)
     assert [action.before_step for action in hidden.actions][:1] == [1]
     assert 1 not in [number for _, _, number in steps_of(trajectory)]
-    if tool == "cua_driver" and spoil == "missing":  # the driver writes none for some turns
+    if tool == "cua_driver" and spoil == "missing":  # a usual case: no damage
         assert result.exit_code == 0
         return
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""A trimmed MP4 holds packets that are no frames: others refer to them, and players hide them."""
+"""A trimmed MP4 has packets that players do not show, but that later frames are decoded from."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ TRIMMED_S = 1.0
 
 
 def frames(video: Path) -> list[tuple[float, int]]:
-    """Time and number of each frame that a player shows; the number is its brightness."""
+    """Returns (time, number) of each frame that a player shows; the brightness is the number."""
     with av.open(str(video)) as container:
         return [
             (round(frame.time or 0.0, 3), round(float(frame.to_ndarray()[:HEIGHT].mean() - 40) / 3))
@@ -30,7 +30,7 @@ def frames(video: Path) -> list[tuple[float, int]]:
 
 @pytest.fixture(name="trimmed")
 def _trimmed(tmp_path: Path) -> Path:
-    """A video of 60 frames without its first second, cut without encoding it again."""
+    """Writes a video of 60 frames and removes its first second without encoding it again."""
     whole = tmp_path / "whole.mp4"
     cut = tmp_path / "cut.mp4"
 

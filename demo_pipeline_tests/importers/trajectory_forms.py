@@ -1,7 +1,7 @@
-"""Small trajectories without a video in the forms of other tools; the tools' sources say the form.
+"""Writes small recordings with screenshots in the formats of other tools.
 
-Each writer makes its own screenshots: plain ones of different colours, so that tests can tell
-which one a step has.
+The formats were read in the sources of the tools. Each screenshot has a colour of its own, by which
+tests recognise it.
 """
 
 import json
@@ -16,7 +16,7 @@ SIZE = (960, 540)  # half the canvas
 
 
 def write_screenshot(path: Path, number: int, size: tuple[int, int] = SIZE) -> None:
-    """A PNG file whose colour is `colour_of(number)`."""
+    """Writes a PNG file in the colour `colour_of(number)`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = np.empty((size[1], size[0], 3), np.uint8)
     picture[:] = colour_of(number)
@@ -24,12 +24,12 @@ def write_screenshot(path: Path, number: int, size: tuple[int, int] = SIZE) -> N
 
 
 def colour_of(number: int) -> tuple[int, int, int]:
-    """Red, green and blue of a screenshot."""
+    """Returns red, green and blue of a screenshot."""
     return (20 * number % 256, 100, 200)
 
 
 def number_of(path: Path) -> int:
-    """The number of the screenshot that a PNG file on the canvas shows, by its middle."""
+    """Returns the number of a screenshot, by the colour in its middle."""
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
     assert picture is not None
     assert picture.shape == (1080, 1920, 3)
@@ -54,7 +54,7 @@ def osworld(
     first: str = "step_0.png",
     result: str = "1.0\n",
 ) -> Path:
-    """The results folder of one task; screenshot n shows the state after action n."""
+    """Writes the results of a task; screenshot n shows the screen after action n."""
     out.mkdir(parents=True, exist_ok=True)
     if first:
         write_screenshot(out / first, 0)
@@ -93,7 +93,7 @@ _TRACKED: tuple[dict[str, Any], ...] = (
 def pc_tracker(
     out: Path, lines: Sequence[dict[str, Any]] = _TRACKED, name: str = "task3_20241126_161517"
 ) -> Path:
-    """A folder of PC Tracker; screenshot n shows the state before line n, from 0."""
+    """Writes a recording of PC Tracker; screenshot n shows the screen before line n (0-based)."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for number, line in enumerate(lines):
@@ -133,7 +133,7 @@ TURNS: tuple[dict[str, Any], ...] = (
 
 
 def cua_driver(out: Path, turns: Sequence[dict[str, Any]] = TURNS) -> Path:
-    """A folder of turns; before.png of turn n shows screenshot n, from 0, after.png the next."""
+    """Writes turns; before.png of turn n (0-based) is screenshot n, after.png the next one."""
     for number, turn in enumerate(turns):
         folder = out / f"turn-{number + 1:05d}"
         write_screenshot(folder / "before.png", number)

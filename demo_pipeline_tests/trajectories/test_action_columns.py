@@ -1,4 +1,4 @@
-"""The columns of the provenance that repeat a step's action."""
+"""The provenance columns with the content of action.json."""
 
 import pytest
 

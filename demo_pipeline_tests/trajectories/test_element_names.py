@@ -1,4 +1,4 @@
-"""Which names may become an instruction."""
+"""Only readable names of elements, without typed text, may become an instruction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Hidden actions: what they say about a trajectory, and what the exports make of them."""
+"""Hidden actions: the gaps that they leave, and how prompts and exports treat them."""
 
 import json
 from itertools import pairwise
@@ -77,7 +77,7 @@ class TestWhereTheyAre:
 
 
 class TestWords:
-    """What a prompt says of a hidden action."""
+    """How a prompt names hidden actions."""
 
     @pytest.mark.parametrize(
         ("kind", "reason", "words"),
@@ -107,7 +107,7 @@ def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
 
 
 class TestSelection:
-    """Which demonstrations with hidden actions take part."""
+    """Which demonstrations with hidden actions are in a dataset."""
 
     def test_the_good_beginning_is_used(self, tmp_path, monkeypatch):
         demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
@@ -120,7 +120,7 @@ class TestSelection:
         out = tmp_path / dataset_directory_name([demo], ALL_TRAIN)
         assert (
             build_cudag([demo], out, ALL_TRAIN).excluded_records["incomplete"] == 4
-        )  # and the end
+        )  # the last is the end of the trajectory
         assert errors(validate_cudag(out)) == []
         assert len(list(read_records(out / "train.jsonl"))) == 4
         monkeypatch.setattr(DatasetSettings, "max_hidden_share", 0.5)

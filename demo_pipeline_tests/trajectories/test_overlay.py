@@ -1,4 +1,4 @@
-"""What is drawn on a screenshot: where, how marks differ, and what a label never contains."""
+"""Marks and labels on a screenshot: their positions, their kinds, and no typed text."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_a_label_never_hides_the_point(point, box):
     x = min(479, round(point["x"] / 4))
     y = min(269, round(point["y"] / 4))
     assert tuple(picture[y, x]) != DARK
-    assert (picture == DARK).all(axis=2).sum() > 300  # and it is there, whole
+    assert (picture == DARK).all(axis=2).sum() > 300  # the label is drawn completely
 
 
 def test_a_label_avoids_what_is_taken_and_stays_inside():

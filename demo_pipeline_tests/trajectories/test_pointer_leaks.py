@@ -1,4 +1,4 @@
-"""Leak rates: what they count, and the warning above a limit."""
+"""Leak rates, and the warning if a rate is above its limit."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_rates_of_parts_add_up(rows):
 
 
 def table(root: Path, avoidable: int, unavoidable: int) -> Path:
-    """Provenance of four clicks, some of them leaky."""
+    """Writes the provenance of four clicks, some with a leak."""
     rows = {n: {"leak": True, "reason_code": "backoff"} for n in range(avoidable)}
     for n in range(avoidable, avoidable + unavoidable):
         rows[n] = {"leak": True, "unavoidable": True}

@@ -1,4 +1,4 @@
-"""What changed after a step, and which later step took it back."""
+"""The effects of a step: the change of the screen, and the later step that undid it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Box = tuple[int, int, int, int]
 
 
 def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> ShownScreen:
-    """The screen with dark boxes: x, y, width, height in cells of 8 pixels."""
+    """Returns a screen with dark boxes: x, y, width, height in cells of 8 pixels."""
     picture = GREY.copy()
     for x, y, width, height in boxes:
         picture[y : y + height, x : x + width] = 40
@@ -39,7 +39,7 @@ def test_the_largest_part_that_changed_is_where():
     }
 
 
-ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # the cells that an arrow covers there
+ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # an arrow at POINTED covers these cells
 
 
 def test_noise_is_no_change() -> None:
@@ -61,13 +61,13 @@ def test_an_arrow_that_leaves_is_no_change_if_the_screenshot_before_shows_the_sa
 
 @pytest.mark.parametrize("later", [None, painted(ARROW), painted(pointer=POINTED)])
 def test_what_only_the_pointer_may_hide_is_not_said(later: ShownScreen | None) -> None:
-    """A radio button below the arrow: no screenshot shows it without."""
+    """A radio button is below the arrow in every screenshot."""
     after = painted(ARROW, pointer=POINTED)
     assert change_between(SCREEN, after, None, later)["screen_changed"] is None
 
 
 def test_a_button_that_is_lit_around_the_pointer_is_a_change() -> None:
-    """A date button of 40 pixels, whose middle the arrow covers."""
+    """A date button has 40 pixels, and the arrow only covers its middle."""
     after = painted((117, 47, 8, 6), pointer=POINTED)
     change = change_between(SCREEN, after, None, after)
     assert change["screen_changed"] is True
@@ -79,7 +79,7 @@ def test_without_a_next_screenshot_nothing_is_known() -> None:
 
 
 def steps(*parts: tuple[str, dict[str, Any], str]) -> list[Step]:
-    """Steps of an action type, parameters and the role of the target."""
+    """Returns steps, given by action type, parameters and role of the target."""
     step_list = []
     for index, (kind, values, role) in enumerate(parts):
         target = (

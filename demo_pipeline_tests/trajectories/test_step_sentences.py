@@ -1,4 +1,4 @@
-"""What the sentence of a step says of an action and its target."""
+"""The sentence about a step names the action and its target."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Steps of a trajectory, made of recorded actions, on the canvas."""
+"""Recorded actions become steps or hidden actions, with positions on the canvas."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from demo_pipeline.observation.frames.evidence import Evidence, Hover, HoverPlac
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.steps import Steps, build_steps
 
-WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
+WIDE = fit_canvas((3440, 1440), 1.0)  # with bars of 138 pixels above and below
 CLOCK = Clock(0, "pixels", 30, score=0.9, moves=40)
 TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\n order"}
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}

@@ -1,4 +1,4 @@
-"""The trajectories stage: valid and reproducible folders, and reported failures."""
+"""The stage `trajectories`: its folders are valid and reproducible, and failures are reported."""
 
 import json
 import shutil
@@ -117,12 +117,12 @@ def test_only_a_completed_demonstration_is_a_success(store, tmp_path, meta, word
 
 
 def without_pictures(store: Path, out: Path, keep: int) -> Path:
-    """The screenshots of a video that does not decode after `keep` actions."""
+    """Returns the screenshots of a video that cannot be decoded after `keep` actions."""
     return with_frames(store, out, lambda n: n >= keep)
 
 
 def with_frames(store: Path, out: Path, missing: Callable[[int], bool]) -> Path:
-    """The screenshots, without those of some actions."""
+    """Returns the screenshots except those of some actions."""
     source = store / "screenshots" / "first"
     out.mkdir()
     for path in source.iterdir():
@@ -219,7 +219,7 @@ def test_steps_whose_tree_differs_from_the_picture_are_named_beside_them(
 
 
 def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
-    """The screenshots, the first two of them with other columns."""
+    """Returns the screenshots, with other columns for the first two."""
     shutil.copytree(store / "screenshots" / "first", out)
     rows = read_frames(out)
     rows = [{**row, **changes} if n < 2 else row for n, row in enumerate(rows)]

@@ -41,5 +41,5 @@ def test_the_column_is_part_of_the_place():
         {"line": -1, "frame": 2**63, "severity": None, "unknown": 1},
     ],
 )
-def test_missing_and_foreign_values_are_empty(values):
+def test_missing_values_and_values_of_other_types_become_empty(values):
     assert Problem.from_dict(values) == Problem("", "", "")

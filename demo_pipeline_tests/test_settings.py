@@ -94,7 +94,7 @@ class TestNames:
         assert DatasetSettings().test_ratio == 0.1
         assert DatasetSettings(train_ratio=0.5, val_ratio=0.5).test_ratio == 0
 
-    def test_a_setting_of_an_earlier_version_is_gone_and_its_value_is_named(
+    def test_a_removed_setting_is_refused_with_the_value_that_now_holds(
         self, tmp_path, monkeypatch
     ):
         file = tmp_path / "old.toml"
@@ -125,7 +125,7 @@ class TestNames:
         assert len(NAMES - sections) <= 45
 
     @pytest.mark.parametrize("name", sorted(VARIABLES))
-    def test_no_variable_of_a_setting_is_called_unknown(self, name, monkeypatch):
+    def test_the_variable_of_every_setting_is_accepted(self, name, monkeypatch):
         monkeypatch.setenv(name, "{}")
         errors = ""
         try:
@@ -153,7 +153,7 @@ class TestExports:
 class TestFingerprint:
     """Which changes of settings make an output stale."""
 
-    def test_another_value_is_another_hash(self):
+    def test_another_value_gives_another_fingerprint(self):
         changed = [
             DatasetSettings(),
             DatasetSettings(image_mode="copy"),
@@ -168,7 +168,7 @@ class TestFingerprint:
         ]
         assert len({settings.fingerprint() for settings in changed}) == len(changed)
 
-    def test_what_chooses_by_annotations_counts_only_when_it_is_set(self):
+    def test_settings_about_annotations_are_in_the_fingerprint_only_when_set(self):
         later = DatasetSettings.HASHED_WHEN_SET
         before = DatasetSettings().model_dump(mode="json", exclude={*later, "exports"})
         before |= DatasetSettings.REMOVED
@@ -190,7 +190,7 @@ class TestDocumentation:
                 assert field.description, f"{kind.__name__}.{name}"
 
     @pytest.mark.parametrize("folder", ["Makefile", "dagster.yaml", "demo_pipeline"])
-    def test_every_variable_that_is_named_exists(self, folder):
+    def test_every_variable_in_the_pages_exists(self, folder):
         path = ROOT / folder
         files = [path] if path.is_file() else sorted(path.rglob("*.py"))
         texts = "\n".join(file.read_text("utf-8") for file in files)

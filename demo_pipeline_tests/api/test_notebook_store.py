@@ -85,7 +85,7 @@ class TestImport:
         )
         assert later == "True False"
 
-    def test_its_names_are_offered_and_others_are_refused(self):
+    def test_the_public_names_are_listed_and_others_are_refused(self):
         assert {"load_store", "NotebookStore", "LoadedTrajectory"} <= set(dir(dp))
         assert all(getattr(dp, name) for name in dir(dp))
         with pytest.raises(AttributeError, match="no_such_name"):
@@ -121,7 +121,7 @@ class TestScores:
 
 
 class TestTables:
-    def test_their_columns_are_those_that_are_described(self, local):
+    def test_the_columns_of_each_table_are_described(self, local):
         frames = {
             "trajectories": local.trajectories(),
             "steps": local.steps(),
@@ -139,7 +139,7 @@ class TestTables:
         units = local.columns("steps").set_index("column")["description"]
         assert "milliseconds" in units["lead_ms"]
 
-    def test_they_hold_what_the_store_holds(self, local, folder):
+    def test_the_tables_have_the_rows_of_the_store(self, local, folder):
         assert local.demonstrations() == ["first", "second"]
         trajectories = local.trajectories().set_index("trajectory_id")
         for key in local.demonstrations():
@@ -163,7 +163,7 @@ class TestTables:
 
 
 class TestTrajectory:
-    def test_it_has_task_steps_and_result(self, local, folder):
+    def test_a_trajectory_has_task_steps_and_result(self, local, folder):
         trajectory = local.trajectory("first")
         written = load_json(folder / "trajectories/first/task.json")
         assert trajectory.task.instruction == written["instruction"]
@@ -190,7 +190,7 @@ class TestTrajectory:
             assert np.array_equal(picture, frame)
             assert not np.array_equal(picture, picture[..., ::-1])
 
-    def test_a_file_that_is_gone_says_what_to_do(self, folder, tmp_path):
+    def test_the_error_about_a_missing_file_says_what_to_do(self, folder, tmp_path):
         copy = copy_of(folder, tmp_path / "store")
         trajectory = dp.load_store(copy).trajectory("first")
         for file in (copy / ".versions/trajectories/first").rglob("screenshot.png"):
@@ -201,7 +201,7 @@ class TestTrajectory:
 
 class TestErrors:
     @pytest.mark.parametrize("method", ["actions", "events", "trajectory"])
-    def test_an_unknown_demonstration_is_named_with_what_is_near_it(self, local, method):
+    def test_an_unknown_demonstration_is_reported_with_similar_ids(self, local, method):
         with pytest.raises(StorageError, match="'secnd'; similar ids: second; "):
             getattr(local, method)("secnd")
 

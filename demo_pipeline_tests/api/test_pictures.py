@@ -47,7 +47,7 @@ def pixels(shown: Shown) -> np.ndarray:
 
 
 class TestSteps:
-    def test_they_say_what_every_action_says(self, store, root):
+    def test_the_steps_have_the_content_of_every_action(self, store, root):
         rows = store.steps()
         assert len(rows) == 7
         for row in rows.itertuples():
@@ -64,7 +64,7 @@ class TestSteps:
                 target["name"],
             )
 
-    def test_clicks_of_an_application_are_one_where(self, store):
+    def test_clicks_in_an_application_are_selected_by_a_condition(self, store):
         [application] = store.steps()["application"].unique()
         found = store.sql(
             "SELECT x, y, target_name, instruction, outcome, split FROM steps "  # noqa: S608 - ours
@@ -81,7 +81,7 @@ class TestSteps:
         assert set(found["split"]) <= set(exports["split"])
         assert not found["split"].isna().any()
 
-    def test_they_are_filtered_by_triage_and_review(self, store):
+    def test_steps_are_filtered_by_triage_and_review(self, store):
         steps = store.steps(triage=True)
         assert len(steps) == len(store.steps())
         assert dict(zip(steps["trajectory_id"], steps["review"], strict=True)) == {
@@ -96,7 +96,7 @@ class TestSteps:
         added = set(steps.columns) - set(store.steps().columns) - {"review"}
         assert {"doubt", "no_effect"} < added <= set(store.columns("triage_steps")["column"])
 
-    def test_the_columns_say_which_values_there_are(self, store):
+    def test_the_descriptions_of_columns_list_the_allowed_values(self, store):
         values = store.columns("steps").set_index("column")["values"]
         assert values["outcome"] == "done, failed, aborted, unknown"
         assert values["x"].startswith("≥ 0; with action_type click")
@@ -115,7 +115,7 @@ class TestPictures:
         assert changed[y - 25 : y + 25, x - 25 : x + 25].any()
         assert changed.mean() < 0.05
 
-    def test_html_has_pictures_and_nothing_that_was_typed(self, store):
+    def test_html_has_screenshots_and_no_typed_text(self, store):
         trajectory = store.trajectory("first")
         shown = trajectory._repr_html_() + "".join(one._repr_html_() for one in trajectory.steps)
         assert shown.count("data:image/jpeg;base64,") == 1 + len(trajectory.steps)
@@ -142,7 +142,7 @@ class TestPictures:
         with pytest.raises(StorageError, match="first has no step 99; it has 0 to 3"):
             store.contact_sheet(steps.assign(step_index=99))
 
-    def test_it_can_be_saved(self, store, tmp_path):
+    def test_an_image_can_be_saved(self, store, tmp_path):
         store.trajectory("first").steps[0].picture(320).save(tmp_path / "step.jpg")
         saved = cv2.imread(str(tmp_path / "step.jpg"))
         assert saved is not None
@@ -150,7 +150,7 @@ class TestPictures:
 
 
 class TestClip:
-    def test_it_is_the_film_around_a_step(self, store):
+    def test_a_clip_is_the_video_around_a_step(self, store):
         trajectory = store.trajectory("first")
         row = trajectory.steps[1].provenance
         clip = trajectory.clip(1, before_s=0.5, after_s=0.5)
@@ -164,12 +164,12 @@ class TestClip:
             same = next(f for f in film.decode(video=0) if f.time >= row["pts"] - 1e-6)
         assert np.abs(shown.astype(int) - same.to_ndarray(format="gray")).mean() < 4
 
-    def test_without_the_film_it_says_so(self, store, tmp_path, monkeypatch):
+    def test_a_missing_video_is_reported(self, store, tmp_path, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))
         with pytest.raises(StorageError, match="first: the video is neither in the store"):
             store.trajectory("first").clip(0)
 
-    def test_a_step_that_is_not_there_is_named(self, store):
+    def test_a_missing_step_is_named(self, store):
         with pytest.raises(StorageError, match="first has no step 4; it has 0 to 3"):
             store.trajectory("first").clip(4)
 
@@ -189,7 +189,7 @@ class TestDataset:
             assert np.array_equal(np.asarray(image.convert("RGB")), step.screenshot)
         assert Path(store.dataset("sft", "train")[0]["ui_tree"]).is_file()
 
-    def test_what_is_not_there_is_named(self, store):
+    def test_a_missing_dataset_or_split_is_named(self, store):
         with pytest.raises(StorageError, match="no dataset 'sfd'; there are sft, messages"):
             store.dataset("sfd", "train")
         with pytest.raises(StorageError, match=r"sft has no split 'dev'; it has .*train"):

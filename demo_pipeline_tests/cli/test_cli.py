@@ -192,7 +192,7 @@ class TestHelp:
         assert f"demo-pipeline {name}" in answer.out
         assert len(answer.out.split()) > 12
 
-    def test_the_whole_names_every_command_and_the_two_roots(self, place, command):
+    def test_the_help_names_every_command_and_the_two_roots(self, place, command):
         shown = command(place, "--help").out
         assert len(COMMANDS) >= 7
         assert [name for name in COMMANDS if name not in shown] == []
@@ -201,7 +201,7 @@ class TestHelp:
 
 
 class TestImport:
-    def test_a_native_recording_is_called_an_upload_that_is_to_be_copied(
+    def test_import_of_an_upload_says_that_it_must_be_copied(
         self, place, command, recording, tmp_path
     ):
         upload(recording, tmp_path, "mine")
@@ -218,7 +218,7 @@ class TestImport:
 class TestWithoutDagster:
     """Importing Dagster takes longer than the work of these commands."""
 
-    def test_it_is_not_imported(self, copied):
+    def test_dagster_is_not_imported(self, copied):
         assert copied.start("register").code == 0
         done = subprocess.run(
             [sys.executable, "-c", _LOADED, "\n".join(_LIGHT)],
@@ -230,7 +230,7 @@ class TestWithoutDagster:
         )
         assert done.stderr.splitlines()[-len(_LIGHT) :] == [f"{words} 0" for words in _LIGHT]
 
-    def test_a_run_that_a_dead_process_left_open_is_closed_all_the_same(self, copied, command):
+    def test_a_run_that_a_dead_process_left_open_is_closed(self, copied, command):
         with closing(sqlite3.connect(copied.root / "home/history/runs.db")) as database, database:
             [run_id] = database.execute(
                 "UPDATE runs SET status = 'STARTED',"
@@ -247,7 +247,7 @@ class TestWithoutDagster:
             statuses = {row[0] for row in database.execute("SELECT status FROM runs")}
         assert "STARTED" not in statuses
 
-    def test_a_dataset_that_is_gone_is_built_again(self, copied, command):
+    def test_a_missing_dataset_is_built_again(self, copied, command):
         copied.workspace.store.remove("messages")
         assert command(copied, "run").code == 0
         assert copied.workspace.store.current("messages") is not None
@@ -267,7 +267,7 @@ class TestRegister:
 
 
 class TestRun:
-    def test_good_demonstrations_are_processed_beside_a_bad_one(self, ran):
+    def test_valid_demonstrations_are_processed_next_to_an_invalid_one(self, ran):
         assert ran.first.code == 0, ran.first.err
         assert "2 done, 1 quarantined, 0 up to date" in ran.first.out
         store = ran.place.workspace.store
@@ -275,7 +275,7 @@ class TestRun:
         assert store.outputs("dataset") == ["dataset"]
         assert store.outputs("osworld") == ["osworld/quests", "osworld/tasks"]
 
-    def test_the_bad_one_is_reported_with_file_and_line_and_remedy(self, ran):
+    def test_the_invalid_demonstration_is_reported_with_file_line_and_remedy(self, ran):
         [line] = [line for line in ran.first.err.splitlines() if line.startswith("bad ")]
         assert line.startswith("bad events: input_log.jsonl:1: ")
         assert line.endswith("(upload the log again)")
@@ -338,9 +338,7 @@ class TestRun:
         assert answer.code == 2
         assert "no recording nobody in" in answer.err
 
-    def test_a_folder_whose_name_is_no_id_is_refused_with_a_sentence(
-        self, place, command, recording
-    ):
+    def test_a_folder_whose_name_cannot_be_an_id_is_reported(self, place, command, recording):
         upload(recording, place.root / "uploads", "two words")
         for words in (("run",), ("register",), ("quarantine",)):
             answer = command(place, *words)
@@ -374,7 +372,7 @@ class TestRun:
 
 
 class TestDryRun:
-    def test_it_says_what_would_be_built_and_what_that_costs(self, copied, command):
+    def test_a_dry_run_lists_the_outputs_to_build_with_their_reasons(self, copied, command):
         nothing = command(copied, "run", "--dry-run")
         assert "to build: 0 demonstrations, 0 datasets; 1 stay quarantined, 2 are" in nothing.out
         shutil.copytree(copied.root / "uploads" / "two", copied.root / "uploads" / "three")
@@ -387,11 +385,11 @@ class TestDryRun:
         assert "datasets: sft_samples, " in answer.out
         assert snapshot(copied.root / "store") == before
 
-    def test_every_command_that_has_it_is_tried_here(self):
+    def test_every_command_with_dry_run_is_tested_here(self):
         assert {words.split()[0] for words in DRY_RUNS} == DRY_COMMANDS
 
     @pytest.mark.parametrize("words", DRY_RUNS)
-    def test_nothing_is_written(self, copied, command, words):
+    def test_a_dry_run_writes_nothing(self, copied, command, words):
         """Store, uploads, Dagster's home and cache are unchanged, with any options."""
         line = {"demonstration": "one", "step": 0, "kind": "thought", "value": "Go."}
         line |= {"source": "human", "author": "ann"}
@@ -405,14 +403,14 @@ class TestDryRun:
 
 
 class TestInspect:
-    def test_it_shows_the_actions_and_the_accounting_without_typed_text(self, ran, command):
+    def test_inspect_shows_actions_and_accounting_without_typed_text(self, ran, command):
         answer = command(ran.place, "inspect", "one")
         assert answer.code == 0
         assert "Event accounting:" in answer.out
         assert f"type({len(TYPED)} chars)" in answer.out
         assert TYPED not in answer.out
 
-    def test_it_shows_each_step_with_its_picture_and_what_datasets_have(self, ran, command):
+    def test_inspect_shows_each_step_with_its_screenshot_and_its_datasets(self, ran, command):
         lines = command(ran.place, "inspect", "one").out.splitlines()
         [head] = [line for line in lines if line.startswith("Steps: ")]
         number, folder = head.removeprefix("Steps: ").split(", in ")
@@ -431,7 +429,7 @@ class TestInspect:
             ("ones", "the nearest id is one; copy its folder there, then `demo-pipeline run ones`"),
         ],
     )
-    def test_it_says_why_there_is_nothing_to_show_and_what_to_do(self, ran, command, name, said):
+    def test_inspect_says_why_a_demonstration_is_missing(self, ran, command, name, said):
         answer = command(ran.place, "inspect", name)
         assert answer.code == 2
         assert said in answer.out + answer.err
@@ -450,7 +448,7 @@ class TestVerbose:
         assert TYPED not in answer.err
         assert "made in" not in answer.out
 
-    def test_without_it_nothing_is_logged_and_once_shows_no_decisions(self, ran):
+    def test_without_verbose_nothing_is_logged_and_once_logs_no_decisions(self, ran):
         assert "demo_pipeline." not in ran.first.err
         answer = ran.place.start("--verbose", "run", "one", "two")
         assert "INFO" in answer.err
@@ -475,7 +473,7 @@ class TestPrivacy:
 
 
 class TestQuarantine:
-    def test_it_lists_the_quarantined_with_location_and_remedy(self, ran, command):
+    def test_the_quarantine_lists_demonstrations_with_location_and_remedy(self, ran, command):
         answer = command(ran.place, "quarantine")
         assert answer.code == 0
         line, closing = answer.out.splitlines()
@@ -483,7 +481,7 @@ class TestQuarantine:
         assert "upload the log again" in line
         assert closing == "1 quarantined"
 
-    def test_it_lists_uploads_that_lack_a_file(self, ran, copied, command):
+    def test_the_quarantine_lists_uploads_that_lack_a_file(self, ran, copied, command):
         """The daemon waits for the file, so that there is neither a run nor a quarantine record."""
         shutil.copytree(ran.place.root / "uploads/one", copied.root / "uploads/three")
         (copied.root / "uploads/three/recording.mp4").unlink()
@@ -496,7 +494,7 @@ class TestQuarantine:
 
 
 class TestExport:
-    def test_it_writes_plain_files_that_validate(self, ran, command, tmp_path):
+    def test_export_writes_plain_files_that_are_valid(self, ran, command, tmp_path):
         dest = tmp_path / "out"
         answer = command(ran.place, "export", str(dest))
         assert answer.code == 0
@@ -588,7 +586,7 @@ class TestValidate:
         return found
 
     @pytest.mark.parametrize("kind", sorted(BROKEN))
-    def test_valid_is_0_and_invalid_is_1_for_people_and_for_tools(self, place, command, good, kind):
+    def test_the_exit_code_is_0_for_valid_and_1_for_invalid_paths(self, place, command, good, kind):
         path = good[kind]
         answer = command(place, "validate", str(path), "--json")
         report = json.loads(answer.out)
@@ -603,7 +601,7 @@ class TestValidate:
         assert (answer.code, report["valid"]) == (1, False)
         assert {"code", "file", "line", "message", "remedy"} <= report["problems"][0].keys()
 
-    def test_what_cannot_be_checked_is_2(self, place, command, tmp_path):
+    def test_the_exit_code_is_2_for_paths_that_cannot_be_checked(self, place, command, tmp_path):
         missing = command(place, "validate", str(tmp_path / "nothing"))
         assert (missing.code, missing.out) == (2, "")
         assert "does not exist" in missing.err
@@ -614,7 +612,7 @@ class TestValidate:
         assert command(place, "validate").code == 2
         assert command(place, "validate", str(tmp_path), "--kind", "song").code == 2
 
-    def test_details_are_every_problem_with_its_code_and_byte(self, place, command, good):
+    def test_verbose_prints_every_problem_with_its_code_and_byte(self, place, command, good):
         log = good["recording"] / "input_log.jsonl"
         data = log.read_bytes()
         log.write_bytes(data + b"{oops\n" * 23)
@@ -642,7 +640,7 @@ class TestSettings:
             ("EXECUTION_WORKERS", "secret", "DEMO_PIPELINE_EXECUTION__WORKERS"),
         ],
     )
-    def test_an_unusable_setting_is_a_usage_error_without_what_may_be_a_secret(
+    def test_an_unusable_setting_is_a_usage_error_that_shows_no_secret(
         self, place, command, name, value, said
     ):
         answer = command(place, "run", **{f"DEMO_PIPELINE_{name}": value})

@@ -93,7 +93,7 @@ def test_requests_are_private_and_ask_with_screen_history_and_system(root, form)
     assert ("`Action:`" in system["content"]) is (form == "qwen3vl")
 
 
-def test_a_system_prompt_of_a_file_and_pictures_as_files(root):
+def test_a_system_prompt_from_a_file_and_screenshots_as_files(root):
     path = root / "requests.jsonl"
     prompt = root / "prompt.txt"
     prompt.write_text("Be brief.")
@@ -112,7 +112,7 @@ def test_a_system_prompt_of_a_file_and_pictures_as_files(root):
     assert sent.startswith("data:image/png;base64,")
 
 
-def test_pictures_as_files_are_those_of_the_last_run_alone(root):
+def test_screenshots_as_files_are_only_those_of_the_last_run(root):
     """Copies of an earlier run are removed; files that the command did not write stay."""
     path = root / "requests.jsonl"
     folder = root / "requests_images"
@@ -185,7 +185,7 @@ def test_nothing_is_sent_to_another_host_without_yes(root):
     assert not answers.exists()
 
 
-def test_what_cannot_be_done_is_said(root):
+def test_unusable_arguments_are_reported(root):
     path = root / "x.jsonl"
     for arguments, said in (
         (("requests", path, "--form", "nice"), "there is no such form"),

@@ -50,7 +50,7 @@ def told(
     ("number", "words"),
     [(errno.EROFS, "Read-only file system"), (errno.ENOSPC, "No space left on device")],
 )
-def test_a_home_that_is_read_only_or_full(home, monkeypatch, capsys, number, words):
+def test_a_read_only_or_full_dagster_home_is_one_sentence(home, monkeypatch, capsys, number, words):
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError(number, os.strerror(number))
 
@@ -163,7 +163,7 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path):
     )
 
 
-def test_a_defect_in_a_question_about_outputs_is_told_and_the_run_goes_on(
+def test_a_defect_while_outputs_are_compared_is_reported_and_the_run_continues(
     made_root, monkeypatch, capsys
 ):
     def fail(*_: Any) -> bool:
@@ -192,7 +192,7 @@ def test_a_defect_in_a_question_about_outputs_is_told_and_the_run_goes_on(
         ),
     ],
 )
-def test_work_that_fails_beside_a_run_is_told_with_its_reason(caplog, error, reason):
+def test_work_that_fails_next_to_a_run_is_reported_with_its_reason(caplog, error, reason):
     def work() -> None:
         raise error
 

@@ -48,7 +48,7 @@ def test_a_folder_with_files_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["run", "register", "doctor", "quarantine", "ui"])
-def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
+def test_outside_of_a_project_nothing_is_created_and_the_message_says_what_to_do(
     tmp_path, monkeypatch, command
 ):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
@@ -62,7 +62,7 @@ def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
     assert list((tmp_path / "here").iterdir()) == []
 
 
-def test_a_new_home_is_made_whole_before_the_daemon_and_the_webserver_meet_in_it(
+def test_the_databases_of_a_new_home_exist_before_daemon_and_webserver_start(
     tmp_path, monkeypatch, capfd
 ):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")

@@ -31,7 +31,7 @@ def printed(capsys: pytest.CaptureFixture[str], datasets: list[DatasetOutcome]) 
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_length_of_the_video_is_called_so(capsys):
+def test_the_column_with_the_length_of_the_video_says_so(capsys):
     lines = printed(capsys, [])
     [heading] = [line for line in lines if line.startswith("demonstration ")]
     assert heading.split()[-2:] == ["video", "s"]
@@ -55,7 +55,7 @@ def test_datasets_without_a_train_split_are_named_with_a_remedy(capsys):
     assert [line for line in printed(capsys, DATASETS[:1]) if "train split" in line] == []
 
 
-def test_the_bar_names_what_is_in_progress():
+def test_the_bar_names_the_items_in_progress():
     names = ["20260105_090000", "20260106_140000"]
     with tables.progress_bar(lambda: names) as bar:
         task = bar.add_task("demonstrations", total=2)
@@ -76,7 +76,7 @@ def test_the_overview_of_statistics_has_no_wide_line(capsys, monkeypatch):
     assert all(f"application-number-{n} {20 - n}" in text for n in range(12))
 
 
-def test_no_bar_is_drawn_beside_the_log(monkeypatch):
+def test_no_bar_is_drawn_while_the_log_is_printed(monkeypatch):
     monkeypatch.setattr(tables, "shown_level", lambda: logging.INFO)
     assert tables.progress_bar().disable
     monkeypatch.setattr(tables, "shown_level", lambda: logging.WARNING)

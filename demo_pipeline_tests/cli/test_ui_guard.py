@@ -102,7 +102,7 @@ def ends_with_its_starter(guard: subprocess.Popen[bytes]) -> None:
     assert guard.wait(30) == 0
 
 
-def test_a_person_who_types_the_address_is_led_to_the_page(guarded):
+def test_a_person_who_types_the_address_is_redirected_to_the_page(guarded):
     for host in ("127.0.0.1", "localhost"):
         answer = guarded.ask("/", host=f"{host}:{guarded.port}", sec_fetch_site="none")
         assert (answer.status, answer.headers["Location"]) == (307, f"/{TOKEN}/")
@@ -135,7 +135,7 @@ def test_a_page_of_another_site_reaches_nothing(guarded, method, path, headers):
     assert guarded.upstream.requests == []
 
 
-def test_a_name_of_somebody_else_that_leads_here_reaches_nothing_without_the_token(guarded):
+def test_a_foreign_domain_that_points_here_reaches_nothing_without_the_token(guarded):
     """The owner of a domain can point it to this machine; its pages then are of the same site."""
     guarded.upstream.requests.clear()
     for path in ("/", "/graphql?query=mutation", "/server_info"):
@@ -151,7 +151,7 @@ def test_under_another_name_the_token_is_asked_for(guarded):
     assert guarded.ask(f"/{TOKEN[1:]}/graphql", "POST", **forwarded).status == 403
 
 
-def test_a_browser_without_these_headers_is_not_led_to_commands(guarded):
+def test_a_browser_without_these_headers_is_not_redirected_to_commands(guarded):
     """An old browser sends neither `Origin` nor `Sec-Fetch-Site` when a page loads an image."""
     assert guarded.ask("/graphql?query=mutation").status == 403
     assert guarded.ask("/graphql", "POST").status == 403
@@ -167,7 +167,7 @@ def test_a_browser_without_these_headers_is_not_led_to_commands(guarded):
         "GET / HTTP/1.1\r\nX: " + "x" * 70_000 + "\r\n\r\n",
     ],
 )
-def test_what_no_browser_sends_is_refused(guarded, head):
+def test_requests_that_no_browser_sends_are_refused(guarded, head):
     with socket.create_connection(("127.0.0.1", guarded.port), timeout=20) as connection:
         connection.sendall(head.format(port=guarded.port).encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
@@ -207,7 +207,7 @@ document.getElementById("form").submit();
 
 
 @getattr(pytest.mark, NEEDED)
-def test_a_real_browser_with_a_foreign_page_open_commands_nothing(guarded):
+def test_a_foreign_page_in_a_real_browser_cannot_command_dagster(guarded):
     """It cannot even if the page knows the token."""
     guarded.upstream.requests.clear()
     page = ATTACK.format(at=f"http://127.0.0.1:{guarded.port}", graphql=GRAPHQL).encode()

@@ -96,14 +96,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("truth", "given", "first", "revised"), CASES, ids=range(len(CASES)))
-def test_a_case(truth, given, first, revised):
+def test_a_case_has_the_score_of_the_script(truth, given, first, revised):
     before = list(truth)
     assert score_bench(truth, given) == pytest.approx(first, abs=1e-12)
     assert score_bench(truth, given, revised=True) == pytest.approx(revised, abs=1e-12)
     assert truth == before  # AgentNetBench's script changes the truth
 
 
-def test_our_actions_in_their_form():
+def test_our_actions_are_converted_to_the_actions_of_the_script():
     step = made_step(answer("drag", start_x=100, start_y=200, end_x=900, end_y=540))
     assert bench_truth(step) == [move(0.1, 0.2), BenchAction("dragTo", (0.9, 0.54))]
     size = (1000, 500)

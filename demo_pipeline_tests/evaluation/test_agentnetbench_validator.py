@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_with_what_the_script_reads_is_valid(root):
+def test_a_folder_with_the_files_that_the_script_reads_is_valid(root):
     assert validate_agentnetbench(root) == []
 
 
@@ -100,7 +100,7 @@ CHANGES: list[tuple[Callable[[Document], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES, ids=range(len(CHANGES)))
-def test_what_is_wrong_in_a_task_is_named(root, change, message):
+def test_a_wrong_field_of_a_task_is_named(root, change, message):
     task = good()
     change(task)
     (root / "tasks/demo.json").write_text(json.dumps(task, indent=2))
@@ -121,7 +121,7 @@ def test_a_rejected_field_has_its_line(root):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"task_id": NaN}', "\xff"])
-def test_a_file_that_is_no_task_is_named(root, text):
+def test_a_file_that_is_not_a_task_is_named(root, text):
     (root / "tasks/demo.json").write_bytes(text.encode("latin-1"))
     (problem,) = validate_agentnetbench(root)
     assert problem.file == "tasks/demo.json"

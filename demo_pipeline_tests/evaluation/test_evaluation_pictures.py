@@ -23,7 +23,7 @@ def made(tmp_path: Path):
     return made_step(answer("click", x=5, y=5), screenshot=path, box=(1.0, 1.0, 9.0, 9.0))
 
 
-def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
+def test_a_wrong_answer_is_a_row_with_the_persons_and_the_models_action(tmp_path):
     step = made(tmp_path)
     answers = [*EVERY_ACTION, Answer((ForeignAction("x"),)), Answer(()), None]
     failures = [FailedStep(step, given, None if given else "missing") for given in answers]
@@ -33,7 +33,7 @@ def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
     assert size(failures_sheet([]))
 
 
-def test_words_that_a_model_writes_as_keys_are_not_drawn(tmp_path):
+def test_text_that_a_model_writes_as_keys_is_not_drawn(tmp_path):
     """Labels show names of keys, so that a model could write text there."""
     step = made(tmp_path)
     sheets = [

@@ -36,7 +36,7 @@ def test_hidden_actions_are_in_the_question_in_words(tmp_path):
     ]
 
 
-def test_words_name_places_as_the_code_does(tmp_path):
+def test_sentences_have_positions_in_the_same_form_as_the_code(tmp_path):
     made = make_trajectory(tmp_path, actions=[CLICK, TYPE])
     file = made.path / "steps/000/action.json"
     write_json(file, {**load_json(file), "reasoning": "Click at (960, 540).\nIt is <image>."})

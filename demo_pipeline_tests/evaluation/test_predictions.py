@@ -104,7 +104,7 @@ def test_a_request_that_failed_and_was_sent_again_counts_by_its_answer(tmp_path)
             assert outcome(found, 1) == "unusable: the request failed"
 
 
-def test_what_nobody_asked_for_is_known(tmp_path):
+def test_answers_to_steps_outside_the_split_are_counted(tmp_path):
     lines = [plain(0, "a"), plain(99, "b"), batch(98, {"content": ""}, status=500)]
     with read(tmp_path, *lines, plain(97, "x" * (LONGEST_ANSWER + 1))) as found:
         outcome(found, 0)

@@ -30,7 +30,7 @@ def name_of(right):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_truth_is_right_and_no_answer_is_worth_nothing(preset):
+def test_the_true_answer_scores_1_and_a_missing_answer_0(preset):
     for right in EVERY_ACTION:
         step = made_step(right)
         truth = PRESETS[preset](step, right)
@@ -44,7 +44,7 @@ def test_the_truth_is_right_and_no_answer_is_worth_nothing(preset):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_any_answer_to_any_step_has_a_score_between_nothing_and_all(preset):
+def test_any_answer_to_any_step_has_a_score_from_0_to_1(preset):
     foreign = [ForeignAction("mouse_move", (3.0, 4.0)), ForeignAction("answer")]
     answers = [*EVERY_ACTION, *(Answer((action,)) for action in foreign), NOTHING]
     answers += [Answer(one.actions + two.actions, two.status) for one in answers for two in answers]
@@ -77,17 +77,17 @@ STRICT = [
 
 
 @pytest.mark.parametrize(("right", "given", "score"), STRICT, ids=range(len(STRICT)))
-def test_strict_asks_for_everything(right, given, score):
+def test_the_strict_rule_compares_all_parts(right, given, score):
     assert score_step_strict(made_step(right, box=BOX), given) == score
 
 
-def test_strict_without_a_target_asks_for_one_percent_of_each_side():
+def test_without_a_target_the_strict_rule_accepts_one_percent_of_each_side():
     step = made_step(CLICK)
     assert score_step_strict(step, answer("click", x=510, y=290)) == 1
     assert score_step_strict(step, answer("click", x=511, y=300)) == 0
 
 
-def test_strict_looks_at_direction_amount_and_both_ends():
+def test_the_strict_rule_compares_direction_amount_and_both_ends():
     up = answer("scroll", x=500, y=300, direction="up", amount=3)
     step = made_step(up, box=BOX)
     assert score_step_strict(step, answer("scroll", x=500, y=300, direction="up", amount=4)) == 1
@@ -101,13 +101,13 @@ def test_strict_looks_at_direction_amount_and_both_ends():
     assert score_step_strict(step, answer("drag", **ends, button="right")) == 0
 
 
-def test_text_is_normalised_as_said():
+def test_text_is_normalised_as_documented():
     assert normalised_text("e\u0301\r\n") == "\u00e9"
     assert normalised_text("a\n\n") == "a\n"
     assert normalised_text(" a ") == " a "
 
 
-def test_mind2web_wants_the_element_and_the_same_words():
+def test_mind2web_requires_the_element_and_the_same_words():
     step = made_step(CLICK, box=BOX)
     assert score_step_mind2web(step, answer("click", x=600, y=350)) == 1
     assert score_step_mind2web(step, answer("click", x=601, y=350)) == 0
@@ -118,7 +118,7 @@ def test_mind2web_wants_the_element_and_the_same_words():
     assert score_step_mind2web(typed, answer("type", text="New")) == 0
 
 
-def test_screenspot_looks_at_the_point_alone():
+def test_screenspot_compares_only_the_point():
     step = made_step(CLICK, box=BOX)
     assert score_step_screenspot(step, answer("right_click", x=400, y=200)) == 1
     assert score_step_screenspot(step, Answer((ForeignAction("mouse_move", (600.0, 350.0)),))) == 1
@@ -152,7 +152,7 @@ def plain_distance(left, right):
     return row[-1]
 
 
-def test_the_edit_distance_is_that_of_the_table():
+def test_the_edit_distance_equals_that_of_the_usual_algorithm():
     chance = random.Random(3)
     for _ in range(300):
         left, right = ("".join(chance.choices("abc\u00e9", k=chance.randint(0, 9))) for _ in "12")

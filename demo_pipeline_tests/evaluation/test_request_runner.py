@@ -76,7 +76,7 @@ def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [(503, {}), (429, {}), (200, None)], ids=str)
-def test_failures_that_may_pass_are_tried_again_with_longer_pauses(tmp_path, failure):
+def test_transient_failures_are_retried_with_growing_delays(tmp_path, failure):
     requests, results = write(tmp_path, ask(0))
     with fake_server(lambda body, n: failure if n < 3 else echo(body, n)) as server:
         host, pauses = endpoint(server.url)
@@ -96,14 +96,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("pieces", BROKEN.values(), ids=BROKEN)
-def test_an_answer_that_breaks_off_is_asked_for_again(tmp_path, pieces):
+def test_a_request_whose_answer_breaks_off_is_retried(tmp_path, pieces):
     requests, results = write(tmp_path, ask(0), ask(1))
     with fake_server(lambda body, n: (0, pieces) if not n else echo(body, n)) as server:
         counts = send_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=1)
     assert (counts, len(server.bodies)) == ((2, 0), 3)
 
 
-def test_an_answer_in_chunks_or_without_a_length_is_whole(tmp_path):
+def test_an_answer_in_chunks_or_without_a_length_is_complete(tmp_path):
     chat = json.dumps(echo(ask(0)["body"], 0)[1]).encode()
     halves = [b"%x\r\n%s\r\n" % (len(part), part) for part in (chat[:9], chat[9:])]
     chunked = [HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *halves, b"0\r\n\r\n"]
@@ -134,7 +134,7 @@ def test_an_answer_that_never_ends_is_given_up_in_time(tmp_path, pieces):
         assert time.monotonic() - start < 3
 
 
-def test_what_is_under_way_does_not_hold_up_an_interruption(tmp_path):
+def test_running_requests_do_not_delay_an_interruption(tmp_path):
     requests, results = write(tmp_path, *(ask(n) for n in range(4)))
     released = threading.Event()
 
@@ -155,7 +155,7 @@ def test_what_is_under_way_does_not_hold_up_an_interruption(tmp_path):
     assert len(answered_ids(results)) == 1
 
 
-def test_a_port_where_nobody_listens_is_named_soon(tmp_path):
+def test_a_closed_port_is_reported_soon(tmp_path):
     requests, results = write(tmp_path, *(ask(n) for n in range(9)))
     with fake_server() as server:
         url = server.url
@@ -167,7 +167,7 @@ def test_a_port_where_nobody_listens_is_named_soon(tmp_path):
 
 
 @pytest.mark.parametrize("body", [{"error": {"message": TYPED}}, {"choices": []}, [], "x"])
-def test_what_is_no_chat_is_no_answer_and_is_sent_again_by_the_next_run(tmp_path, body):
+def test_a_request_whose_answer_is_no_chat_is_sent_again_by_the_next_run(tmp_path, body):
     requests, results = write(tmp_path, ask(0))
     with fake_server(lambda *_: (200, body)) as server:
         assert send_requests(requests, results, endpoint(server.url)[0], "qwen") == (0, 1)
@@ -177,7 +177,7 @@ def test_what_is_no_chat_is_no_answer_and_is_sent_again_by_the_next_run(tmp_path
 
 
 @pytest.mark.parametrize("answer", [(200, b"{"), (200, b'{"a": NaN}'), (400, {"error": "x"})])
-def test_what_does_not_pass_is_a_failed_request(tmp_path, answer):
+def test_a_permanent_failure_is_a_failed_request(tmp_path, answer):
     requests, results = write(tmp_path, ask(0))
     with fake_server(lambda *_: answer) as server:
         host, pauses = endpoint(server.url)
@@ -198,7 +198,7 @@ def test_a_server_that_refuses_everything_ends_the_run(tmp_path, status):
     assert "k-e-y" not in str(caught.value) + repr(endpoint(server.url, key="k-e-y")[0])
 
 
-def test_pictures_beside_the_requests_are_sent_inside_and_no_other_file(tmp_path):
+def test_images_in_the_folder_of_the_requests_are_sent_and_no_other_file(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.png").write_bytes(picture(1))

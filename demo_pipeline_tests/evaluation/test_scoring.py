@@ -39,7 +39,7 @@ def steps_of(trajectory, count, **known):
     return [made_step(EVERY_ACTION[n], n, trajectory, **known) for n in range(count)]
 
 
-def test_right_answers_have_one_and_everything_else_is_counted_by_reason():
+def test_right_answers_score_1_and_unusable_answers_are_counted_by_reason():
     steps = steps_of("a", 6)
     rows = [("a", 0, "0"), ("a", 1, "0"), ("a", 2, TYPED), ("a", 3, "3"), ("a", 3, "3")]
     rows += [("a", 4, "wave"), ("a", 9, "1"), ("b", 0, "0")]
@@ -108,7 +108,7 @@ def test_intervals_are_over_tasks_and_the_same_every_time():
     assert score(one_task, rows).row("strict")["low"] is None
 
 
-def test_baselines_answer_what_they_say():
+def test_each_baseline_answers_as_its_name_says():
     before = made_step(answer("type", text="x"))
     step = made_step(CLICK, 1, box=BOX)
     answers = {name: baseline(step, before) for name, baseline in BASELINES.items()}
@@ -122,7 +122,7 @@ def test_baselines_answer_what_they_say():
     assert moved == answer("drag", start_x=500, start_y=275, end_x=3, end_y=4)
 
 
-def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():
+def test_every_kind_has_a_default_action_and_the_most_frequent_kind_is_guessed():
     for kind in GUESSED_KINDS:
         guess = guessed_kind(kind, made_step(CLICK).size)
         assert [action_kind(action) for action in guess.actions] in ([kind], [])
@@ -130,7 +130,7 @@ def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():
     assert score(steps, []).row("strict", "frequent type")["score"] == 3 / 4
 
 
-def test_some_failures_of_every_kind_are_kept_for_people_to_look_at():
+def test_some_wrong_answers_of_every_kind_are_kept_for_the_sheet():
     steps = [made_step(CLICK, n) for n in range(9)] + [made_step(DONE, 9)]
     failures = score(steps, [("demo", 0, "5")]).failures
     assert [step.step_index for step, _, _ in failures] == [0, 1, 2, 3, 9]

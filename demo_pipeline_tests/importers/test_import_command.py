@@ -48,7 +48,7 @@ def visible(uploads: Path) -> list[str]:
 
 
 @every_tool
-def test_a_log_that_is_cut_anywhere_gives_a_sentence(source, tmp_path):
+def test_a_log_that_is_cut_off_anywhere_is_reported_or_read_in_part(source, tmp_path):
     tool, folder = source
     log = folder / LOGS[tool]
     whole = log.read_bytes()
@@ -70,7 +70,7 @@ def test_a_log_that_is_cut_anywhere_gives_a_sentence(source, tmp_path):
 
 @every_tool
 @pytest.mark.parametrize("spoil", ["missing", "empty", "text", "cut"])
-def test_a_video_that_is_missing_or_none_gives_a_sentence(source, tmp_path, spoil):
+def test_a_missing_or_unreadable_video_is_reported(source, tmp_path, spoil):
     _, folder = source
     videos = [path for path in folder.rglob("*") if path.suffix in {".mp4", ".mkv"}]
     assert videos
@@ -87,7 +87,7 @@ def test_a_video_that_is_missing_or_none_gives_a_sentence(source, tmp_path, spoi
     assert visible(uploads) == []
 
 
-def test_a_video_of_a_disguised_playlist_reads_no_other_file(form, tmp_path):
+def test_a_playlist_with_the_name_of_a_video_reads_no_other_file(form, tmp_path):
     folder = source_forms.agentnet(form, tmp_path / "source")
     [video] = folder.glob("*.mp4")
     video.write_text(f"#EXTM3U\n#EXTINF:1,\n{form / 'recording.mp4'}\n#EXT-X-ENDLIST\n")
@@ -96,7 +96,7 @@ def test_a_video_of_a_disguised_playlist_reads_no_other_file(form, tmp_path):
     assert "the video cannot be opened" in result.stderr
 
 
-def test_wrong_names_and_foreign_files_give_a_sentence(form, tmp_path):
+def test_wrong_names_and_unknown_files_are_reported(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source")
     renamed = clip.rename(clip.with_suffix(".bin"))
     text = tmp_path / "notes.mcap"
@@ -114,7 +114,7 @@ def test_wrong_names_and_foreign_files_give_a_sentence(form, tmp_path):
     assert visible(tmp_path / "uploads") == []
 
 
-def test_it_goes_on_after_a_bad_one_and_imports_nothing_twice(form, tmp_path):
+def test_other_recordings_are_imported_after_a_damaged_one_and_none_twice(form, tmp_path):
     folder = tmp_path / "source"
     uploads = tmp_path / "uploads"
     for number in range(3):
@@ -136,7 +136,7 @@ def test_it_goes_on_after_a_bad_one_and_imports_nothing_twice(form, tmp_path):
     assert visible(uploads) == names
 
 
-def test_what_nobody_said_is_blank_and_said_later_it_is_there(form, tmp_path):
+def test_unknown_facts_are_empty_and_can_be_stated_in_a_second_import(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source")
     uploads = tmp_path / "uploads"
     result = run_import(clip, "--to", uploads)
@@ -160,7 +160,7 @@ def test_what_nobody_said_is_blank_and_said_later_it_is_there(form, tmp_path):
     assert "status: expected one of completed, failed, aborted" in " ".join(result.stderr.split())
 
 
-def test_a_video_that_ends_early_is_imported_and_said(form, tmp_path):
+def test_a_video_that_ends_before_the_log_is_imported_and_reported(form, tmp_path):
     source = source_forms.agentnet(form, tmp_path / "source")
     lines = (source / "events.jsonl").read_text().splitlines()
     late = json.loads(lines[-1])
@@ -173,7 +173,7 @@ def test_a_video_that_ends_early_is_imported_and_said(form, tmp_path):
 
 
 @pytest.mark.parametrize("value", [None, "x", [], {}, True, 1e300, -1e18, "\ud800"])
-def test_values_of_any_type_stop_no_import(form, tmp_path, value):
+def test_values_of_wrong_types_do_not_stop_an_import(form, tmp_path, value):
     source = source_forms.agentnet(form, tmp_path / "source")
     lines = [json.loads(line) for line in (source / "events.jsonl").read_text().splitlines()]
     kinds = {line["action"]: line for line in lines}
@@ -195,7 +195,7 @@ def test_values_of_any_type_stop_no_import(form, tmp_path, value):
     assert len(visible(tmp_path / "uploads")) == 1
 
 
-def test_places_on_another_display_stay_negative(form, tmp_path, bring):
+def test_positions_on_another_display_stay_negative(form, tmp_path, bring):
     source = source_forms.openadapt(form, tmp_path / "source")
     with closing(sqlite3.connect(source / "recording.db")) as database:
         database.execute("UPDATE action_event SET mouse_x = mouse_x - 2000 WHERE name = 'click'")
@@ -205,7 +205,7 @@ def test_places_on_another_display_stay_negative(form, tmp_path, bring):
     assert max(presses) < 0
 
 
-def test_what_cannot_be_written_stops_and_leaves_nothing(form, tmp_path, monkeypatch):
+def test_a_failed_write_ends_the_command_and_leaves_no_files(form, tmp_path, monkeypatch):
     clip = source_forms.owamcap(form, tmp_path / "source")
     uploads = tmp_path / "uploads"
 

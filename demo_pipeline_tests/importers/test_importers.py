@@ -47,7 +47,7 @@ def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("tool", WHOLE)
-def test_a_recording_is_the_same_from_every_tool(form, tmp_path, bring, tool):
+def test_a_recording_is_the_same_after_the_import_from_every_tool(form, tmp_path, bring, tool):
     source = WHOLE[tool](form, tmp_path / "source")
     imported = bring(source, "--task", "Tick the box", "--status", "completed")
     mine = list(input_of(imported))
@@ -67,7 +67,7 @@ def test_a_recording_is_the_same_from_every_tool(form, tmp_path, bring, tool):
     assert manifest.warnings == ()
 
 
-def test_where_a_tool_knows_the_first_picture_the_log_says_it(form, tmp_path, bring):
+def test_the_log_has_the_time_of_the_first_frame_if_the_tool_logs_it(form, tmp_path, bring):
     for tool in ("owamcap", "openadapt"):
         imported = bring(WHOLE[tool](form, tmp_path / tool))
         first = log_of(imported)[0]
@@ -80,7 +80,7 @@ def test_the_video_of_a_display_is_not_moved(form, tmp_path, bring):
     assert [line[2] for line in input_of(bring(source))] == [line[2] for line in input_of(form)]
 
 
-def test_a_video_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
+def test_positions_are_left_out_if_the_display_of_the_video_is_unknown(form, tmp_path):
     clip = source_forms.owamcap(form, tmp_path / "source", window=False, corner=(640, 0))
     result = run_import(clip, "--to", tmp_path / "uploads")
     assert result.exit_code == 1
@@ -94,7 +94,7 @@ def test_a_video_that_may_be_of_a_second_display_gets_no_places(form, tmp_path):
     ]
 
 
-def test_pictures_have_the_times_at_which_they_were_taken(form, tmp_path, bring):
+def test_frames_have_the_times_at_which_they_were_captured(form, tmp_path, bring):
     source = source_forms.owamcap(form, tmp_path / "source", late=True)
     right = video_times(form / "recording.mp4")
     assert video_times(source.with_suffix(".mkv")) != pytest.approx(right, abs=0.002)
@@ -113,7 +113,7 @@ def test_trees_of_agentnet_keep_roles_and_boxes(form, tmp_path, bring):
     assert window["children"][0]["name"] == "OK"
 
 
-def test_the_element_under_a_press_is_a_scan_when_the_last_tree_lacks_it(form, tmp_path, bring):
+def test_the_element_at_a_press_is_a_scan_if_the_last_tree_lacks_it(form, tmp_path, bring):
     source = source_forms.agentnet(form, tmp_path / "source")
     presses = source_forms.presses_of_agentnet(source)
     in_tree = source_forms.element_of_agentnet(presses[0], "OK", "ButtonControl", inside=True)
@@ -128,7 +128,7 @@ def test_the_element_under_a_press_is_a_scan_when_the_last_tree_lacks_it(form, t
     assert scans[names.index("Tick")]["time"] == pressed[1]
 
 
-def test_showui_aloha_has_every_press_but_no_movements_without_a_button(form, tmp_path, bring):
+def test_showui_aloha_lacks_movements_and_the_import_reports_it(form, tmp_path, bring):
     source = source_forms.showui_aloha(form, tmp_path / "source")
     imported = bring(source, "--task", "Tick the box", "--status", "completed")
     mine = [line for line in input_of(imported) if line[1] != "mousemove"]
@@ -153,7 +153,7 @@ def split_notches(lines: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
             yield time, event, place, what
 
 
-def test_presses_of_showui_aloha_on_a_second_display_get_no_places(form, tmp_path):
+def test_positions_of_showui_aloha_are_left_out_after_a_press_on_a_second_display(form, tmp_path):
     displays = {
         "0": {"x0": -640, "y0": 0, "width": 640, "height": 360, "scale_factor": 1.0},
         "1": {"x0": 0, "y0": 0, "width": 640, "height": 360, "scale_factor": 1.0},
@@ -205,7 +205,7 @@ def test_actions_of_video_cua_become_presses_and_releases(form, tmp_path, bring)
     assert (meta.quest.content, meta.quest.app) == ("Organize research topics", "Joplin")
 
 
-def test_segments_of_crowd_cast_follow_each_other(form, tmp_path, bring):
+def test_segments_of_crowd_cast_are_joined_in_order(form, tmp_path, bring):
     imported = bring(source_forms.crowd_cast(form, tmp_path / "source"), "--task", "Tick the box")
     lines = log_of(imported)
     manifest = examine(imported, imported.name)
@@ -222,7 +222,7 @@ def test_segments_of_crowd_cast_follow_each_other(form, tmp_path, bring):
     assert any("positions of clicks and scrolls" in text for text in source["not_carried_over"])
 
 
-def test_duck_track_leaves_out_pauses_which_are_not_filmed(form, tmp_path, bring):
+def test_pauses_of_duck_track_are_left_out_because_the_video_has_none(form, tmp_path, bring):
     source = source_forms.agentnet(form, tmp_path / "source")
     events = [json.loads(line) for line in (source / "events.jsonl").read_text().splitlines()]
     half = len(events) // 2
@@ -251,7 +251,7 @@ def test_duck_track_leaves_out_pauses_which_are_not_filmed(form, tmp_path, bring
         (None, "macos", "Unknown(0)", None),
     ],
 )
-def test_names_of_pynput(name, platform, key, char):
+def test_key_names_of_pynput_are_translated(name, platform, key, char):
     data = pynput_key(name, platform)
     assert (data["key"], data.get("actual_char")) == (key, char)
 

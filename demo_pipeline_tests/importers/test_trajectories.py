@@ -35,7 +35,7 @@ def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return folder
 
 
-def test_it_is_published_and_a_dataset_has_it(foreign, tmp_path):
+def test_an_imported_trajectory_is_published_and_is_in_the_datasets(foreign, tmp_path):
     (foreign / "import.json").write_text('{"platform": "linux"}')
     result = run_import(foreign.parents[1])
     assert result.exit_code == 0, result.output
@@ -64,7 +64,7 @@ def test_it_is_published_and_a_dataset_has_it(foreign, tmp_path):
     assert dataset.summary["samples"] == len(ours.steps)
 
 
-def test_again_it_is_there_and_a_recording_of_its_name_stays(foreign, made_root, tmp_path):
+def test_a_second_import_changes_nothing_and_a_recording_is_kept(foreign, made_root, tmp_path):
     assert run_import(foreign).exit_code == 0
     assert run_import(foreign).stdout.strip().endswith("1 already there")
     shutil.rmtree(tmp_path / "store")
@@ -75,7 +75,7 @@ def test_again_it_is_there_and_a_recording_of_its_name_stays(foreign, made_root,
     assert "the store has a demonstration of the id first, made from a recording" in result.stderr
 
 
-def test_run_renews_what_follows_from_it(foreign, tmp_path):
+def test_run_builds_the_stages_after_an_imported_trajectory(foreign, tmp_path):
     (foreign / "import.json").write_text('{"platform": "linux"}')
     run_import(foreign)
     store = open_workspace(tmp_path).store
@@ -101,7 +101,7 @@ def test_inspect_says_that_there_is_no_recording(foreign):
     assert "steps/000/screenshot.png" in page
 
 
-def test_one_that_does_not_fit_the_format_is_named_and_not_published(foreign, tmp_path):
+def test_an_invalid_trajectory_is_reported_and_not_published(foreign, tmp_path):
     (foreign / "steps" / "000" / "screenshot.png").write_bytes(b"no picture")
     result = run_import(foreign)
     assert result.exit_code == 1
@@ -113,7 +113,7 @@ def test_one_that_does_not_fit_the_format_is_named_and_not_published(foreign, tm
     assert open_workspace(tmp_path).store.outputs("trajectories") == []
 
 
-def test_an_upload_with_its_id_is_refused_and_it_stays(foreign, made_root, tmp_path):
+def test_an_upload_with_the_id_of_an_imported_trajectory_is_refused(foreign, made_root, tmp_path):
     assert run_import(foreign.parents[1]).exit_code == 0
     workspace = open_workspace(tmp_path)
     before = workspace.store.current("trajectories/traj_form_001")

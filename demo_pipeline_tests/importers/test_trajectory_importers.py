@@ -74,7 +74,7 @@ def published(root: Path) -> list[str]:
     return open_workspace(root).store.outputs("trajectories")
 
 
-def test_a_run_of_osworld_has_the_screen_before_each_action(root):
+def test_steps_of_an_osworld_run_have_the_screenshot_before_their_action(root):
     source = trajectory_forms.osworld(root / "theirs")
     result = run_import(source, "--task", "Write notes")
     assert result.exit_code == 0, result.output
@@ -110,7 +110,7 @@ def test_the_folders_of_a_run_name_the_model_and_the_domain(root):
     assert trajectory.result.trajectory_id.startswith("0d8b7de3-")
 
 
-def test_without_a_first_screenshot_the_first_frame_of_the_video_is_taken(root):
+def test_without_a_first_screenshot_the_first_frame_of_the_video_is_used(root):
     source = trajectory_forms.osworld(root / "theirs", first="")
     with av.open(str(source / "recording.mp4"), "w") as video:
         stream = video.add_stream("mpeg4", rate=10)
@@ -124,7 +124,7 @@ def test_without_a_first_screenshot_the_first_frame_of_the_video_is_taken(root):
     assert [number for _, _, number in steps_of(imported(root))] == [9, 1, 2, 3, 4, 5]
 
 
-def test_actions_that_no_screenshot_shows_are_hidden(root):
+def test_actions_that_no_screenshot_shows_become_hidden_actions(root):
     actions = ["pyautogui.click(5, 6)", "pyautogui.click(1, 2)\npyautogui.click(2000, 4)"]
     actions += ["import os\nos.system('ls')", "not python at all", "pyautogui.press('tab')", "DONE"]
     source = trajectory_forms.osworld(root / "theirs", actions, first="", result="0.0\n")
@@ -178,7 +178,7 @@ def test_the_instruction_of_a_run_is_that_of_the_benchmarks_task(root):
     assert {row["osworld_match"] for row in rows} == {"id"}
 
 
-def test_pc_tracker_has_targets_of_its_own_hit_tests(root):
+def test_targets_of_pc_tracker_are_the_elements_that_it_logged(root):
     source = trajectory_forms.pc_tracker(root / "theirs" / "events")
     result = run_import(source)
     assert result.exit_code == 0, result.output
@@ -241,7 +241,7 @@ def test_a_pause_in_which_nothing_changed_is_left_out(root):
     assert [kind for kind, _, _ in steps_of(imported(root))] == ["click"]
 
 
-def test_turns_of_cua_driver_are_steps_on_the_pictures_of_their_windows(root):
+def test_turns_of_cua_driver_become_steps_with_the_screenshots_of_their_windows(root):
     source = trajectory_forms.cua_driver(root / "theirs" / "run-1")
     result = run_import(source, "--task", "Save", "--status", "completed", "--platform", "windows")
     assert result.exit_code == 0, result.output
@@ -265,7 +265,7 @@ def test_turns_of_cua_driver_are_steps_on_the_pictures_of_their_windows(root):
 
 
 @every_tool
-def test_again_it_is_there_and_a_copy_elsewhere_is_the_same(root, tool):
+def test_a_second_import_changes_nothing_even_from_a_copied_folder(root, tool):
     source = WRITERS[tool](root / "theirs" / "first")
     first = run_import(source, "--task", "Write notes", "--status", "completed")
     assert first.exit_code == 0, first.output
@@ -284,7 +284,7 @@ def test_again_it_is_there_and_a_copy_elsewhere_is_the_same(root, tool):
 
 
 @every_tool
-def test_without_a_status_it_is_no_success_and_without_a_task_it_is_refused(root, tool):
+def test_without_a_status_it_is_no_success_and_without_a_task_it_is_not_imported(root, tool):
     source = WRITERS[tool](root / "theirs")
     for name in ("result.txt", "task3_20241126_161517.md"):
         (source / name).unlink(missing_ok=True)
@@ -306,7 +306,7 @@ def test_without_a_status_it_is_no_success_and_without_a_task_it_is_refused(root
 
 
 @every_tool
-def test_a_log_that_is_cut_anywhere_gives_a_sentence(root, tool):
+def test_a_log_that_is_cut_off_anywhere_is_reported_or_read_in_part(root, tool):
     source = WRITERS[tool](root / "theirs")
     log = source / LOGS[tool]
     whole = log.read_bytes()
@@ -322,7 +322,7 @@ def test_a_log_that_is_cut_anywhere_gives_a_sentence(root, tool):
 
 
 @every_tool
-def test_a_log_that_leads_nowhere_gives_a_sentence_and_the_others_are_imported(root, tool):
+def test_an_unreadable_log_is_reported_and_the_other_recordings_are_imported(root, tool):
     source = WRITERS[tool](root / "theirs" / "bad")
     WRITERS[tool](root / "theirs" / "good")
     log = source / LOGS[tool]
@@ -338,7 +338,7 @@ def test_a_log_that_leads_nowhere_gives_a_sentence_and_the_others_are_imported(r
 
 @every_tool
 @pytest.mark.parametrize("spoil", ["missing", "empty", "cut", "text"])
-def test_a_screenshot_that_cannot_be_read_hides_its_action(root, tool, spoil):
+def test_the_action_after_an_unreadable_screenshot_is_hidden(root, tool, spoil):
     source = WRITERS[tool](root / "theirs")
     second = {
         "osworld": "step_1_20250901@104801500000.png",
@@ -376,7 +376,7 @@ def test_without_any_screenshot_nothing_is_published(root, tool):
 
 @pytest.mark.parametrize("value", [None, "x", [], {}, True, 1e300, -1e18, "\ud800", 10**400])
 @every_tool
-def test_values_of_any_type_stop_no_import(root, tool, value):
+def test_values_of_wrong_types_do_not_stop_an_import(root, tool, value):
     source = WRITERS[tool](root / "theirs")
     log = source / LOGS[tool]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -392,7 +392,7 @@ def test_values_of_any_type_stop_no_import(root, tool, value):
     assert not result.exception or isinstance(result.exception, SystemExit), result.exception
 
 
-def test_it_is_reviewed_annotated_and_renewed_like_any_other(root):
+def test_an_imported_trajectory_can_be_reviewed_annotated_and_rebuilt(root):
     trajectory_forms.pc_tracker(root / "theirs")
     assert run_import(root / "theirs").exit_code == 0
     key = imported(root).result.trajectory_id

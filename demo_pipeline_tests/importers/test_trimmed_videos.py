@@ -67,7 +67,7 @@ def test_the_copy_of_a_trimmed_video_shows_the_same_frames_at_the_same_times(
     assert facts.last_s == pytest.approx(1.95)
 
 
-def test_a_trimmed_video_in_the_middle_of_a_recording_is_refused_with_what_to_do(
+def test_a_trimmed_video_after_the_first_part_is_refused_with_a_remedy(
     tmp_path: Path, trimmed: Path
 ) -> None:
     parts = [VideoPart(tmp_path / "whole.mp4"), VideoPart(trimmed, 60.0)]

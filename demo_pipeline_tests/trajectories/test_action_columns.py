@@ -22,7 +22,7 @@ _DRAG = {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4}
         ("wait", {"seconds": 1.0}, {}),
     ],
 )
-def test_they_are_its_parameters_and_its_target(kind, parameters, columns):
+def test_the_columns_are_the_parameters_and_the_target(kind, parameters, columns):
     target = {"id": "node_1", "role": "button", "name": "Save"}
     document = {"step_index": 0, "action_type": kind, "parameters": parameters}
     action = StepAction.model_validate({**document, "target_element": target, "reasoning": "x"})

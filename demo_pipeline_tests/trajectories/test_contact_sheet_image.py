@@ -24,7 +24,7 @@ def tile(tmp_path: Path) -> Tile:
 
 
 @pytest.mark.parametrize(("tiles", "rows"), [(0, 1), (1, 1), (4, 1), (5, 2), (60, 15)])
-def test_a_sheet_has_the_size_it_says(tile, tiles, rows):
+def test_a_sheet_has_the_computed_size(tile, tiles, rows):
     size = sheet_size(tiles, 4, 48, titled=True)
     sheet = contact_sheet([tile] * tiles, 4, 48, "a title")
     assert (sheet.shape[1], sheet.shape[0]) == size

@@ -73,7 +73,7 @@ def test_a_tile_shows_the_thumbnail_of_its_action(out):
     assert not np.allclose(first, PINK[::-1], atol=8)
 
 
-def test_more_steps_than_a_sheet_holds_go_on_the_next(tmp_path, pictures, monkeypatch):
+def test_further_steps_are_on_the_next_sheet(tmp_path, pictures, monkeypatch):
     monkeypatch.setattr(contact_sheets, "TILES", 4)
     folder = trajectory(tmp_path, [("wait", {"seconds": 1.0})] * 5)
     out = tmp_path / "out"

@@ -38,7 +38,7 @@ def test_words_of_an_interface_are_readable(name):
         *("<|im_start|>", "<image>"),
     ],
 )
-def test_codes_addresses_secrets_and_glyphs_are_not(name):
+def test_codes_addresses_secrets_and_glyphs_are_not_readable(name):
     assert not is_readable(name)
 
 
@@ -49,18 +49,18 @@ def test_codes_addresses_secrets_and_glyphs_are_not(name):
         *("Kendrick", "Lamar", "x", "a b", "foobar", "hunter2hunter2"),
     ],
 )
-def test_what_was_typed_is_no_name(name):
+def test_a_typed_text_is_not_a_name(name):
     typed = TypedTexts(["Kendrick Lamar", "X", "ab", "foo", "bar", "hunter2"])
     assert typed.may_be(name)
 
 
 @pytest.mark.parametrize("name", ["Save", "Results", "Xylophone", "Table"])
-def test_a_letter_that_was_typed_does_not_take_every_name_with_it(name):
+def test_a_single_typed_letter_does_not_exclude_the_names_that_contain_it(name):
     assert not TypedTexts(["Kendrick Lamar", "X", "ab", ""]).may_be(name)
     assert not TypedTexts([]).may_be(name)
 
 
-def test_names_are_compared_without_what_a_reader_overlooks():
+def test_names_are_compared_without_case_spaces_and_signs():
     same = {name_key(name) for name in ("Save as…", "save As...", "&Save as", " Save  as: ")}
     assert len(same) == 1
     assert name_key("+") != name_key("-")
@@ -72,6 +72,6 @@ def test_an_element_is_named_by_its_name_and_role():
     assert element_text("Search button", "button") == "the Search button"
 
 
-def test_what_was_typed_is_not_shown():
+def test_typed_text_is_not_shown():
     typed = TypedTexts(["hunter2"])
     assert "hunter2" not in repr(typed)

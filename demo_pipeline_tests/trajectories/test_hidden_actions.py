@@ -56,7 +56,7 @@ class TestWhereTheyAre:
         gaps = sorted({0, steps, *(action.before_step for action in actions.actions)})
         assert len(stretch) == max((end - start for start, end in pairwise(gaps)), default=0)
 
-    def test_a_whole_trajectory_needs_a_stretch_only_when_something_is_hidden(self):
+    def test_a_trajectory_without_hidden_actions_is_used_even_if_it_is_short(self):
         assert NOTHING_HIDDEN.whole_stretch(1, 3) == range(1)
         assert hidden(3).whole_stretch(5, 3) == range(3)
         assert hidden(2).whole_stretch(4, 3) is None
@@ -109,7 +109,7 @@ def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
 class TestSelection:
     """Which demonstrations with hidden actions are in a dataset."""
 
-    def test_the_good_beginning_is_used(self, tmp_path, monkeypatch):
+    def test_the_steps_before_the_first_hidden_action_are_used(self, tmp_path, monkeypatch):
         demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
         summary = build_sft([demo], tmp_path / "sft", ALL_TRAIN)
         lines = read_lines(tmp_path / "sft" / "samples.jsonl")

@@ -49,7 +49,7 @@ def near(picture: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
         (action("wait", seconds=2.54), "wait(2.5 s)"),
     ],
 )
-def test_a_label_says_what_the_marks_cannot_and_nothing_typed(one, label):
+def test_a_label_says_what_the_marks_do_not_show_and_no_typed_text(one, label):
     assert label_of(one) == label
 
 
@@ -69,7 +69,7 @@ def test_a_label_never_hides_the_point(point, box):
     assert (picture == DARK).all(axis=2).sum() > 300  # the label is drawn completely
 
 
-def test_a_label_avoids_what_is_taken_and_stays_inside():
+def test_a_label_avoids_the_marks_and_stays_inside_the_picture():
     taken = _Rectangle(200, 100, 300, 150)
     picture = blank()
     place_label(picture, "type(3 chars)", [taken], 0.42)

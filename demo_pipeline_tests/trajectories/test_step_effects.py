@@ -26,7 +26,7 @@ def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> ShownScr
 SCREEN = painted()
 
 
-def test_the_largest_part_that_changed_is_where():
+def test_the_box_is_that_of_the_largest_changed_part():
     clock = (230, 2, 4, 2)
     dialog = (50, 40, 30, 20)
     change = change_between(SCREEN, painted(clock, dialog))
@@ -42,25 +42,25 @@ def test_the_largest_part_that_changed_is_where():
 ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # an arrow at POINTED covers these cells
 
 
-def test_noise_is_no_change() -> None:
+def test_noise_is_not_a_change() -> None:
     noisy = ShownScreen(ScreenshotFacts(GREY - 3, black=False))
     change = change_between(SCREEN, noisy)
     assert change["screen_changed"] is False
     assert change["changed_x"] is None
 
 
-def test_an_arrow_that_comes_is_no_change_if_the_next_screenshot_shows_the_same_there() -> None:
+def test_an_arriving_arrow_is_not_a_change_if_a_later_screenshot_shows_the_same_there() -> None:
     after = painted(ARROW, pointer=POINTED)
     assert change_between(SCREEN, after, None, SCREEN)["screen_changed"] is False
 
 
-def test_an_arrow_that_leaves_is_no_change_if_the_screenshot_before_shows_the_same_there() -> None:
+def test_a_leaving_arrow_is_not_a_change_if_an_earlier_screenshot_shows_the_same_there() -> None:
     before = painted(ARROW, pointer=POINTED)
     assert change_between(before, SCREEN, SCREEN)["screen_changed"] is False
 
 
 @pytest.mark.parametrize("later", [None, painted(ARROW), painted(pointer=POINTED)])
-def test_what_only_the_pointer_may_hide_is_not_said(later: ShownScreen | None) -> None:
+def test_a_change_that_the_pointer_may_hide_is_unknown(later: ShownScreen | None) -> None:
     """A radio button is below the arrow in every screenshot."""
     after = painted(ARROW, pointer=POINTED)
     assert change_between(SCREEN, after, None, later)["screen_changed"] is None
@@ -74,7 +74,7 @@ def test_a_button_that_is_lit_around_the_pointer_is_a_change() -> None:
     assert (change["changed_x"], change["changed_y"]) == (8 * 117, 8 * 47)
 
 
-def test_without_a_next_screenshot_nothing_is_known() -> None:
+def test_without_a_next_screenshot_the_change_is_unknown() -> None:
     assert set(change_between(SCREEN, None).values()) == {None}
 
 
@@ -111,7 +111,7 @@ def keys(*names: str) -> tuple[str, dict[str, Any], str]:
     return ("hotkey", {"keys": list(names)}, "")
 
 
-def test_undo_takes_the_edit_before_it_back_and_nothing_else():
+def test_undo_undoes_only_the_edit_directly_before_it():
     assert steps_taken_back(steps(TYPED, keys("ctrl", "z"))) == {0: 1}
     pause = ("wait", {"seconds": 3.0}, "")
     assert steps_taken_back(steps(keys("ctrl", "v"), pause, keys("command", "z"))) == {0: 2}
@@ -119,7 +119,7 @@ def test_undo_takes_the_edit_before_it_back_and_nothing_else():
     assert steps_taken_back(steps(keys("ctrl", "c"), keys("ctrl", "z"))) == {}
 
 
-def test_escape_takes_the_opening_of_a_menu_back_in_which_nothing_was_chosen():
+def test_escape_undoes_the_opening_of_a_menu_if_no_item_was_chosen():
     assert steps_taken_back(steps(MENU, keys("down"), keys("esc"))) == {0: 2}
     assert steps_taken_back(steps(RIGHT, keys("esc"))) == {0: 1}
     assert steps_taken_back(steps(MENU, CLICK, keys("esc"))) == {}

@@ -109,7 +109,7 @@ def test_without_an_element_the_window_is_named():
 
 
 @given(st.sampled_from(list(VALUES)), st.sampled_from(["", *Role]), st.text(max_size=200))
-def test_it_is_one_short_line_without_what_was_typed(kind, role, name):
+def test_a_sentence_is_a_short_line_without_typed_text(kind, role, name):
     sentence = said(kind, VALUES[kind], role, name)
     assert re.fullmatch(r"([A-Z][^\n]*\.)?", sentence)
     assert len(sentence) < 180
@@ -136,7 +136,7 @@ def test_it_is_one_short_line_without_what_was_typed(kind, role, name):
         ),
     ],
 )
-def test_a_step_says_what_the_pointer_had_to_rest_on(sentence, places, name, expected):
+def test_a_sentence_names_where_the_pointer_rested(sentence, places, name, expected):
     kind = ActionType.CLICK
     element = TargetElement(id="node_2", role=Role.MENU, name=name) if name else None
     parameters = PARAMETERS[kind].model_validate(PLACE)

@@ -99,13 +99,13 @@ def test_each_kind_of_action(action, parameters, sentence):
     assert "secret" not in written["reasoning"]
 
 
-def test_a_press_that_was_never_released_is_no_step():
+def test_a_press_that_was_never_released_is_not_a_step():
     built = stepped(act("click", button="left", clicks=1, flags=["never_released"]))
     assert not built.steps
     assert built.left_out["never_released"] == 1
 
 
-def test_a_drag_by_words_says_its_clicks():
+def test_a_drag_that_selects_words_has_its_number_of_clicks():
     (step,) = stepped(act("drag", end_x=900.0, end_y=500.0, button="left", clicks=2)).steps
     assert step.written.parameters.model_dump()["clicks"] == 2
 
@@ -118,7 +118,7 @@ def test_a_space_presses_a_button_and_is_text_in_a_field(role, kind):
         assert step.written.parameters.model_dump()["keys"] == ["space"]
 
 
-def test_a_wait_names_what_the_next_step_acted_on():
+def test_the_sentence_of_a_wait_names_the_target_of_the_next_step():
     click = {"button": "left", "clicks": 1}
     actions = act("click", **click), act("pause", seconds=3.0), act("click", **click)
     for acted_on, sentence in ((True, 'Wait for the "Place order" button.'), (False, "")):
@@ -160,7 +160,7 @@ def test_the_target_is_named_in_one_line():
         (None, "up", "unit_signature", ("up", None)),
     ],
 )
-def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
+def test_a_step_records_whether_video_and_rule_disagree_on_the_wheel(
     positive, direction, method, expected
 ):
     scroll = act("scroll", direction=direction, amount=2, wheel_sum=2.0, wheel_method=method)
@@ -251,7 +251,7 @@ def kinds(found: Steps) -> list[str]:
     return [str(step.written.action_type) for step in found.steps]
 
 
-def test_hidden_actions_say_before_which_step_they_were():
+def test_hidden_actions_have_the_index_of_the_step_after_them():
     built = stepped(
         act("click", **ELSEWHERE),
         act("click", **CLICK),
@@ -325,7 +325,7 @@ def test_typing_over_one_screen_is_one_step_and_over_two_screens_two():
         assert len(built.hidden) == 0
 
 
-def test_a_step_knows_where_the_pointer_rested_and_says_over_what() -> None:
+def test_a_step_has_the_position_and_the_element_over_which_the_pointer_rested() -> None:
     hover = Hover(action_index=0, places=(HoverPlace(0.0, 0.0, 700.0),))
     menu = {"hover_id": "node_3", "hover_role": "menu", "hover_name": "Orders"}
     (step,) = stepped(act("click", button="left"), hovers=(hover,), target=TARGET | menu).steps
@@ -334,7 +334,7 @@ def test_a_step_knows_where_the_pointer_rested_and_says_over_what() -> None:
     assert step.written.reasoning == expected
 
 
-def test_a_hover_outside_the_recorded_screen_is_not_said() -> None:
+def test_a_hover_outside_the_recorded_screen_is_left_out() -> None:
     hover = Hover(action_index=0, places=(HoverPlace(5000.0, 0.0, 700.0),))
     (step,) = stepped(act("click", button="left"), hovers=(hover,), target=TARGET).steps
     assert step.hovered == ()

@@ -134,7 +134,7 @@ def with_frames(store: Path, out: Path, missing: Callable[[int], bool]) -> Path:
     return out
 
 
-def test_actions_without_a_frame_are_hidden_and_the_outcome_stays(store, tmp_path):
+def test_actions_without_a_frame_are_hidden_and_do_not_change_the_outcome(store, tmp_path):
     shots = without_pictures(store, tmp_path / "shots", keep=2)
     summary = build(store, tmp_path / "first", shots=shots)
     assert (summary["left_out"]["undecodable"], summary["complete"]) == (2, False)
@@ -173,7 +173,7 @@ def test_a_warning_counts_hidden_actions_by_reason(store, tmp_path):
     assert "at most 30 % of the actions before it" in problem.remedy
 
 
-def test_without_a_step_the_demonstration_is_refused(store, tmp_path):
+def test_a_demonstration_without_any_step_is_rejected(store, tmp_path):
     shots = without_pictures(store, tmp_path / "shots", keep=0)
     with pytest.raises(DemonstrationError, match="undecodable: 4") as caught:
         build(store, tmp_path / "first", shots=shots)
@@ -202,7 +202,7 @@ def test_every_step_has_its_provenance(store, tmp_path):
     assert distances[3] > 0
 
 
-def test_steps_whose_tree_differs_from_the_picture_are_named_beside_them(
+def test_steps_whose_tree_differs_from_the_screenshot_are_listed_in_a_file(
     store, tmp_path, monkeypatch
 ):
     agreements = ["agrees", "differs", "unknown", "differs"]
@@ -250,7 +250,7 @@ def end_at(manifest: RecordingManifest, last_s: float) -> RecordingManifest:
 
 
 @pytest.mark.parametrize(("late_ms", "filmed"), [(-50, True), (0, True), (1, False), (800, False)])
-def test_an_action_that_ends_after_the_video_is_known(store, tmp_path, late_ms, filmed):
+def test_an_action_that_ends_after_the_video_is_marked(store, tmp_path, late_ms, filmed):
     manifest = read_manifest(store / "recordings" / "first")
     clock = read_evidence(store / "screenshots" / "first").clock
     end_ms = read_actions(store / "actions" / "first")[-1].end_ms
@@ -272,7 +272,7 @@ def test_the_check_finds_a_wrong_schema(tmp_path):
     assert [p.code for p in check_provenance(tmp_path)] == ["wrong_schema", "wrong_schema"]
 
 
-def test_the_quest_beyond_its_instruction_is_in_the_provenance_only(store, tmp_path):
+def test_the_quest_except_its_instruction_is_only_in_the_provenance(store, tmp_path):
     objectives = ["Open <app>Notes</app>", "Type \ud800"]
     quest = {
         "content": "Do it.",

@@ -225,7 +225,7 @@ class DatasetSettings(Section):
     tolerance_max: ClassVar[int] = 50
     default_tolerance: ClassVar[int] = 10  # of a point without a target
     scroll_tolerance: ClassVar[int] = 50
-    drag_tolerance: ClassVar[int] = 5  # of both ends
+    drag_tolerance: ClassVar[int] = 5  # of both ends of a drag
     grounding_min_side: ClassVar[int] = 8  # pixels; narrower or lower elements are left out
     grounding_per_screen: ClassVar[int] = 10  # most elements of a screenshot
     jpeg_quality: ClassVar[int] = 90  # OpenCV's scale; 100 is best
@@ -357,8 +357,8 @@ SETTINGS_FILE = "demo_pipeline.toml"
 def project_root() -> Path:
     """Returns the folder of the project.
 
-    It is the first of these that exists: the current folder or the nearest folder above it with a
-    settings file, the checkout from which this package runs, the current folder.
+    It is the current folder or the nearest folder above it that has a settings file; else the
+    checkout from which this package runs; else the current folder.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -417,8 +417,8 @@ class ActionSettings(Section):
     # Largest distance between press and release of a click, screen pixels at scale 1; a longer one
     # is a drag. Windows and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
-    # A time without input, except small movements of the pointer, is a pause if it is longer. A
-    # person who reads a screen takes longer; a person who continues to type or click does not.
+    # A longer time without input, except small movements of the pointer, is a pause. A person who
+    # reads a screen takes longer; a person who continues to type or click does not.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click; the default of Windows and GTK.

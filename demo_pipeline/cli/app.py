@@ -66,7 +66,7 @@ def main() -> None:
         print_error(f"demo-pipeline: {failure_sentence(error)}")
         sys.exit(USAGE)
     finally:
-        spare_existing_objects()  # saves the garbage collection with which Python ends
+        spare_existing_objects()  # Python's last garbage collection then ignores these objects
 
 
 def _version(requested: bool) -> None:

@@ -39,7 +39,7 @@ USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT: the exit code of shells after Ctrl-C
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".avi", ".flv")
-_LISTED = 5  # names in a sentence; of more names only the number is printed
+_LISTED = 5  # names that a sentence lists; further names are only counted
 
 
 def usable_settings(*, anywhere: bool = False) -> Settings:

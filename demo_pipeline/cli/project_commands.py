@@ -78,7 +78,8 @@ def ui(
         pass  # creates the databases of a new home: daemon and webserver would both create them
     token = kept_token(Path(settings.cache).expanduser(), _TOKEN_FILE)
     upstream = private_address()
-    _guard = start_guard(listening, upstream, token)  # kept: the guard ends if this is collected
+    # The variable keeps the guard's standard input open, without which the guard would end.
+    _guard = start_guard(listening, upstream, token)
     listening.close()
     print_line(f"http://127.0.0.1:{port} (under another name: …:{port}/{token}/)")
     with as_file(files("demo_pipeline") / "project" / "workspace.yaml") as shipped:

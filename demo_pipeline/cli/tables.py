@@ -276,7 +276,7 @@ def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
 
 
 def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """Returns a sentence, in a list, on the datasets that have rows but none in the train split."""
+    """Returns a list with a sentence about the datasets that have rows but no train split."""
     names = []
     for dataset in datasets:
         counts = [count for count in dataset.counts.values() if isinstance(count, Mapping)]

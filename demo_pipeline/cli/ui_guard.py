@@ -119,8 +119,8 @@ class UiGuard:
             headers: the request's headers.
 
         Returns:
-            The status and the text of the guard's own answer, of a redirect its path; status 0: the
-            request is forwarded.
+            The status and the text of the guard's own answer; the text of a redirect is its path.
+            Status 0: the request is forwarded.
         """
         words = first.split(" ")
         repeated = [name for name in _ONCE if len(headers.get_all(name, [])) > 1]
@@ -183,7 +183,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 def _response(status: int, text: str) -> bytes:
-    """An answer of the guard; a redirect's text is its address."""
+    """Returns the bytes of an answer of the guard; the text of a redirect is its path."""
     lines = [
         f"HTTP/1.1 {status} {_REASONS[status]}",
         "Connection: close",

@@ -146,7 +146,7 @@ class _BenchStep(Document):
 
 
 class _BenchTask(Document):
-    """A file of `tasks/`."""
+    """The content of a file in `tasks/`."""
 
     task_id: Text
     high_level_task_description: str
@@ -159,7 +159,7 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     """Validates a folder with `tasks/` and `images/`; it may have no task, as a split can be empty.
 
     Args:
-        root: the folder that contains the folders `--data` and `--image_dir` of the script.
+        root: the folder whose subfolders the script takes as `--data` and `--image_dir`.
     """
     absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
     if absent:

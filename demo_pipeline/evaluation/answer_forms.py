@@ -54,10 +54,7 @@ def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, st
 
 
 def answer_opencua(record: StepRecord) -> str:
-    """Returns the right answer as a sentence and code; the code may be missing, see `answer_code`.
-
-    The step's action is described by its recorded sentence.
-    """
+    """Returns the right answer: the step's sentence, and its code if `answer_code` is not empty."""
     true_step = record.step
     words = end_sentence(success=true_step.answer.status == "success")
     for step in record.trajectory.steps:
@@ -100,7 +97,7 @@ def _sentence(action: StepAction, size: tuple[int, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerForm:
-    """A form of questions and answers.
+    """A form of requests and answers.
 
     Attributes:
         question: returns the system prompt, and the text after the screenshot.

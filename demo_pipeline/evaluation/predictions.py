@@ -19,7 +19,8 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
 LONGEST_ANSWER = 200_000  # characters; longer answers are not used. Real answers are shorter
-_LONGEST_LINE = 4 * 2**20  # bytes; longer lines are not used. Batch results repeat ids and counts
+# Bytes; longer lines are not used. Lines of batch results also contain ids and counts.
+_LONGEST_LINE = 4 * 2**20
 _MOST_STEPS = 1_000_000  # step indexes are below this
 MISSING = "missing"
 UNKNOWN_STEP = "unknown step"

@@ -269,7 +269,7 @@ def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
 
     Args:
         key: the request's `custom_id`.
-        status: the status of HTTP.
+        status: the HTTP status.
         body: the server's answer.
         fault: why the request failed; empty: it succeeded.
     """

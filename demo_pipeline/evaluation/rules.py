@@ -79,7 +79,7 @@ def edit_distance(left: str, right: str) -> int:
 
 # Constants of AgentNetBench's script. Distances are shares of the screen.
 _NEAR = 0.01 * 2**0.5  # largest distance from the true point that has the full score
-_DECAY = 120  # exponent per distance beyond `_NEAR`: the score falls to 1/e within 1/120
+_DECAY = 120  # beyond `_NEAR`, the score is exp(-_DECAY * (distance - _NEAR))
 _SIMILAR = 0.8  # least similarity of texts, 0 to 1, that has the full score
 # Kind of our action (see `action_kind`) → name in the script.
 _CLICKS = {

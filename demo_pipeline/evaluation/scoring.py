@@ -45,7 +45,7 @@ from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encod
 DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps are grouped by these
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9  # least score of a right answer: 1, except for rounding
-RESAMPLES = 1000  # of the bootstrap
+RESAMPLES = 1000  # number of resamples of the bootstrap
 _DRAWN_AT_ONCE = 50  # resamples in memory as 64-bit numbers at the same time
 
 SCORES_SCHEMA = described_schema(

@@ -214,7 +214,7 @@ def _true_step(
     box = None
     if files is not None:
         parameters = files.action.parameters
-        if isinstance(parameters, HotkeyParameters):  # decoders of answers have other key names
+        if isinstance(parameters, HotkeyParameters):  # use the key names that decoders return
             keys = list(map(answered_key, parameters.keys))
             parameters = parameters.model_copy(update={"keys": keys})
         action = AnsweredAction(files.action.action_type, parameters, hovered_places(row))

@@ -43,7 +43,7 @@ class SourceFiles:
         """Returns the recording's video.
 
         Args:
-            advice: the end of the error: what people have to do.
+            advice: the remedy, with which the error's message ends.
 
         Raises:
             UnreadableSourceError: there is no video, or several.

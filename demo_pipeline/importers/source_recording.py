@@ -99,8 +99,8 @@ class Importer:
 def wheel(notches: float, platform: str) -> dict[str, Any]:
     """Returns the data of a `mousewheel` line.
 
-    The log counts 120 a notch, positive = down. Only on macOS it counts pixels, positive = up: ten
-    for each line of text that macOS reports.
+    On Windows and Linux the log counts 120 for a notch, positive = down. On macOS it counts ten
+    pixels for each line of text that macOS reports, positive = up.
 
     Args:
         notches: notches of the wheel, on macOS lines of text; positive = up.

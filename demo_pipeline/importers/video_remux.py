@@ -37,7 +37,7 @@ _ROUNDING_S = 0.0015  # tolerance of times, which are whole milliseconds in Matr
 
 
 class VideoFacts(NamedTuple):
-    """Facts about a written video: size in pixels, times of the first and last frame, codec."""
+    """Facts about a written video: size in pixels, times of the first and last frame in seconds."""
 
     width: int
     height: int

@@ -200,7 +200,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-_TYPED = ("type", "hotkey")  # a typed space that pressed a button is a hotkey
+# Actions with columns about typed text: a typed space that pressed a button is a hotkey.
+_TYPED = ("type", "hotkey")
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
     _COLUMNS,

@@ -21,7 +21,8 @@ from demo_pipeline.trajectories.steps import Step
 CHANGED_GREY = 8
 # Box that an arrow or a hand pointer covers: left, top, right and bottom, pixels from its hot spot.
 _POINTER = (-10, -6, 24, 34)
-PART_GAP = 3  # cells between the parts of a change, such as lines of text
+# Changed parts with at most so many cells between them, such as lines of text, are joined.
+PART_GAP = 3
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})
 _MENU_KEYS = frozenset({"left", "right", "up", "down"})

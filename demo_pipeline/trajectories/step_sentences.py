@@ -267,7 +267,10 @@ def _click(kind: ActionType, parameters: Parameters) -> str:
 def _place(
     parameters: ClickParameters | PointParameters, target: TargetElement | None, within: str
 ) -> str:
-    """Returns the clicked element, with its coordinates if it has no name."""
+    """Returns the phrase for the place of a click.
+
+    It is the element, with the position if the element has no name; or the window and the position.
+    """
     element = element_phrase(target)
     where = f"at ({parameters.x}, {parameters.y})"
     if target is None or not element:

@@ -166,13 +166,13 @@ def build_steps(
     evidence: Evidence,
     filmed: Span,
 ) -> Steps:
-    """Numbers the steps, and hides the actions that no screenshot can show.
+    """Turns the actions of a demonstration into steps and hidden actions.
 
     Args:
-        actions: of the demonstration, in time order.
+        actions: the actions in time order.
         frames: the row of frames.parquet of each action.
         trees: the row of trees.parquet of each action.
-        evidence: what the video shows about the recording.
+        evidence: facts about the recording that were measured in its video.
         filmed: presentation times of the video's first and last frame, seconds.
     """
     builder = _StepsBuilder(evidence, filmed)

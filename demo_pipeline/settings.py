@@ -407,7 +407,7 @@ class RecordingSettings(Section):
 
 
 class ActionSettings(Section):
-    """How raw input becomes actions (Event Processing of Training Gym recordings)."""
+    """How raw input becomes actions, which Training Gym calls Event Processing."""
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "split_typing_at_pauses": False,

@@ -1,6 +1,7 @@
-"""Runs annotation providers over demonstrations, and estimates the cost in advance.
+"""Runs annotation providers over demonstrations, and estimates the cost of asking a model.
 
-Each document is written as soon as it arrives, so that a killed run continues where it stopped.
+Each annotation document is stored as soon as it arrives. A run after an interruption therefore asks
+only the remaining questions.
 """
 
 import logging
@@ -30,7 +31,14 @@ _NO_RULES = PrivacySettings()
 
 @dataclass
 class Estimate:
-    """The cost of a run that asks a server. The number of tokens is approximate."""
+    """The cost of asking a model.
+
+    Attributes:
+        demonstrations: number of demonstrations with open questions.
+        requests: number of requests, without repeated attempts.
+        tokens: approximate number of tokens in the requests, without the answers.
+        pictures: number of images in the requests.
+    """
 
     demonstrations: int = 0
     requests: int = 0
@@ -40,15 +48,16 @@ class Estimate:
 
 @dataclass
 class AnnotateCounts:
-    """The results of a run.
+    """The counts of a run of annotation providers.
 
     Attributes:
-        written: new documents with at least one value.
-        existing: documents that the store contained before.
-        escaped: tags and invisible characters that were escaped in new documents.
-        refused: number of refused answers by reason.
-        gave_up: questions of which every answer was refused; they are not asked again.
-        problems: of demonstrations that cannot be annotated.
+        written: number of new documents with at least one value.
+        existing: number of documents that the store contained before.
+        escaped: number of tags and texts with special characters that were escaped in new
+            documents.
+        refused: reason → number of refused answers.
+        gave_up: number of questions whose answers were all refused. They are not asked again.
+        problems: why demonstrations could not be annotated.
     """
 
     written: int = 0
@@ -59,7 +68,7 @@ class AnnotateCounts:
     problems: list[Problem] = field(default_factory=list)
 
     def count_new(self, document: AnnotationDocument) -> None:
-        """Counts a document that the store did not contain."""
+        """Counts a document that is not in the store yet."""
         if document.values:
             self.written += 1
         else:
@@ -74,7 +83,7 @@ def estimate(
     models: Sequence[ModelProvider],
     privacy: PrivacySettings = _NO_RULES,
 ) -> Estimate:
-    """Returns the cost of `annotate_all`, without sending anything."""
+    """Returns the cost of `annotate_all` with these models, without sending anything."""
     total = Estimate()
     reviews = Reviews(store)
     budget = replace(models[0].budget)
@@ -103,12 +112,18 @@ def annotate_all(
     *,
     dry_run: bool = False,
 ) -> AnnotateCounts:
-    """Lets every provider annotate every demonstration. Each provider sees the earlier annotations.
+    """Lets each provider annotate each demonstration, and stores the new annotations.
 
-    A dry run writes nothing and counts the documents that it would write.
+    A provider sees the annotations of the providers before it.
+
+    Args:
+        ids: of the demonstrations.
+        on_document: is called after each document, new or existing.
+        privacy: trajectories and annotations are redacted by these settings.
+        dry_run: whether to write nothing, and to count the documents that would be written.
 
     Raises:
-        ValueError: a server cannot be used. Answers that arrived before are kept.
+        ValueError: a server cannot be used. Answers that arrived before stay in the store.
     """
     counts = AnnotateCounts()
     reviews = Reviews(store)
@@ -145,7 +160,7 @@ def _no_trajectory(name: str) -> Problem:
 
 
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
-    """Yields the steps that, according to triage, the next step undoes; none without triage."""
+    """Yields the steps that the next step undoes, by the stage `triage`; none before it has run."""
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]
         rows = read_steps(folder)
@@ -155,7 +170,7 @@ def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
 
 
 def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
-    """Returns the redacted objectives of the recording's quest; empty without a quest."""
+    """Returns the objectives of the recording's quest, redacted; empty without a quest."""
     rows = read_provenance(open_shown(store, demonstration)[0] / PROVENANCE_FILE)
     if not rows:
         return ()

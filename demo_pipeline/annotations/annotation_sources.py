@@ -1,7 +1,7 @@
-"""The sources of annotations: a model behind a server, rules, and two kinds of files.
+"""The sources of annotations: a model on a server, rules, and two kinds of files.
 
-An answer or line that does not fit is refused with a reason of one word. Errors never quote its
-text, because it may be private.
+An answer or a line in the wrong format is refused. The reason is a fixed word, because the text of
+the answer or line may be private.
 """
 
 import asyncio
@@ -34,23 +34,26 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import escape_markers, plain_characters, replace_surrogates
 from demo_pipeline.problems import Problem
 
-_ATTEMPTS = 2  # a question is asked again once if its answer does not fit
-_MOST_ANSWER = 100_000  # characters
+_ATTEMPTS = 2  # a question is asked once more if its answer is refused
+_MOST_ANSWER = 100_000  # characters; longer answers are refused
 _FENCED = re.compile(r"\A\s*(?:<think>.*?</think>\s*)?```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 Provider = Callable[[JudgedDemonstration], Iterator[AnnotationDocument]]
-"""Yields new annotations of a demonstration, each as soon as it arrives."""
+"""Yields annotation documents of a demonstration, each as soon as it is there."""
 
 
 @dataclass
 class Budget:
-    """The number of questions that may still be asked; None means any number."""
+    """The number of questions that may still be asked; None: no limit.
+
+    Several providers may share a budget.
+    """
 
     left: int | None = None
 
     def take(self, questions: "list[ModelQuestion]") -> "list[ModelQuestion]":
-        """Returns as many of the first questions as the budget allows, and deducts them."""
+        """Returns the first questions, as many as are left, and reduces `left` by their number."""
         if self.left is None:
             return questions
         allowed = questions[: self.left]
@@ -60,13 +63,15 @@ class Budget:
 
 @dataclass
 class ModelProvider:
-    """Asks a model behind a server.
+    """Asks a model on a server about demonstrations; it is a `Provider`.
 
     Attributes:
         model: name of the model, in the requests and as the author of its annotations.
+        prompts: the kinds of questions to ask.
         at_once: number of requests at the same time.
-        objectives: returns the objectives of a demonstration's quest.
-        unanswered: number of unanswered questions by reason. The next run asks them again.
+        objectives: from the id of a demonstration to the objectives of its quest.
+        unanswered: reason → number of questions without an answer. The next run asks them again.
+        budget: limits the number of questions.
     """
 
     server: Endpoint
@@ -78,7 +83,7 @@ class ModelProvider:
     budget: Budget = field(default_factory=Budget)
 
     def questions(self, judged: JudgedDemonstration) -> list[ModelQuestion]:
-        """Returns the questions about a demonstration that have no answer yet."""
+        """Returns the questions about a demonstration that no stored document answers."""
         steps: list[int | None] = [step.index for step in judged.trajectory.steps]
         if not steps:
             return []
@@ -93,7 +98,7 @@ class ModelProvider:
         return [ModelQuestion(judged, prompt, step, objectives) for prompt, step in unanswered]
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """Yields the answers to the open questions; see `Provider`.
+        """Asks the questions that have no answer yet, within the budget, and yields the answers.
 
         Raises:
             ValueError: the server cannot be used; see `Endpoint.ask`.
@@ -107,7 +112,12 @@ class ModelProvider:
                     yield answer
 
     async def _answer(self, question: ModelQuestion) -> AnnotationDocument | str:
-        """Returns the annotation, or the reason why the question has no answer."""
+        """Asks a question, and once more if the answer is refused.
+
+        Returns:
+            The document with the answer, which is empty if both answers were refused; or the reason
+            why the question has no answer.
+        """
         refused: list[str] = []
         answer = ""
         while len(refused) < _ATTEMPTS:
@@ -147,7 +157,7 @@ class ModelProvider:
 
 
 def answer_text(chat: Any) -> str:
-    """Returns the text of a chat completion in OpenAI's form; empty if there is none."""
+    """Returns the text of a chat completion in OpenAI's format; empty if it has no text."""
     try:
         content = chat["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
@@ -156,10 +166,13 @@ def answer_text(chat: Any) -> str:
 
 
 def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
-    """Returns the values of an answer: JSON, alone, in a code fence or after `<think>` tags.
+    """Reads an answer, which is JSON, possibly in a code fence or after `<think>` tags.
+
+    Returns:
+        Kind of annotation → value.
 
     Raises:
-        RefusedValueError: the answer is empty, too long, not JSON, or does not fit the schema.
+        RefusedValueError: the answer is empty, too long, not JSON, or does not match the schema.
     """
     if not text.strip():
         raise RefusedValueError("empty")
@@ -180,12 +193,13 @@ def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
 
 
 def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
-    """Returns a provider that annotates by rules, without a model.
+    """Returns a provider that annotates by two rules, without a model.
 
-    A step's sentence becomes its thought, and a step that is undone by the next one is redundant.
+    The reasoning sentence of a step becomes its thought. A step that the next step undoes is
+    redundant.
 
     Args:
-        undone: returns the steps of a demonstration that the next step undoes.
+        undone: from the id of a demonstration to the steps that the next step undoes.
     """
 
     def documents(judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
@@ -202,13 +216,13 @@ def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
 
 @dataclass
 class FileProvider:
-    """Imports annotations from JSON Lines.
+    """Imports annotations from JSON Lines; it is a `Provider`.
 
     Attributes:
-        member: the JSON member of a line that holds the demonstration id.
-        read: returns the documents of a line.
-        lines: demonstration → number and value of each of its lines.
-        problems: of lines that could not be imported.
+        member: the JSON member of a line that contains the demonstration id.
+        read: converts a line to documents.
+        lines: demonstration id → number and content of each of its lines.
+        problems: why lines could not be imported.
     """
 
     path: Path
@@ -232,7 +246,10 @@ class FileProvider:
                     self._refuse(number, "not_json")
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """Yields the documents of the file; a line is imported completely or not at all."""
+        """Yields the documents of the lines about a demonstration.
+
+        If a part of a line is wrong, nothing of this line is imported.
+        """
         for number, line in self.lines.get(judged.id, ()):
             try:
                 yield from list(self.read(judged, line))
@@ -249,25 +266,25 @@ class FileProvider:
 
 _REASONS = {
     "not_json": "is not a JSON object",
-    "wrong_schema": "a member is missing, or is none of its kind",
+    "wrong_schema": "a member is missing or has the wrong type",
     "wrong_kind": (
-        "no annotation of a step, or of the whole, is called so; variants are "
+        "its kind does not exist for a step, or for the whole if it names no step; variants are "
         f"{', '.join(VARIANTS)}"
     ),
     "wrong_step": "the demonstration has no such step",
-    "wrong_task": "the instruction is not that of the demonstration",
-    "wrong_code": "the code of a step is not that of the demonstration: export it again",
+    "wrong_task": "the instruction differs from that of the demonstration",
+    "wrong_code": "the code of a step differs from that of the demonstration: export it again",
     "too_long": f"a text has more than {MOST_ANNOTATED} characters",
     "empty": "a text is empty",
 }
 
 
 def import_lines(path: Path) -> FileProvider:
-    """Returns a provider that imports JSON Lines with an annotation per line.
+    """Returns a provider that imports JSON Lines with one annotation in each line.
 
-    Required members of a line: demonstration, kind, value, source, author. Optional members: step
-    (without it, the annotation is about the whole), variant, prompt, time, and judged (without it,
-    the annotation is about the current state).
+    Required members of a line: demonstration, kind, value, source, author. Optional members: step,
+    variant, prompt, time, judged. Without `step`, the annotation is about the whole demonstration.
+    Without `judged`, it is about the current content.
 
     Raises:
         OSError: the file cannot be read.
@@ -276,16 +293,20 @@ def import_lines(path: Path) -> FileProvider:
 
 
 def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[AnnotationDocument]:
+    """Converts a line of `import_lines`."""
     name = line.get("kind")
     if name == AnnotationKind.INSTRUCTION_VARIANT:
         name = line.get("variant")
     if not isinstance(name, str) or "value" not in line or line.get("source") not in SOURCES:
         raise RefusedValueError("wrong_schema")
-    members = ("source", "author", "prompt", "judged", "time")
-    given = {key: line[key] for key in members if line.get(key) is not None}
+    given = dict[str, Any]()
+    for key in ("source", "author", "prompt", "judged", "time"):
+        if line.get(key) is not None:
+            given[key] = line[key]
     yield judged.document(line.get("step"), {name: line["value"]}, **given)
 
 
+# Field in the generator's output → kind of annotation.
 _STEP_FIELDS = {**AGENTNET_STEP_FIELDS, "action": "caption"}
 _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 
@@ -293,13 +314,13 @@ _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) -> FileProvider:
     """Returns a provider that imports the output of OpenCUA's thought generator.
 
-    The generator ran on an `agentnet` export. The code of every step must still be the same as in
-    the demonstration.
+    The input of the generator was an `agentnet` export. A line is refused if the code of a step
+    differs from the code that the export would contain now.
 
     Args:
-        path: JSON Lines with a task per line.
+        path: JSON Lines with one task in each line.
         model: name of the model that the generator used.
-        code_of: returns the code of a step in the export; empty if the step is not exported.
+        code_of: from a step to its code in the export; empty if the step is not exported.
 
     Raises:
         OSError: the file cannot be read.
@@ -313,6 +334,7 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
             raise RefusedValueError("wrong_task")
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
+        # Step or None for the whole, the fields of the line, and `_STEP_FIELDS` or `_TASK_FIELDS`.
         statements: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
             number = _number(judged.id, step["image"])
@@ -341,7 +363,11 @@ def _is_opencua_step(step: Any) -> bool:
 
 
 def _number(demonstration: str, image: str) -> int:
-    """Returns the step number at the end of the name of an exported image."""
+    """Returns the step number in the name of an exported image, `<demonstration>_<number>.png`.
+
+    Raises:
+        RefusedValueError: the image is not one of this demonstration.
+    """
     name, _, rest = image.rpartition("_")
     digits = rest.removesuffix(".png")
     if name != replace_surrogates(demonstration) or not (digits.isascii() and digits.isdigit()):

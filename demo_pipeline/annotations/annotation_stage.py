@@ -1,6 +1,7 @@
-"""The stage `annotations`: a table of all annotations of a demonstration and which of them count.
+"""The stage `annotations`: a table of all annotations of a demonstration.
 
-It reads the stored annotations and asks no server.
+The table says which annotations the datasets use. The stage reads stored annotations and asks no
+server.
 """
 
 import json
@@ -40,10 +41,12 @@ _TRAJECTORIES = "trajectories"
 
 @dataclass(frozen=True)
 class _StoredAnnotations:
-    """The stored statements about a version of a trajectory.
+    """The stored annotations of a demonstration, and people's decisions about it.
 
     Attributes:
-        documents: keys. Documents never change, so that only the build reads them.
+        trajectory: the version that is annotated.
+        documents: keys of the annotation documents. Documents never change: the keys are enough to
+            notice new ones, and only the build reads the documents.
     """
 
     store: Store
@@ -56,6 +59,7 @@ class _StoredAnnotations:
 def _stored_annotations(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
+    """Lists the annotations and decisions, with fingerprints that change if one is added."""
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = tuple(workspace.reviews.of(demonstration))
@@ -76,7 +80,7 @@ def _stored_annotations(
 
 
 def _run(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes annotations.parquet. The summary contains no annotated text."""
+    """Writes annotations.parquet, and returns counts without any text of an annotation."""
     stored: _StoredAnnotations = inputs.source
     rows = list[dict[str, Any]]()
     documents = read_documents(stored.store, stored.documents)
@@ -110,7 +114,7 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks columns and values, and that at most one annotation counts per step, kind, variant."""
+    """Checks the table; at most one annotation for each step, kind and variant is effective."""
     problems = differing_files(out, {}, {ANNOTATIONS_FILE})
     problems = problems or schema_problems(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
     if problems:
@@ -123,24 +127,25 @@ def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
             effective[row["step_index"], row["kind"], row["variant"]] += 1
     for (step, kind, _), number in effective.items():
         if number > 1:
-            message = f"{number} annotations {kind} of step {step} count"
+            about = "the whole demonstration" if step is None else f"step {step}"
+            message = f"{number} annotations of the kind {kind} are effective for {about}"
             remedy = "build it again"
             problems.append(Problem("annotations", ANNOTATIONS_FILE, message, remedy=remedy))
     return problems
 
 
 def _check_values(inputs: RecordingInputs, rows: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Yield annotations of steps that do not exist, and values that their kind cannot have."""
+    """Yields a problem for each row whose step does not exist, or whose value is not valid."""
     end = len(list((inputs.folders[_TRAJECTORIES] / "steps").iterdir()))
     for number, row in enumerate(rows, start=1):
         step = row["step_index"]
         if step is not None and step > end and not row["stale"]:
-            message = f"row {number}: is about step {step} of {end}"
+            message = f"row {number}: step {step} does not exist; the end has the number {end}"
             yield Problem("annotations", ANNOTATIONS_FILE, message, remedy="build it again")
         try:
             checked_annotation(row["kind"], json.loads(row["value"]), step)
         except ValueError:
-            message = f"row {number}: its value does not fit its kind"
+            message = f"row {number}: the value is not valid for the kind {row['kind']}"
             yield Problem("annotations", ANNOTATIONS_FILE, message, remedy="build it again")
 
 

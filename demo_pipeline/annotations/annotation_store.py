@@ -1,7 +1,8 @@
 """Stores annotations as `annotations/<demonstration>/<key>.json`.
 
-A document holds one answer of a model or one imported line, and never changes. Its key is a hash of
-the judged content, the author and the prompt, so that the same question is never asked twice.
+A document contains one answer of a model or one imported line, and never changes. Its key is a hash
+of the judged content, the author and the prompt. If the key exists, the question was answered
+before and is not asked again.
 """
 
 import logging
@@ -45,17 +46,17 @@ _LOG = logging.getLogger(__package__)
 
 
 class AnnotationDocument(Document):
-    """One answer, or one line of an import.
+    """A stored answer of a model, or a stored line of an import.
 
     Attributes:
-        step, judged, source, author, prompt, time: see `Annotation`.
-        asked: True for the answer of a server: its key depends on the question only. Otherwise the
-            key depends on the values as well.
-        values: kind, or name of a wording of the instruction → value.
-        escaped: number of tags and invisible characters that were escaped in the values.
-        refused: the reason, in one word, of each refused attempt. `values` comes from the attempt
-            that was not refused and is empty if all were.
-        answer: the last refused answer, shortened.
+        step, judged, source, author, prompt, time: see `Annotation`, where `step` is `step_index`.
+        asked: whether it is the answer of a server. The key of such a document depends on the
+            question only; other keys depend on the values as well.
+        values: kind, or for another wording of the instruction its name in `VARIANTS` → value.
+        escaped: number of escaped tags, plus the number of values with other escaped characters.
+        refused: the reason for each refused answer, one word. If all answers to the question were
+            refused, `values` is empty.
+        answer: the last refused answer, shortened; empty if the last answer was not refused.
     """
 
     demonstration: Text
@@ -80,7 +81,7 @@ class AnnotationDocument(Document):
         return _key(self.demonstration, *parts)
 
     def annotations(self) -> Iterator[Annotation]:
-        """Yields the annotations; values that do not fit their kind are left out."""
+        """Yields the annotations, without values that are not valid for their kind."""
         for name, value in self.values.items():
             try:
                 checked, _ = checked_annotation(kind_of(name), value, self.step)
@@ -105,7 +106,7 @@ def _key(demonstration: str, *parts: Any) -> str:
 
 
 def kind_of(name: str) -> str:
-    """Returns the kind of a value; wordings of the instruction share one kind."""
+    """Returns the kind of a value by its name: all wordings of the instruction have one kind."""
     if name in VARIANTS:
         return AnnotationKind.INSTRUCTION_VARIANT.value
     return name
@@ -113,14 +114,14 @@ def kind_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class JudgedDemonstration:
-    """A demonstration with people's corrections, as annotations judge it.
+    """A demonstration with people's corrections, ready to be annotated.
 
     Attributes:
-        trajectory: with the annotations that count now as notes.
-        digests: see `judged_digests`.
-        decided: annotations made on the review page.
-        documents: keys of the stored documents.
-        bad_steps: see `Judgement`.
+        trajectory: with the corrections; its notes are the effective annotations.
+        digests: step, end or whole → hash of its content; see `judged_digests`.
+        decided: annotations that people made on the review page.
+        documents: keys of the stored annotation documents.
+        bad_steps: numbers of the steps that people marked as bad.
     """
 
     id: str
@@ -131,21 +132,21 @@ class JudgedDemonstration:
     bad_steps: frozenset[int] = field(default=frozenset())
 
     def asked_key(self, step: int | None, author: str, prompt: str) -> str:
-        """Returns the key of a model's answer."""
+        """Returns the key of a model's answer about the current content of a step or the whole."""
         return _key(self.id, step, self.digests[step], "model", author, prompt)
 
     def document(
         self, step: int | None, values: Mapping[str, Any], **members: Any
     ) -> AnnotationDocument:
-        """Returns a document about the current state of the demonstration.
+        """Returns a new document about the current content of the demonstration.
 
         Args:
-            step: see `Annotation`.
-            values: see `AnnotationDocument`; texts are cleaned.
-            members: further members of the document, at least `source` and `author`.
+            step: number of the step; last step + 1 for the end, None for the whole demonstration.
+            values: see `AnnotationDocument`; special characters in texts are escaped.
+            members: other members of the document, at least `source` and `author`.
 
         Raises:
-            RefusedValueError: the step does not exist, or a value does not fit its kind.
+            RefusedValueError: the step does not exist, or a value is not valid for its kind.
             ValidationError: another member is not valid.
         """
         if not isinstance(step, int | None) or step not in self.digests:
@@ -171,7 +172,7 @@ class JudgedDemonstration:
         return AnnotationDocument.model_validate(document | members)
 
     def rows(self, documents: Iterable[AnnotationDocument]) -> list[dict[str, Any]]:
-        """Returns rows of `ANNOTATIONS_SCHEMA` for the documents and the review statements."""
+        """Returns the rows of annotations.parquet for these documents and for `decided`."""
         annotations = list[Annotation]()
         for document in documents:
             annotations += document.annotations()
@@ -181,7 +182,12 @@ class JudgedDemonstration:
 def judge_demonstration(
     folder: Path, subject: Subject, decisions: Iterable[Decision]
 ) -> JudgedDemonstration:
-    """Reads a version of a trajectory with people's corrections, without annotations as notes.
+    """Reads a trajectory and applies people's corrections; its notes stay empty.
+
+    Args:
+        folder: of the trajectory, original or redacted.
+        subject: the version of the trajectory.
+        decisions: all decisions about the demonstration.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
@@ -202,9 +208,9 @@ def document_keys(store: Store, demonstration: str) -> list[str]:
 
 
 def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocument]:
-    """Reads documents. Damaged documents are left out, and a warning in the log names them.
+    """Reads annotation documents. The log warns of damaged ones, which are left out.
 
-    A document under another key than its own counts as damaged.
+    A document also counts as damaged if its content does not match its key.
     """
     documents = list[AnnotationDocument]()
     for key in keys:
@@ -215,17 +221,17 @@ def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocume
         if document is not None and document.key == key:
             documents.append(document)
         else:
-            _LOG.warning("%s is not as it was written, and is not used", key)
+            _LOG.warning("%s is damaged and is ignored", key)
     return documents
 
 
 def open_judged(
     store: Store, demonstration: str, reviews: Reviews, privacy: PrivacySettings
 ) -> JudgedDemonstration:
-    """Opens the current trajectory with its annotations, both redacted.
+    """Opens the published trajectory of a demonstration with its annotations, both redacted.
 
     Raises:
-        MissingOutput: the demonstration has no trajectory.
+        MissingOutput: the demonstration has no trajectory that may be shown; see `open_shown`.
         DemonstrationError: the trajectory cannot be read.
     """
     folder, version = open_shown(store, demonstration, privacy)

@@ -1,8 +1,9 @@
 """Annotations: statements of a person, a model or a rule about a step or a whole demonstration.
 
-This module defines the kinds of annotations, their values and table, and which of several
-annotations counts. An annotation contains a hash of the content that was judged. If that content
-changes, the annotation is stale: it is still shown, but no longer used.
+Defines the kinds of annotations, their values, and the columns of their table. If several
+annotations are about the same thing, one of them is effective, that is, datasets use it. Each
+annotation contains a hash of the content that was judged. If the content changes, the annotation is
+stale: it stays in the table, but is not used.
 """
 
 import re
@@ -37,9 +38,9 @@ MOST_ANNOTATED = 10_000  # characters of a text; people's thoughts have a few hu
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
-    The first six are about a step or the end, the others about the whole demonstration.
-    `reflection` can be about both; for the whole it gives the reason for the scores. Scores are 0
-    to 10.
+    The first six are about a step or the end, `reflection` and those after it about the whole
+    demonstration. `reflection` is in both groups: for the whole it gives the reason for the scores.
+    Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"
@@ -56,9 +57,9 @@ class AnnotationKind(StrEnum):
     INSTRUCTION_VARIANT = "instruction_variant"
 
 
-SOURCES = ("human", "model", "rule")  # in order of precedence
+SOURCES = ("human", "model", "rule")  # the first overrides the others
 VARIANTS = ("brief", "plain", "detailed", "actual", "natural")
-"""Wordings of an instruction: three degrees of detail, and the two of AgentNet's grades."""
+"""Names of the wordings of an instruction: three degrees of detail, and two of AgentNet."""
 VERDICTS = frozenset({"step_correct", "step_redundant", "task_completed"})
 SCORES = frozenset({"alignment", "efficiency", "difficulty"})
 _OF_STEPS = frozenset(list(AnnotationKind)[:6])
@@ -67,7 +68,7 @@ _TAG = re.compile(r"<([/!?|A-Za-z][^<>]*)>")
 
 
 class RefusedValueError(ValueError):
-    """The value does not fit its kind. `reason` is a fixed word and never contains the value."""
+    """A value is not valid for its kind. `reason` is a fixed word that never quotes the value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -76,11 +77,12 @@ class RefusedValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation: the columns of `ANNOTATIONS_SCHEMA` that do not depend on other annotations.
+    """An annotation, with the columns of its table that do not depend on other annotations.
 
     Attributes:
-        step_index: the step; last step + 1 means the end, None the whole demonstration.
-        variant: one of `VARIANTS` for `instruction_variant`, None for other kinds.
+        step_index: number of the step; last step + 1 for the end, None for the whole demonstration.
+        kind: one of `AnnotationKind`.
+        variant: one of `VARIANTS` for the kind `instruction_variant`, None for other kinds.
         value: JSON text of a boolean, a score, a text or the subtasks.
         source: one of `SOURCES`.
         author: a person, a model with its version, or a rule.
@@ -101,7 +103,7 @@ class Annotation:
 
     @property
     def topic(self) -> tuple[int, str, str]:
-        """The step, kind and variant. Of several annotations with the same topic, one counts."""
+        """Step (-1: the whole), kind and variant; one annotation for each topic is effective."""
         step = self.step_index
         if step is None:
             step = -1
@@ -109,7 +111,7 @@ class Annotation:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Of several annotations with the same topic, the one with the greatest rank counts."""
+        """A sort key: among annotations on the same topic, the one with the greatest is used."""
         return (
             -SOURCES.index(self.source),
             self.time,
@@ -121,21 +123,22 @@ class Annotation:
 
 
 def value_text(value: Any) -> str:
-    """Returns the JSON text of a value, as `Annotation.value` holds it."""
+    """Returns the JSON text of a value for `Annotation.value`."""
     return json_bytes(value, compact=True).decode().strip()
 
 
 def judged_rows(
     demonstration: str, annotations: Iterable[Annotation], digests: Mapping[int | None, str]
 ) -> list[dict[str, Any]]:
-    """Returns rows of `ANNOTATIONS_SCHEMA` and marks the annotations that count.
+    """Returns the rows of annotations.parquet, with the effective annotations marked.
 
-    Of several annotations with the same topic a human's overrides a model's, and a model's
-    overrides a rule's; among equals the latest counts. The order of `annotations` does not matter,
-    and repeated annotations count once.
+    On the same topic, a human's annotation overrides a model's, and a model's overrides a rule's.
+    Among annotations of the same source, the latest is effective. The order of `annotations` does
+    not matter. Equal annotations give one row.
 
     Args:
-        digests: step, or None for the whole → SHA-256 of the content as it is now.
+        digests: see `judged_digests`, of the current content. Annotations with another hash are
+            stale.
     """
     ordered = sorted(set(annotations), key=attrgetter("topic", "rank"))
     effective: dict[tuple[int, str, str], Annotation] = {}
@@ -162,10 +165,17 @@ def judged_rows(
 
 
 def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, int]:
-    """Returns the cleaned value, and the number of characters or tags that were escaped in it.
+    """Checks a value and escapes special characters in its texts.
+
+    Args:
+        step: number of a step or the end; None for the whole demonstration.
+
+    Returns:
+        The value to store, and the number of escapes (see `clean_text`).
 
     Raises:
-        RefusedValueError: steps (or the whole) have no such kind, or the value does not fit it.
+        RefusedValueError: the kind does not exist for a step (or for the whole), or the value is
+            not valid for the kind.
     """
     kinds = _OF_WHOLE if step is None else _OF_STEPS
     if kind not in kinds:
@@ -199,7 +209,7 @@ def _is_subtask(value: Any) -> bool:
 
 
 def _in_order(subtasks: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether there are subtasks and each begins after the end of the one before."""
+    """Whether there is a subtask, and each begins after the end of the previous one."""
     next_step = 0
     for subtask in subtasks:
         if not next_step <= subtask["first"] <= subtask["last"]:
@@ -209,10 +219,10 @@ def _in_order(subtasks: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def clean_text(value: Any) -> tuple[str, int]:
-    """Escapes markup, markers of models and invisible characters.
+    """Escapes tags, special tokens of models and invisible characters in a text.
 
     Returns:
-        The text, and the number of escaped tags and characters.
+        The escaped text, and the number of escaped tags, plus 1 if other characters were escaped.
 
     Raises:
         RefusedValueError: the value is not a text, is empty, or exceeds `MOST_ANNOTATED`.
@@ -239,16 +249,16 @@ def judged_digests(
 ) -> dict[int | None, str]:
     """Returns SHA-256 hashes of the content that annotations judge.
 
-    The content of a step is its screenshot, tree, action and the instruction; the content of the
-    end is the final screenshot; the content of the whole is all of these.
+    The hash of a step is over its screenshot, tree and action; that of the end over the final
+    screenshot; that of the whole over all of these and the outcome. All contain the instruction.
 
     Args:
         subject: the version of the trajectory.
-        judgement: people's corrections of it.
-        trajectory: with these corrections.
+        judgement: of this version, with people's corrections.
+        trajectory: the trajectory after these corrections.
 
     Returns:
-        Step, the end (see `end_of`), or None for the whole → hash.
+        Number of a step or the end (see `end_of`), or None for the whole → hash.
     """
 
     def digest(*parts: object) -> str:
@@ -272,7 +282,7 @@ def judged_digests(
 
 
 def end_of(trajectory: Trajectory) -> int:
-    """Returns the number that stands for the end: last step + 1."""
+    """Returns the number that annotations use for the end: last step + 1."""
     if not trajectory.steps:
         return 0
     return trajectory.steps[-1].index + 1
@@ -281,10 +291,11 @@ def end_of(trajectory: Trajectory) -> int:
 def human_annotations(
     judgement: Judgement, digests: Mapping[int | None, str]
 ) -> Iterator[Annotation]:
-    """Yields the decisions of people as annotations.
+    """Converts people's decisions to annotations; some kinds of decisions give none.
 
-    A stale decision keeps the hash of the content that it judged, which differs from the current
-    one.
+    Args:
+        digests: of the current content, see `judged_digests`. Annotations of stale decisions get
+            the hash in the decision instead, so that they are stale as well.
     """
     for decision in judgement.applied:
         yield from _decision_annotations(decision, digests.get(decision.step))
@@ -293,6 +304,11 @@ def human_annotations(
 
 
 def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[Annotation]:
+    """Yields the annotations of a decision.
+
+    Args:
+        digest: of the judged content; None: the hash in the decision.
+    """
     judged = digest or next(iter(decision.judged.values()), "")
     for kind, value in _kinds_and_values(decision.value):
         yield Annotation(
@@ -307,6 +323,7 @@ def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[An
 
 
 def _kinds_and_values(value: Value) -> list[tuple[str, Any]]:
+    """Returns the kinds and values of the annotations that a decision gives."""
     match value:
         case BadStep():
             return [("step_correct", False)]
@@ -350,7 +367,11 @@ ANNOTATIONS_SCHEMA = described_schema(
 
 
 def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
-    """Returns the annotations that count as `Trajectory.notes`."""
+    """Returns the effective annotations in the form of `Trajectory.notes`.
+
+    Args:
+        rows: of annotations.parquet.
+    """
     notes: dict[int | None, dict[str, AnnotatedValue]] = {}
     for row in rows:
         if row["effective"]:
@@ -361,7 +382,7 @@ def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
 
 
 def written_notes(notes: Notes) -> bytes:
-    """Returns notes as one line of JSON for `parsed_notes`."""
+    """Returns notes as one line of JSON, which `parsed_notes` reads."""
     rows = list[tuple[Any, ...]]()
     for step, notes_of_step in notes.items():
         for name, note in notes_of_step.items():
@@ -370,7 +391,7 @@ def written_notes(notes: Notes) -> bytes:
 
 
 def parsed_notes(line: bytes) -> Notes:
-    """Reads a line of `written_notes`."""
+    """Reads a line that `written_notes` wrote."""
     notes: dict[int | None, dict[str, AnnotatedValue]] = {}
     for step, name, value, source in parse_json(line.decode(), ANNOTATIONS_FILE):
         notes.setdefault(step, {})[name] = AnnotatedValue(value, source)
@@ -378,12 +399,13 @@ def parsed_notes(line: bytes) -> Notes:
 
 
 def wordings(notes: Notes) -> Iterator[tuple[str, str, str]]:
-    """Yields name, text and source of each other wording of the instruction."""
+    """Yields name, text and source of each annotated wording of the instruction."""
     for name, note in notes.get(None, {}).items():
         if name in VARIANTS:
             yield name, note.value, note.source
 
 
+# AgentNet's field → kind of annotation.
 AGENTNET_STEP_FIELDS = {
     **{name: name for name in ("observation", "thought", "reflection")},
     "last_step_correct": "step_correct",
@@ -402,19 +424,25 @@ AGENTNET_TASK_FIELDS = {
 def agentnet_fields(
     trajectory: Trajectory, step: int | None, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the notes of a step or the whole under AgentNet's names, which CUA-Lite shares.
+    """Returns the notes of a step, or of the whole for None, by AgentNet's names of the fields.
+
+    CUA-Lite has the same names.
 
     Args:
         names: AgentNet's name → kind of annotation.
     """
-    values = {name: trajectory.note(step, kind) for name, kind in names.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    fields = dict[str, Any]()
+    for name, kind in names.items():
+        value = trajectory.note(step, kind)
+        if value is not None:
+            fields[name] = value
+    return fields
 
 
 def annotation_sources(trajectory: Trajectory, step: int | None) -> dict[str, Any]:
-    """Returns the member `annotation_sources` of a row: kind → human, model or rule.
+    """Returns `{"annotation_sources": {kind: "human", "model" or "rule"}}` for a row of an export.
 
-    Returns an empty dictionary without annotations.
+    Returns an empty dictionary if the step, or the whole for None, has no annotations.
     """
     sources = {name: note.source for name, note in trajectory.notes.get(step, {}).items()}
     if not sources:

@@ -1,7 +1,7 @@
-"""Sends chat completions in OpenAI's form to a server, several at a time.
+"""Sends requests for chat completions in OpenAI's format to a server, several at a time.
 
-Requests only go to the given host: redirects are not followed and proxies of the environment are
-not used. Errors contain no text of requests or answers.
+Requests are only sent to the given host: redirects are not followed, and proxy settings of the
+environment are ignored. Errors contain no text of requests or answers.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 CHAT_PATH = "/chat/completions"
-_MOST_BYTES = 32 * 2**20  # of an answer
-_REFUSED = {401, 403, 404, 405}  # the server would refuse every other request, too
-_PASSING = {0, 408, 409, 425, 429}  # a later attempt may succeed; 0: no answer
-_CONNECTIONS = 4  # attempts to connect before the server counts as not running
-_LONGEST_PAUSE = 60.0  # seconds
+_MOST_BYTES = 32 * 2**20  # of an answer; longer answers are refused
+_FATAL_STATUSES = {401, 403, 404, 405}  # every other request would fail in the same way
+_TRANSIENT_STATUSES = {0, 408, 409, 425, 429}  # a retry may succeed; 0: no answer; also from 500 on
+_CONNECTION_ATTEMPTS = 4  # after that many failures to connect, the server counts as not running
+_LONGEST_PAUSE = 60.0  # seconds between two attempts
 _NO_ANSWER = "no answer"
 
 ItemT = TypeVar("ItemT")
@@ -31,15 +31,15 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(slots=True)
 class Endpoint:
-    """A server that answers chat completions.
+    """A server that answers requests for chat completions.
 
     Attributes:
-        url: the base that ends in `/v1`, or the whole address.
+        url: the base URL, which ends in `/v1`, or the whole URL of chat completions.
         key: sent as a bearer token if it is not empty.
-        attempts: maximum number of attempts per request.
-        timeout: seconds within which an attempt must have its whole answer.
-        pause: seconds before the second attempt; each further pause is twice as long.
-        sleep: replaced in tests.
+        attempts: maximum number of attempts for a request.
+        timeout: seconds within which the whole answer must arrive; otherwise the attempt fails.
+        pause: maximum seconds before the second attempt; it doubles with each further attempt.
+        sleep: waits for some seconds; replaced in tests.
     """
 
     url: str
@@ -60,21 +60,21 @@ class Endpoint:
             raise ValueError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
         if parts.username or parts.password or parts.query:
             raise ValueError(
-                f"the endpoint must hold no user, password or query; the key is read from "
+                f"the endpoint must contain no user, password or query; the key is read from "
                 f"{KEY_VARIABLE}"
             )
-        # The HTTP library quotes a malformed header in its error; the key must not appear there.
+        # For a malformed header, the error of the HTTP library would quote the key.
         if not (self.key.isascii() and self.key.isprintable()) or " " in self.key:
             raise ValueError(
-                f"{KEY_VARIABLE} contains a line end, a space or another character that no key "
-                "contains; set it again"
+                f"{KEY_VARIABLE} contains a line end, a space or another character that a key "
+                "cannot contain; set it again"
             )
         if self.key and parts.scheme == "http" and not self.is_loopback:
             raise ValueError("a key is not sent without TLS; give an https:// endpoint")
 
     @property
     def host(self) -> str:
-        """The name or address of the server."""
+        """The host name or IP address of the server."""
         return urlsplit(self.url).hostname or ""
 
     @property
@@ -86,22 +86,25 @@ class Endpoint:
             return self.host == "localhost"
 
     def require_consent(self, *, yes: bool) -> None:
-        """Raises a ValueError if the server is another machine and the user did not agree."""
+        """Raises ValueError if the server is another machine and the user did not give --yes."""
         if not self.is_loopback and not yes:
             raise ValueError(
-                f"{self.host} is another host, and requests hold screens and typed text; give "
+                f"{self.host} is another host, and requests contain screens and typed text; give "
                 "--yes to send them there"
             )
 
     async def ask(self, body: Any) -> tuple[int, Any, str]:
-        """Sends a chat and retries after transient failures.
+        """Sends a request and retries after transient errors.
+
+        Args:
+            body: JSON of the request.
 
         Returns:
-            The HTTP status (0 without an answer), the chat, and a fixed phrase that says why there
-            is no chat (empty if there is one).
+            The HTTP status (0 without an answer), the chat completion, and the reason why there is
+            no chat completion, a fixed phrase (empty if there is one).
 
         Raises:
-            ValueError: the server refuses every request or cannot be connected to.
+            ValueError: the server redirects or refuses every request, or cannot be connected to.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -115,22 +118,25 @@ class Endpoint:
             try:
                 status, text, retry_after = await self._attempt(data)
             except aiohttp.ClientConnectorError:
-                last = min(last, _CONNECTIONS)
+                last = min(last, _CONNECTION_ATTEMPTS)
                 if attempt >= last:
                     raise ValueError(
-                        f"{self.url} cannot be connected to; start the server there or correct "
-                        "--endpoint, then the same command goes on"
+                        f"{self.url}: no connection; start the server there or correct "
+                        "--endpoint, then repeat the command, which continues where it stopped"
                     ) from None
             except (aiohttp.ClientError, OSError, ValueError):  # a timeout is an OSError
                 pass
             if 300 <= status < 400:
-                raise ValueError(f"{self.host} redirects; give the address that it leads to")
-            if status in _REFUSED:
+                raise ValueError(
+                    f"{self.host} redirects to another address; give that address as --endpoint"
+                )
+            if status in _FATAL_STATUSES:
                 raise ValueError(
                     f"{self.host} answered {status}; check the endpoint, the name of the "
                     f"model and the variable {KEY_VARIABLE}"
                 )
-            if (status not in _PASSING and status < 500) or attempt >= last:
+            is_transient = status in _TRANSIENT_STATUSES or status >= 500
+            if not is_transient or attempt >= last:
                 return status, *_parsed(status, text)
             backoff = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
             await self.sleep(min(max(backoff, retry_after), _LONGEST_PAUSE))
@@ -140,7 +146,8 @@ class Endpoint:
         """Sends the request once.
 
         Returns:
-            The status, the answer, and the seconds that the server asks to wait.
+            The HTTP status, the body of the answer, and the seconds that the server asks to wait
+            before a retry (0: it does not say).
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -169,10 +176,11 @@ class Endpoint:
 def each_result(
     items: Iterable[ItemT], work: Callable[[ItemT], Coroutine[Any, Any, ResultT]], at_once: int
 ) -> Generator[ResultT, None, None]:
-    """Runs `work` on `at_once` items at a time and yields each result as soon as it is ready.
+    """Runs `work` on up to `at_once` items at a time; yields each result as soon as it is ready.
 
-    If an item raises, the results that are ready are yielded first; then the exception is raised
-    and the running items are cancelled. They are cancelled as well when the generator is closed.
+    If `work` raises for an item, the other results that are ready are yielded first. Then the
+    exception is raised, and the work on other items is cancelled. Closing the generator cancels all
+    work, too.
     """
     waiting = iter(items)
     pending = set[asyncio.Task[ResultT]]()
@@ -195,7 +203,7 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:
 
 
 def _parsed(status: int, text: bytes) -> tuple[Any, str]:
-    """Returns the chat of an answer, and why there is none (empty if there is one)."""
+    """Returns the chat completion in an answer, and the reason if there is none; see `ask`."""
     if not status:
         return None, _NO_ANSWER
     if len(text) > _MOST_BYTES:

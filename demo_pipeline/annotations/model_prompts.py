@@ -1,7 +1,8 @@
 """The prompts for models, and the JSON schemas of their answers.
 
-The key of an annotation contains the name and version of its prompt and a hash of text and schema,
-so that a changed prompt is asked again. The docstrings of the answers are part of their schemas.
+The key of a stored answer contains the name and version of its prompt, and a hash of the prompt's
+text and schema. A changed prompt is therefore asked again. The docstrings and descriptions of the
+answer models are part of the schemas: changing them changes the prompts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,14 +66,18 @@ class SubtasksAnswer(_Answer):
 
 
 def _step_values(answer: Any) -> dict[str, Any]:
+    """Converts an answer about a step to annotations."""
     names = {"correct": "step_correct", "redundant": "step_redundant"}
-    return {names.get(name, name): value for name, value in answer.model_dump().items()}
+    values = dict[str, Any]()
+    for name, value in answer.model_dump().items():
+        values[names.get(name, name)] = value
+    return values
 
 
 def _grade_values(answer: Any) -> dict[str, Any]:
-    """Computes the alignment from the scores; the outcome counts for half of it.
+    """Converts grades to annotations, and computes the alignment from three of the grades.
 
-    Models are not asked for the alignment, because their own sum would be another guess.
+    Models are not asked for the alignment: a computed sum is more reliable than another guess.
     """
     score = 0.5 * answer.outcome + 0.3 * answer.process + 0.2 * answer.efficiency
     return {
@@ -86,15 +91,15 @@ def _grade_values(answer: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question to a model.
+    """A kind of question to a model.
 
     Attributes:
-        version: raised with each change of the text or the schema.
-        of: the subject of the question.
-        text: the system message.
-        answer: the model of the answer; its JSON Schema follows the text.
-        kinds: of the annotations in an answer.
-        values: converts an answer to kind → value.
+        version: must be raised with each change of the text or the schema.
+        of: whether the question is about a step or a whole demonstration.
+        text: the system message. The JSON Schema of the answer is added to it.
+        answer: the pydantic model of the answer.
+        kinds: the kinds of annotations that an answer gives.
+        values: converts an answer to a dictionary: kind of annotation → value.
     """
 
     name: str
@@ -112,7 +117,7 @@ class Prompt:
 
     @cached_property
     def id(self) -> str:
-        """Name, version, and the first 16 digits of the SHA-256 of text and schema."""
+        """Name, version, and the first 16 hex digits of the SHA-256 of text and schema."""
         digest = sha256(json_bytes([self.text, self.schema], compact=True)).hexdigest()
         return f"{self.name}/{self.version}:{digest[:16]}"
 
@@ -171,18 +176,19 @@ PROMPTS: Sequence[Prompt] = (STEP_PROMPT, GRADE_PROMPT, VARIANTS_PROMPT, SUBTASK
 
 
 def wanted_prompts(kinds: Sequence[str]) -> list[Prompt]:
-    """Returns the prompts whose answers contain one of these kinds; without kinds, all prompts.
+    """Returns the prompts whose answers give at least one of these kinds; without kinds, all.
 
     Raises:
         ValueError: a kind does not exist; the message lists all kinds.
     """
     unknown = sorted(set(kinds) - set(AnnotationKind))
     if unknown:
-        raise ValueError(f"no annotation is called {unknown[0]}; give {', '.join(AnnotationKind)}")
+        kinds_to_give = ", ".join(AnnotationKind)
+        raise ValueError(f"{unknown[0]} is no kind of annotation; give one of {kinds_to_give}")
     return [prompt for prompt in PROMPTS if prompt.kinds & set(kinds)] or list(PROMPTS)
 
 
 def response_format(prompt: Prompt) -> Mapping[str, Any]:
-    """Returns the schema of the answer as the `response_format` of a request."""
+    """Returns `response_format` of a request: the server must answer by the prompt's schema."""
     described = {"name": prompt.name, "schema": prompt.schema}
     return {"type": "json_schema", "json_schema": described}

@@ -1,6 +1,6 @@
-"""Builds the questions to a model: texts and images, as a chat in OpenAI's form.
+"""Builds the requests that ask a model about a step or a demonstration, in OpenAI's chat format.
 
-Questions contain screenshots and typed text. They are only sent to the given server and never
+Requests contain screenshots and typed text. They are only sent to the given server and never
 appear in files, logs or errors.
 """
 
@@ -21,23 +21,24 @@ from demo_pipeline.desktopd.models import points
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
-_IMAGE_SIZE = (1280, 720)  # pixels; the canvas is 1920 x 1080
-_AROUND = (640, 360)  # canvas pixels around the place of an action
-_MAGNIFIED = (1280, 720)  # pixels to which they are enlarged
+_IMAGE_SIZE = (1280, 720)  # pixels of a whole screenshot in a request; the canvas is 1920 x 1080
+_CUT_OUT_SIZE = (640, 360)  # canvas pixels around the place of an action, which are magnified
+_MAGNIFIED_SIZE = (1280, 720)  # pixels of the magnified cut-out
 _JPEG_QUALITY = 85
-_MOST_EARLIER_STEPS = 15  # in a question about a step
-_ANSWER_TOKENS = 4096
-_CHARACTERS_PER_TOKEN = 4  # Qwen's; other tokenizers differ by half
-_PIXELS_PER_TOKEN = 28 * 28  # Qwen's
+_MOST_EARLIER_STEPS = 15  # listed in a question about a step
+_ANSWER_TOKENS = 4096  # limit of the length of an answer
+_CHARACTERS_PER_TOKEN = 4  # of Qwen's tokenizer; other tokenizers differ by half
+_PIXELS_PER_TOKEN = 28 * 28  # of Qwen's vision models
 
 
 @dataclass(frozen=True)
 class ModelQuestion:
-    """A prompt about a step or a whole demonstration.
+    """A question about a certain step or a whole demonstration.
 
     Attributes:
-        step: number of the step, or None for the whole.
-        objectives: of the recording's quest.
+        prompt: the kind of the question.
+        step: number of the step, or None for the whole demonstration.
+        objectives: objectives of the recording's quest, for a question about the whole.
     """
 
     judged: JudgedDemonstration
@@ -47,7 +48,7 @@ class ModelQuestion:
 
     @cached_property
     def words(self) -> str:
-        """The text of the question."""
+        """The text of the question, which is sent before the images."""
         if self.step is None:
             lines = self._about_whole()
         else:
@@ -56,25 +57,25 @@ class ModelQuestion:
 
     @property
     def pictures(self) -> int:
-        """The number of images."""
+        """The number of images in the request."""
         if self.step is None:
             return int(self.prompt is GRADE_PROMPT)
         return 2 + bool(points(self._step_files(self.step).action))
 
     @property
     def tokens(self) -> int:
-        """The approximate number of tokens, with the schema and without the answer."""
+        """The approximate number of tokens in the request, without the answer."""
         schema = json.dumps(self.prompt.schema)
         characters = len(self.words) + len(self.prompt.text) + len(schema)
         pixels = self.pictures * _IMAGE_SIZE[0] * _IMAGE_SIZE[1]
         return characters // _CHARACTERS_PER_TOKEN + pixels // _PIXELS_PER_TOKEN
 
     def body(self, model: str, refused: str = "") -> dict[str, Any]:
-        """Returns the body of the request.
+        """Returns the JSON body of the request.
 
         Args:
             model: name of the model.
-            refused: the reason why the answer before was refused; empty for the first attempt.
+            refused: why the previous answer was refused; empty for the first attempt.
 
         Raises:
             RefusedValueError: a screenshot cannot be read.
@@ -120,6 +121,7 @@ class ModelQuestion:
         yield from map(self._line, trajectory.steps)
 
     def _line(self, step: StepFiles) -> str:
+        """Describes a step in one line."""
         note = self.judged.trajectory.note
         caption = note(step.index, "caption") or step.action.reasoning
         line = f"{step.index}. {' '.join(caption.split())}"
@@ -128,7 +130,7 @@ class ModelQuestion:
         return line
 
     def _images(self) -> Iterator[tuple[str, bytes]]:
-        """Yields each image as JPEG with its caption."""
+        """Yields a caption and a JPEG for each image."""
         trajectory = self.judged.trajectory
         if self.step is None:
             if self.pictures:
@@ -138,7 +140,7 @@ class ModelQuestion:
         screenshot = _read(step.screenshot)
         yield "The screen before:", _jpeg(screenshot, _IMAGE_SIZE)
         if points(step.action):
-            yield "The place, magnified:", _jpeg(_marked(screenshot, step), _MAGNIFIED)
+            yield "The place, magnified:", _jpeg(_cut_out(screenshot, step), _MAGNIFIED_SIZE)
         later = (other.screenshot for other in trajectory.steps if other.index > self.step)
         after = next(later, trajectory.final_screenshot)
         yield "The screen after:", _jpeg(_read(after), _IMAGE_SIZE)
@@ -151,15 +153,18 @@ def _read(path: Path) -> Picture:
     return picture
 
 
-def _marked(picture: Picture, step: StepFiles) -> Picture:
-    """Cuts out the surroundings of an action and marks it; a long drag needs larger ones."""
+def _cut_out(picture: Picture, step: StepFiles) -> Picture:
+    """Cuts out the part of a screenshot around an action, which is marked in it.
+
+    The part has at least `_CUT_OUT_SIZE`. For a long drag it is larger.
+    """
     picture = picture.copy()
     height, width = picture.shape[:2]
     draw_action(picture, step.action, 1.0, None)
     xs = [x for x, _ in points(step.action)]
     ys = [y for _, y in points(step.action)]
-    part_width = max(_AROUND[0], max(xs) - min(xs) + 200)
-    part_height = max(_AROUND[1], max(ys) - min(ys) + 200, part_width * height // width)
+    part_width = max(_CUT_OUT_SIZE[0], max(xs) - min(xs) + 200)
+    part_height = max(_CUT_OUT_SIZE[1], max(ys) - min(ys) + 200, part_width * height // width)
     part_width = max(part_width, part_height * width // height)
     left = min(max(0, (min(xs) + max(xs) - part_width) // 2), max(0, width - part_width))
     top = min(max(0, (min(ys) + max(ys) - part_height) // 2), max(0, height - part_height))

@@ -1,8 +1,8 @@
-"""Finds the private parts of a text: patterns, check digits, service tokens, people's own lists.
+"""Finds the private parts of a text by patterns, check digits, and the user's own lists.
 
-This module only returns spans; `redaction` decides whether a span is replaced. The token patterns
-come from detect-secrets, telephone numbers from phonenumbers (libphonenumber's numbering plans),
-check digits from python-stdnum.
+This module only returns spans; `redaction` decides whether a span is replaced. The patterns of
+service tokens are those of detect-secrets. Telephone numbers are recognised by phonenumbers
+(libphonenumber's numbering plans), and check digits are verified by python-stdnum.
 """
 
 import re
@@ -25,10 +25,10 @@ _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,8}(?: ?[A-Z0-9]{1,3})?
 _IP4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 _IP6 = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
 _VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNORECASE)
-_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # shorter numbers are ignored
+_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # seven digits; shorter numbers are ignored
 _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write phone numbers
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
-# The beginnings of the tokens that detect-secrets knows. The package takes 0.2 s to import and is
+# Beginnings of the tokens that detect-secrets recognises. The package takes 0.2 s to import and is
 # only imported for texts with such a beginning.
 _TOKEN_SIGN = re.compile(
     r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
@@ -36,15 +36,17 @@ _TOKEN_SIGN = re.compile(
 _SHORTEST_TOKEN = 16  # characters
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
-# Text recognition loses dashes and spaces. A key without an end marker continues to the end of the
-# text; everything before a lone end marker belongs to a key.
+# A private key with its markers, whose dashes and spaces text recognition may lose. A key without
+# an end marker continues to the end of the text. If only the end marker is in the text, `_PEM_END`
+# matches everything up to it.
 _PEM = re.compile(
     r"[-\u2014]*\s?BEGIN[A-Z0-9 ]*PRIVATE ?KEY.*?(?:END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*|\Z)",
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
-# Each pattern and token above contains at least one of these signs; few texts of a screen do. A
-# single alternation would take three times as long, because `re` seeks fixed first letters fast.
+# Every private part that a pattern or a token expression finds contains one of these signs. Few
+# texts of a screen contain one, so that most texts need no further search. One expression with all
+# signs as alternatives would take three times as long: `re` is fast for fixed first letters.
 _SIGNS = [
     re.compile(sign)
     for sign in (
@@ -55,10 +57,11 @@ _SIGNS = [
     )
 ]
 _MAILBOX_CHARACTERS = f"{ascii_letters}{digits}._+-"
-# Every character except a space beside a dot, which text recognition often adds.
+# Matches every character except a space next to `.`, `@` or `_`: text recognition often adds such
+# spaces.
 _RECOGNISED_CHARACTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")
 
-# Looser forms for recognised text, in which misread letters break the check digits.
+# Looser patterns for recognised text without its spaces: misread letters break the check digits.
 _MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
     ("card", re.compile(r"(?<!\d)[3-6]\d{15}(?!\d)")),
     ("iban", re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{18,28}(?!\d)")),
@@ -69,14 +72,20 @@ _MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
 
 
 class PrivateSpan(NamedTuple):
-    """A private part of a text: characters `start` to `end`, excluded."""
+    """A private part of a text, from the character `start` up to, but without, `end`.
+
+    Attributes:
+        detector: name of the method that found the part.
+        confidence: of the detector, 0 to 1.
+        secret: the whole secret, if the text contains only a part of it; otherwise empty.
+    """
 
     start: int
     end: int
     kind: PrivacyKind
     detector: str
     confidence: float
-    secret: str = ""  # the whole secret, if this span is only a part of it; else empty
+    secret: str = ""
 
 
 _Place = tuple[int, int]
@@ -87,14 +96,15 @@ class Detectors:
     """Finds private parts in the texts of a demonstration.
 
     Attributes:
-        region: ISO 3166 code of the country whose telephone numbers need no prefix.
+        settings: the policies, and the user's own lists.
+        region: ISO 3166 code of the country in which telephone numbers without prefix are dialled.
     """
 
     settings: PrivacySettings
     region: str = "US"
 
     def suspects(self, texts: Sequence[str]) -> list[str]:
-        """Returns the texts, in order, in which `find` may find something."""
+        """Returns the texts that `find` must search; it finds nothing in the others."""
         if self.settings.words or self.settings.expressions:
             return list(texts)
         joined = joined_texts(texts)
@@ -110,10 +120,10 @@ class Detectors:
         return self.without_overlap([*spans, *_tokens(text), *_listed(text, self.settings)])
 
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
-        """Returns the spans in order, with overlapping spans merged into the weightiest of them.
+        """Returns the spans in order, with one span for each group of overlapping spans.
 
-        A span that the settings remove outweighs a span that they only count; among equals the
-        longer span wins.
+        Of two overlapping spans, the one whose kind the settings remove is kept; if this does not
+        decide, the longer one. If both or neither are removed, it then covers the other one, too.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):
@@ -121,34 +131,44 @@ class Detectors:
                 merged.append(span)
                 continue
             before = merged[-1]
-            winner, loser = sorted((before, span), key=self._weight, reverse=True)
-            if self._weight(winner)[0] == self._weight(loser)[0]:
-                winner = winner._replace(start=before.start, end=max(before.end, span.end))
-            merged[-1] = winner
+            kept, dropped = sorted((before, span), key=self._precedence, reverse=True)
+            if self._precedence(kept)[0] == self._precedence(dropped)[0]:
+                kept = kept._replace(start=before.start, end=max(before.end, span.end))
+            merged[-1] = kept
         return merged
 
-    def _weight(self, span: PrivateSpan) -> tuple[bool, int]:
+    def _precedence(self, span: PrivateSpan) -> tuple[bool, int]:
         return self.settings.removes(span.kind), span.end - span.start
 
     def find_in_recognised(
         self, text: str, known_spans: Iterable[PrivateSpan] = ()
     ) -> list[PrivateSpan]:
-        """Returns `known_spans` and the private parts of a line recognised in a screenshot.
+        """Returns the private parts of a line that was recognised in a screenshot.
 
-        Text recognition adds and drops spaces, mostly beside dots. An e-mail address therefore
-        includes the word before it, and a secret that only appears without spaces makes the whole
-        line private.
+        Text recognition adds and drops spaces, mostly next to dots. An e-mail address therefore
+        includes the word before it. If a secret is only found after all spaces are removed, the
+        whole line is private.
+
+        Args:
+            text: the recognised line.
+            known_spans: private parts that were found before; they are returned as well.
         """
-        places = [match.start() for match in _RECOGNISED_CHARACTER.finditer(text)]
+        places = list[int]()
+        joined = ""  # the text without the spaces that text recognition often adds
+        for match in _RECOGNISED_CHARACTER.finditer(text):
+            places.append(match.start())
+            joined += match.group()
         spans = [*known_spans, *self.find(text)]
-        for span in self.find("".join(text[place] for place in places)):
+        for span in self.find(joined):
             start = places[span.start]
             end = places[span.end - 1] + 1
             spans.append(span._replace(start=start, end=end))
         spans = [_with_word_before(span, text) for span in spans]
         without_spaces = "".join(text.split())
         kinds = [span.kind for span in self.find(without_spaces)]
-        kinds += [kind for kind, pattern in _MISREAD_PATTERNS if pattern.search(without_spaces)]
+        for kind, pattern in _MISREAD_PATTERNS:
+            if pattern.search(without_spaces):
+                kinds.append(kind)
         located_kinds = {span.kind for span in spans}
         for kind in dict.fromkeys(kinds):
             if kind not in located_kinds:
@@ -157,11 +177,12 @@ class Detectors:
 
 
 def joined_texts(texts: Iterable[str]) -> str:
-    """Joins texts so that one search covers them all; no match can span two of them."""
+    """Joins texts for one search, with a separator that no pattern matches."""
     return "\0".join(texts)
 
 
 def _with_word_before(span: PrivateSpan, text: str) -> PrivateSpan:
+    """Extends the span of an e-mail address to the word before it."""
     if span.kind != "email":
         return span
     before = text[: span.start].rstrip()
@@ -194,7 +215,7 @@ def _ibans(text: str, _region: str) -> Iterator[_Place]:
                 break
 
 
-def _addresses(text: str, _region: str) -> Iterator[_Place]:
+def _ip_addresses(text: str, _region: str) -> Iterator[_Place]:
     for start, end in (*_places(_IP4, text), *_places(_IP6, text)):
         with suppress(ValueError):
             address = ip_address(text[start:end])
@@ -218,11 +239,12 @@ def _private_keys(text: str, _region: str) -> Iterator[_Place]:
         yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
 
 
+# Kind, name of the detector, its confidence, and a function from a text and a country to places.
 _PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
     ("email", "pattern", 0.95, _emails),
     ("card", "luhn", 0.95, _cards),
     ("iban", "mod97", 0.99, _ibans),
-    ("ip_address", "pattern", 0.8, _addresses),
+    ("ip_address", "pattern", 0.8, _ip_addresses),
     ("phone", "libphonenumber", 0.8, _phones),
     ("private_key", "pem", 0.99, _private_keys),
 )
@@ -233,6 +255,7 @@ def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
 
 
 def _tokens(text: str) -> Iterator[PrivateSpan]:
+    """Yields the tokens of services, each up to the first character that no token contains."""
     if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
         return
     for kind, expression in _token_expressions():
@@ -245,7 +268,7 @@ def _tokens(text: str) -> Iterator[PrivateSpan]:
 
 @cache
 def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
-    """Returns the kind and expression of each service's tokens."""
+    """Returns each expression of detect-secrets for a service's tokens, with its kind."""
     from detect_secrets.plugins.aws import AWSKeyDetector  # noqa: PLC0415
     from detect_secrets.plugins.github_token import GitHubTokenDetector  # noqa: PLC0415
     from detect_secrets.plugins.jwt import JwtTokenDetector  # noqa: PLC0415
@@ -257,18 +280,22 @@ def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
         "slack_token": SlackDetector.denylist,
         "jwt": JwtTokenDetector.denylist,
     }
-    return [
-        (kind, expression) for kind, expressions in plugins.items() for expression in expressions
-    ]
+    kinds_and_expressions = list[tuple[PrivacyKind, re.Pattern[str]]]()
+    for kind, expressions in plugins.items():
+        for expression in expressions:
+            kinds_and_expressions.append((kind, expression))
+    return kinds_and_expressions
 
 
 @cache
 def _word_expression(word: str) -> re.Pattern[str]:
+    """Returns an expression for private words, however they are separated and written."""
     spaced = r"(?:[\s_+.-]|%20)*".join(map(re.escape, word.split()))
     return re.compile(rf"(?<![^\W_]){spaced}(?![^\W_])", re.IGNORECASE)
 
 
 def _listed(text: str, settings: PrivacySettings) -> Iterator[PrivateSpan]:
+    """Yields what the user's own lists of words and expressions match."""
     if not settings.words and not settings.expressions:
         return
     listed: dict[PrivacyKind, Iterable[re.Pattern[str]]] = {

@@ -1,7 +1,7 @@
-"""Finds the secrets of one demonstration wherever they appear, and replaces them.
+"""Finds and replaces each secret of a demonstration in all of its texts.
 
-A secret is learned from the text in which a detector finds it. It is then recognised in every other
-text, also when it is written differently there: in a URL, over two lines, cut off or misread.
+A detector finds a secret in one text. `PrivateTexts` remembers it and recognises it in every other
+text, even if it is written differently there: in a URL, over two lines, cut off or misread.
 """
 
 import re
@@ -19,10 +19,12 @@ from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
 _SHORTEST = 4  # characters; shorter secrets also occur inside ordinary words
-_LISTED = frozenset({"word", "expression"})  # kinds that their own expression finds everywhere
+_LISTED = frozenset({"word", "expression"})  # kinds of the user's lists; found as whole words only
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-_PART, _SHORTEST_PART = 0.6, 8  # share and characters of a secret that give it away when cut off
-_BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
+# A part of a cut-off secret is private if it has at least this share and this number of characters.
+_TELLING_SHARE = 0.6
+_SHORTEST_PART = 8
+_BREAKS = frozenset({"click", "double_click", "right_click", "drag"})  # may lead to another field
 _HIDDEN = re.compile(re.escape(PASSWORD))
 _MOST_TYPED = 2000  # characters that are searched together
 _MOST_TYPINGS = 8  # type actions that are searched together: a card number in four fields
@@ -32,7 +34,7 @@ _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
 
 @dataclass
 class PrivateTexts:
-    """The secrets of a demonstration, and the texts that contain them.
+    """The secrets of a demonstration; recognises them in texts and replaces them.
 
     Attributes:
         kinds: secret, or a piece of a secret → kind, in the order in which they were learned.
@@ -40,13 +42,16 @@ class PrivateTexts:
 
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
+    # Kind and folded secret → number of its placeholder.
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
+    # Learned text → the parts that the detectors find in it.
     _detected: dict[str, Sequence[PrivateSpan]] = field(default_factory=dict)
+    # Caches of `spans` and `recognised_spans`.
     _spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)
     _recognised_spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)
 
     def learn(self, texts: Sequence[str]) -> None:
-        """Learns the secrets in texts that were not searched yet."""
+        """Searches new texts by the detectors and remembers the secrets in them."""
         self._detected |= dict.fromkeys(texts, ())
         for text in self.detectors.suspects(texts):
             self._detected[text] = self.detectors.find(text)
@@ -54,7 +59,7 @@ class PrivateTexts:
                 self.add(text[span.start : span.end], span.kind)
 
     def private(self, texts: Sequence[str]) -> set[str]:
-        """Returns those of the learned texts that contain a secret."""
+        """Returns those of these texts that contain a secret; each text must have been learned."""
         joined = joined_texts(texts)
         joined_lower = joined_texts(map(str.lower, texts))
         private_texts = {text for text in texts if self._detected[text] or PASSWORD in text}
@@ -65,7 +70,11 @@ class PrivateTexts:
         return private_texts
 
     def add(self, secret: str, kind: PrivacyKind, whole: str = "") -> None:
-        """Learns a secret, or a piece of the secret `whole`. Each line of it is a piece, too."""
+        """Remembers a secret, and each of its lines as a piece of it.
+
+        Args:
+            whole: the whole secret, if `secret` is only a piece of it. Both get the same number.
+        """
         number = self._number(kind, whole or secret)
         for piece in {secret: 0, **dict.fromkeys(map(str.strip, secret.splitlines()))}:
             if len(piece) >= _SHORTEST:
@@ -75,12 +84,12 @@ class PrivateTexts:
         self._recognised_spans.clear()
 
     def learn_typed(self, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Learns secrets that were typed in pieces, because a pause or a key split the typing.
+        """Remembers secrets that were typed in several actions, as after a pause or another key.
 
         Args:
-            actions: contents of action.json, in order.
+            actions: contents of the action.json of all steps, in order.
         """
-        letters = list[tuple[str, int]]()
+        letters = list[tuple[str, int]]()  # typed letter, and number of its action
         for number, action in enumerate(actions):
             given = action["parameters"]
             kind = action["action_type"]
@@ -93,16 +102,25 @@ class PrivateTexts:
                 letters.append(("\n", number))
 
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
-        """Searches the last type actions together, beginning with each of them in turn.
+        """Searches the text of the last type actions, from each earlier one up to the last one.
 
-        Without its white space, only a text with check digits is taken for a secret.
+        The text is also searched without its white space. There, only the kinds with check digits
+        count as secrets.
+
+        Args:
+            letters: typed letters, each with the number of its action.
         """
         typings = sorted({number for _, number in letters})[-_MOST_TYPINGS:-1]
         for first in typings:
-            last = [(letter, number) for letter, number in letters if number >= first]
+            last = list[tuple[str, int]]()
+            last_without_spaces = list[tuple[str, int]]()
+            for letter, number in letters:
+                if number >= first:
+                    last.append((letter, number))
+                    if not letter.isspace():
+                        last_without_spaces.append((letter, number))
             self._learn_from(last, with_spaces=True)
-            visible = [(letter, number) for letter, number in last if not letter.isspace()]
-            self._learn_from(visible, with_spaces=False)
+            self._learn_from(last_without_spaces, with_spaces=False)
 
     def _learn_from(self, letters: Sequence[tuple[str, int]], *, with_spaces: bool) -> None:
         text = "".join(letter for letter, _ in letters)
@@ -134,7 +152,7 @@ class PrivateTexts:
             yield PrivateSpan(*match.span(), "password", "secret_field", 1.0)
 
     def _same(self, secret: str, text: str) -> Iterator[PrivateSpan]:
-        """Yields each place of a learned secret in a text, also if it is rewritten or cut off."""
+        """Yields each place of a secret in a text, even if it is written differently or cut off."""
         kind = self.kinds[secret]
         whole = False
         for match in _written(secret, bounded=kind in _LISTED).finditer(text):
@@ -144,9 +162,9 @@ class PrivateTexts:
             yield PrivateSpan(*part, kind, "same_text", 0.7, secret)
 
     def recognised_spans(self, text: str) -> list[PrivateSpan]:
-        """Returns the private parts of a line recognised in a screenshot.
+        """Returns the private parts of a line that was recognised in a screenshot.
 
-        If a part equals a secret except for misread letters, the whole line is private.
+        If the line contains a secret with misread letters, the whole line is private.
         """
         if text not in self._recognised_spans:
             self._recognised_spans[text] = self._find_recognised_spans(text)
@@ -166,9 +184,9 @@ class PrivateTexts:
         return spans
 
     def span_over_two_lines(self, above: str, below: str) -> PrivateSpan | None:
-        """Returns the secret that begins in the line `above` and ends in the line `below`.
+        """Returns a secret that begins in the line `above` and ends in the line `below`.
 
-        None if there is no such secret, or if either line alone contains it.
+        Returns None if there is no such secret, or if one of the lines contains the whole secret.
         """
         folded_both = folded(above + below)
         folded_above = folded(above)
@@ -211,16 +229,20 @@ class PrivateTexts:
 
 
 def folded(text: str) -> str:
-    """Returns a text without the differences that text recognition makes.
+    """Returns a form of a text that stays equal if text recognition makes its usual mistakes.
 
-    These are spaces, upper and lower case, and letters that look alike.
+    It has no spaces and no upper case, and letters that look alike are replaced by the same letter.
     """
     return "".join(text.split()).casefold().translate(_ALIKE)
 
 
 @lru_cache(4096)
 def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
-    """Returns an expression for a secret in any case, in URLs and HTML, and over several lines."""
+    """Returns an expression for a secret in any case, in URLs, in HTML, and over several lines.
+
+    Args:
+        bounded: whether only whole words match.
+    """
     pieces = list[str]()
     gap = ""
     for letter in secret:
@@ -237,7 +259,10 @@ def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
 
 
 def _part_of(secret: str, text: str) -> tuple[int, int] | None:
-    """Returns the place of the longest part of a secret in a text, if it gives the secret away."""
+    """Returns start and end of the longest part of a secret in a text, if it is long enough.
+
+    Returns None if the text contains no part that gives the secret away; see `_pieces`.
+    """
     low = text.lower()
     for piece in _pieces(secret):
         if piece in low:
@@ -248,16 +273,21 @@ def _part_of(secret: str, text: str) -> tuple[int, int] | None:
 
 @lru_cache(4096)
 def _pieces(secret: str) -> tuple[str, ...]:
-    """Returns the shortest parts that give a secret away; a short secret has none."""
-    size = max(_SHORTEST_PART, round(_PART * len(secret)))
+    """Returns the shortest parts of a secret that give it away; a short secret has none."""
+    size = max(_SHORTEST_PART, round(_TELLING_SHARE * len(secret)))
     sought = secret.lower()
     if size >= len(secret):
         return ()
-    return tuple(sought[at : at + size] for at in range(len(sought) - size + 1))
+    return tuple(sought[start : start + size] for start in range(len(sought) - size + 1))
 
 
 def _misread(secret: str, text: str, *, bounded: bool) -> bool:
-    """Whether a folded text contains a secret with misread letters, or a telling part of it."""
+    """Whether a recognised text contains a secret with misread letters, or a long part of it.
+
+    Args:
+        secret: folded, as `text`; see `folded`.
+        bounded: whether only the whole secret counts.
+    """
     if _nearly_in(secret, text):
         return True
     is_part = len(text) >= _SHORTEST_PART and text in secret

@@ -1,7 +1,7 @@
-"""Finds what is private in a trajectory, and writes a copy without it.
+"""Finds the private data of a trajectory, and writes a redacted copy of the trajectory.
 
-`detectors` and `private_texts` decide what is private in a text; the settings decide what happens
-to each kind. The same secret is treated the same way in every text and screenshot.
+`detectors` and `private_texts` find private parts of texts. The settings give each kind of private
+data a policy. A secret is treated in the same way in all texts and screenshots.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE = "provenance.parquet"
 _TASK = "task.json"
 _FINAL = "final_screenshot.png"
-# JSON keys whose texts the pipeline writes itself, such as ids, times and action types. All other
-# texts were written by people or shown on the screen.
+# JSON keys whose texts the pipeline writes itself, such as ids, times and action types. They are
+# never searched. All other texts were written by people or shown on the screen.
 PIPELINE_KEYS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),
@@ -52,25 +52,27 @@ PIPELINE_KEYS = frozenset(
         *("trajectory", "decision", "reason"),
     )
 )
-_TEXT_COLUMNS = ("text", "target_name", "reason")  # of provenance.parquet
-_REVIEW = "review"  # the detector of marks made on the review page; the policy does not change them
-_WINDOW = "<window>"
-_WINDOWS = frozenset({"window", "dialog"})
+_TEXT_COLUMNS = ("text", "target_name", "reason")  # of provenance.parquet; may contain secrets
+_REVIEW = "review"  # detector of the boxes that people marked; they are redacted by every policy
+_WINDOW = "<window>"  # replaces the names inside a private window
+_WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
+# A recognised line with the begin marker of a private key, and a line that continues such a key.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
-_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_token", "iban"})
+# The kinds that are searched in the id of a demonstration.
+_KINDS_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_token", "iban"})
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The marks that people made on the review page.
+    """The boxes that people marked on the review page.
 
-    The page does not show the final screenshot; it is covered like the one of the last step.
+    The page does not show the final screenshot. The boxes added to the last step cover it as well.
 
     Attributes:
-        added: step → boxes to cover.
-        kept: step → boxes that a detector found and that hold nothing private.
+        added: step number → boxes to cover.
+        kept: step number → boxes that a detector found, but that contain nothing private.
     """
 
     added: dict[int, Sequence[ScreenshotBox]] = field(default_factory=dict)
@@ -83,12 +85,12 @@ class Redaction:
 
     Attributes:
         folder: of the trajectory.
-        key: of the hashes in the findings. It comes from the recording, so that a secret can only
-            be guessed by people who have the recording.
+        key: key of the HMAC hashes in the findings. It is computed from the recording, so that
+            nobody can find out a secret by hashing guesses without having the recording.
         passwords: typed passwords; the trajectory itself contains `<password>` instead.
         findings: rows of redactions.parquet: the place of each secret, never its text.
-        pictures_read: number of screenshots that were searched.
-        pictures_unread: number of screenshots that could not be searched.
+        pictures_read: number of screenshots whose text was searched.
+        pictures_unread: number of screenshots whose text could not be searched.
     """
 
     folder: Path
@@ -99,31 +101,35 @@ class Redaction:
     findings: list[_Row] = field(default_factory=list)
     pictures_read: int = 0
     pictures_unread: int = 0
+    # Screenshot → boxes to cover.
     _boxes: dict[str, list[ScreenshotBox]] = field(default_factory=dict)
-    _windows: dict[str, set[str]] = field(default_factory=dict)
-    _private: dict[str, set[str]] = field(default_factory=dict)  # texts of each file
-    _removed: set[str] = field(default_factory=set)
+    # Folder of a step → names of the nodes inside its private windows.
+    _window_names: dict[str, set[str]] = field(default_factory=dict)
+    # File → its texts that contain a secret.
+    _private_texts: dict[str, set[str]] = field(default_factory=dict)
+    # Texts of which the settings remove a part.
+    _changed_texts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.texts = PrivateTexts(self.detectors)
 
     @property
     def settings(self) -> PrivacySettings:
-        """The policies and the lists of words."""
+        """The policy for each kind, and the user's own lists of private words and windows."""
         return self.detectors.settings
 
     def find(self) -> None:
-        """Searches every text, then every screenshot."""
+        """Searches all texts, trees and screenshots; the results are in `findings`."""
         self.find_in_texts()
         for name in self._names("/ui_tree.json"):
-            if self.settings.windows or self._private[name]:
+            if self.settings.windows or self._private_texts[name]:
                 self._find_in_tree(name, self._load(name))
         self._find_in_screenshots()
 
     def find_in_texts(self) -> None:
-        """Searches every text."""
+        """Searches the texts of all files; the results are in `findings`."""
         self.learn()
-        for name, private_texts in self._private.items():
+        for name, private_texts in self._private_texts.items():
             if not private_texts:
                 continue
             for place, text in self._placed_texts(name):
@@ -132,9 +138,9 @@ class Redaction:
                         self._note(name, place, span, text)
 
     def learn(self) -> None:
-        """Learns every secret that is typed or shown."""
+        """Collects the secrets of all files, then finds all texts that contain one of them."""
         shared_texts = dict[str, str]()  # equal texts share one object: trees repeat most texts
-        texts_by_digest = dict[str, dict[str, None]]()  # several steps share a tree
+        texts_by_digest = dict[str, dict[str, None]]()  # files of equal content are read once
         digests = dict[str, str]()
         groups = list[list[str]]()
         for name in (*self._names(".json"), _PROVENANCE):
@@ -152,11 +158,13 @@ class Redaction:
         self.texts.learn_typed(map(self._load, self._names("action.json")))
         private = set[str]().union(*map(self.texts.private, groups))
         for name, digest in digests.items():
-            self._private[name] = private.intersection(texts_by_digest[digest])
-        self._removed = {text for text in private if self.texts.clean(text) != text}
+            self._private_texts[name] = private.intersection(texts_by_digest[digest])
+        for text in private:
+            if self.texts.clean(text) != text:
+                self._changed_texts.add(text)
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yields the place and the content of each text of a file."""
+        """Yields the place (node or key) and the content of each text of a file."""
         if name == _PROVENANCE:
             return _texts_of_rows(read_provenance(self.folder / name))
         if name.endswith("/ui_tree.json"):
@@ -173,16 +181,19 @@ class Redaction:
         if dropped:
             return f"private: {', '.join(sorted(dropped))}"
         for span in self.detectors.find(demonstration):
-            if span.kind in _IN_IDS and self.settings.removes(span.kind):
+            if span.kind in _KINDS_IN_IDS and self.settings.removes(span.kind):
                 return "private: its id"
         if self.pictures_unread:
             return "pictures not read"
         return ""
 
     def write(self, out: Path) -> int:
-        """Writes a redacted copy; returns the number of changed files, 0 if no copy is needed.
+        """Writes a redacted copy of the trajectory into `out`.
 
         Unchanged files are linked, or copied where links are not possible.
+
+        Returns:
+            The number of files that are changed or left out. If it is 0, nothing is written.
         """
         changed = self._changed_documents()
         for name, boxes in self._boxes.items():
@@ -201,10 +212,10 @@ class Redaction:
         return len(changed) + len(withheld)
 
     def _withheld_screenshots(self) -> set[str]:
-        """Returns the native screenshots that the copy leaves out.
+        """Returns the screenshots of native size that the copy leaves out.
 
-        Text is recognised in the scaled screenshots only, so the native ones are left out whenever
-        screenshots are searched, and otherwise where the scaled one is covered.
+        Text is recognised in the canvas screenshots only. If the settings search screenshots, all
+        native ones are left out; otherwise those whose canvas screenshot is covered.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:
@@ -213,12 +224,21 @@ class Redaction:
         return covered.intersection(native)
 
     def _names(self, suffix: str) -> list[str]:
+        """Returns the sorted paths of the trajectory's files with this suffix."""
         names = sorted(name for name, _ in files_below(self.folder) if name.endswith(suffix))
         return [name for name in names if name != "redactions.json"]
 
     def _note(
         self, name: str, place: str, span: PrivateSpan, text: str, box: ScreenshotBox | None = None
     ) -> None:
+        """Adds a finding, unless the policy for its kind is `off`.
+
+        Args:
+            name: path of the file.
+            place: node or key inside the file; empty for a screenshot.
+            text: the text that contains the span.
+            box: the box in a screenshot; None for a finding in a text.
+        """
         policy = "redact" if span.detector == _REVIEW else self.settings.policy_of(span.kind)
         if policy == "off":
             return
@@ -231,7 +251,7 @@ class Redaction:
             "detector": span.detector,
             "confidence": span.confidence,
             "policy": policy,
-            # Keyed, so that nobody without the recording can guess the secret.
+            # A hash without a key could be reversed by hashing all likely secrets.
             "secret": hmac.new(self.key, _normalised(secret), hashlib.sha256).hexdigest()[:16],
             "start": None if box else span.start,
             "end": None if box else span.end,
@@ -242,16 +262,16 @@ class Redaction:
     # --- trees and screenshots
 
     def _find_in_tree(self, name: str, tree: Any) -> None:
-        """Covers private windows, and nodes whose name is a secret for at least one half."""
+        """Covers private windows, and leaf nodes if at least half of their name is a secret."""
         screenshot = name.replace("ui_tree.json", "screenshot.png")
-        for node, above in _nodes(tree):
+        for node, depth in _nodes(tree):
             text = node.get("name") or ""
             bounds = node.get("bounds")
             if not bounds:
                 continue
             folded_text = text.casefold()
             has_title = any(title.casefold() in folded_text for title in self.settings.windows)
-            if has_title and (node.get("role") in _WINDOWS or above <= 1):
+            if has_title and (node.get("role") in _WINDOW_ROLES or depth <= 1):
                 self._hide_window(screenshot, node)
             spans = self.texts.spans(text)
             private_characters = sum(span.end - span.start for span in spans)
@@ -260,24 +280,30 @@ class Redaction:
                     self._cover(screenshot, span, text, _box_of(node))
 
     def _hide_window(self, screenshot: str, top: Mapping[str, Any]) -> None:
-        """Covers a window, or the windows of an application, and marks all its names as private.
+        """Covers a window or the windows of an application, and makes all names in it private.
 
-        A typed text is private as well if the keyboard focus is inside, or if it is unknown.
+        The text that the step types is private as well if a node inside the window has the focus or
+        is the target of the step, or if the target is unknown.
+
+        Args:
+            screenshot: path of the step's screenshot.
+            top: the node of the window or the application.
         """
         folder = screenshot.rpartition("/")[0]
         inside = set[str]()
         focused = False
-        names = self._windows.setdefault(folder, set())
+        names = self._window_names.setdefault(folder, set())
         for node, _ in _nodes({"root": top}):
             bounds = node["bounds"]
             text = node.get("name") or ""
             inside.add(node["id"])
             focused = focused or "FOCUSED" in node.get("states", ())
-            if (node is top or node.get("role") in _WINDOWS) and bounds["width"] * bounds["height"]:
+            is_window = node is top or node.get("role") in _WINDOW_ROLES
+            if is_window and bounds["width"] * bounds["height"]:
                 span = PrivateSpan(0, 0, "window", "list", 1.0)
                 self._cover(screenshot, span, text, _box_of(node))
                 if screenshot == self._names("/screenshot.png")[-1]:
-                    # The final screenshot has no tree of its own.
+                    # The final screenshot has no tree: the windows of the last step cover it.
                     self._cover(_FINAL, span, text, _box_of(node))
             if text:
                 names.add(text)
@@ -287,6 +313,7 @@ class Redaction:
             names.add(action["parameters"]["text"])
 
     def _find_in_screenshots(self) -> None:
+        """Covers the regions of the settings, people's marks, and recognised private text."""
         names = [name for name in self._names("/screenshot.png") if name.startswith("steps/")]
         reader = ScreenshotReader()
         for number, name in enumerate([*names, _FINAL]):
@@ -295,13 +322,14 @@ class Redaction:
             for box in self.marks.added.get(min(number, len(names) - 1), ()):
                 self._cover(name, PrivateSpan(0, 0, "region", _REVIEW, 1.0), "", box)
             if self.settings.reads_pictures:
-                self._read(name, reader)
+                self._find_in_screenshot(name, reader)
 
-    def _read(self, name: str, reader: ScreenshotReader) -> None:
+    def _find_in_screenshot(self, name: str, reader: ScreenshotReader) -> None:
         """Covers the private text that is recognised in a screenshot.
 
-        The covered screenshot is searched again; private text that is still recognised makes its
-        whole line covered. A screenshot that cannot be searched is covered completely.
+        The covered screenshot is then searched again. If private text is still recognised in it,
+        the whole line of this text is covered. A screenshot that cannot be searched is covered
+        completely.
         """
         screenshot = self._screenshot(name)
         try:
@@ -314,12 +342,17 @@ class Redaction:
                 for line, span in self._private_lines(reader.lines(covered)):
                     self._cover(name, span, line.text, line.box)
             self.pictures_read += 1
-        except Exception as error:  # noqa: BLE001 - the engine documents no exceptions
-            _LOG.warning("%s was not read (%s)", name, type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - RapidOCR does not document its exceptions
+            reason = type(error).__name__
+            _LOG.warning("%s: its text was not searched (%s); it is covered", name, reason)
             self.pictures_unread += 1
             self._boxes[name] = [(0, 0, screenshot.shape[1], screenshot.shape[0])]
 
     def _private_lines(self, lines: Sequence[TextLine]) -> Iterator[tuple[TextLine, PrivateSpan]]:
+        """Yields each private span of the recognised lines, with its line.
+
+        A secret that continues in the next line is yielded for both lines.
+        """
         for line in lines:
             for span in self.texts.recognised_spans(line.text):
                 yield line, span
@@ -334,7 +367,7 @@ class Redaction:
     def _lines_of_private_key(
         self, first: TextLine, lines: Sequence[TextLine]
     ) -> Iterator[tuple[TextLine, PrivateSpan]]:
-        """Yields the lines below the begin marker of a private key, to its end."""
+        """Yields the lines of a private key from `first`, the line below its begin marker."""
         line: TextLine | None = first
         while line and _KEY_LINE.fullmatch(line.text):
             yield line, PrivateSpan(0, len(line.text), "private_key", "read", 0.8)
@@ -343,16 +376,17 @@ class Redaction:
     def _screenshot(self, name: str) -> BgrImage:
         screenshot = screenshot_texts.load_screenshot(self.folder / name)
         if screenshot is None:
-            message = "it cannot be read as a picture"
+            message = "it cannot be decoded as an image"
             remedy = "record it again"
             raise DemonstrationError([Problem("picture_unreadable", name, message, remedy=remedy)])
         return screenshot
 
     def _cover(self, name: str, span: PrivateSpan, text: str, box: ScreenshotBox) -> None:
-        """Notes a finding and, if the settings remove its kind, covers its box.
+        """Adds a finding in a screenshot and, if the settings remove its kind, covers its box.
 
-        A box that people marked as not private stays uncovered. So does a box that touches it,
-        except a window or region: a harmless word inside does not uncover the whole window.
+        People may have marked boxes as not private. The box of a finding stays uncovered if it is
+        or touches such a box. Windows and regions are still covered if they only touch it, because
+        a harmless word inside a window does not make the whole window harmless.
         """
         if step := _STEP.match(name):
             kept = self.marks.kept.get(int(step[1]), ())
@@ -367,32 +401,38 @@ class Redaction:
     # --- the copy
 
     def _cleaned(self, folder: str) -> Callable[[str], str]:
-        """Returns a function that replaces secrets, and the names in the step's hidden windows."""
+        """Returns a function that replaces secrets and the names inside private windows.
+
+        Args:
+            folder: of the step whose windows are meant.
+        """
         titles = list[str]()
         if self.settings.removes("window"):
-            titles = sorted(self._windows.get(folder, ()), key=len, reverse=True)
+            titles = sorted(self._window_names.get(folder, ()), key=len, reverse=True)
 
         def clean(text: str) -> str:
             if text in titles:
                 return _WINDOW
             for title in titles:
-                for quoted in (f'"{title}"', f"'{title}'"):  # sentences quote names in both ways
+                for quoted in (f'"{title}"', f"'{title}'"):  # sentences use both kinds of quotes
                     text = text.replace(quoted, f'"{_WINDOW}"')
             return self.texts.clean(text)
 
         return clean
 
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
+        """Returns for each file with private text a function that writes its redacted copy."""
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
         for name in self._names(".json"):
             folder = name.rpartition("/")[0]
-            if folder not in self._windows and self._removed.isdisjoint(self._private[name]):
+            has_window = folder in self._window_names
+            if not has_window and self._changed_texts.isdisjoint(self._private_texts[name]):
                 continue
             document = self._load(name)
             cleaned = mapped_texts(document, self._cleaned(folder), PIPELINE_KEYS)
             if cleaned != document:
-                if name == _TASK:  # id and split group quote the words
+                if name == _TASK:  # the task id is made of the application and the instruction
                     group = slug(f"{cleaned['application']} {cleaned['instruction']}")
                     cleaned["task_id"] = group
                 is_tree = name.endswith("/ui_tree.json")
@@ -404,6 +444,7 @@ class Redaction:
         return changed
 
     def _changed_row(self, row: Mapping[str, Any], group: str) -> dict[str, Any]:
+        """Returns a row of provenance.parquet with redacted texts and this split group."""
         clean = self._cleaned(f"steps/{row['step_index']:03d}")
         texts = {name: row[name] and clean(row[name]) for name in _TEXT_COLUMNS}
         objectives = row["objectives"] and [clean(text) for text in row["objectives"]]
@@ -416,6 +457,7 @@ class Redaction:
 
 
 def _normalised(secret: str) -> bytes:
+    """Returns the bytes that are hashed: spellings with other spaces or case hash equally."""
     return "".join(secret.split()).casefold().encode("utf-8", "replace")
 
 
@@ -425,7 +467,10 @@ def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
 
 
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
-    """Yields the node or key, and the content, of each text of a JSON document."""
+    """Yields each text of a JSON document with its place.
+
+    The place is the `id` of the innermost object that has one, a dot, and the key of the text.
+    """
     pending: list[tuple[str, str, Any]] = [("", "", document)]
     while pending:
         place, key, value = pending.pop()
@@ -449,7 +494,7 @@ class _TreeNode(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Tree(msgspec.Struct, forbid_unknown_fields=True):
-    """A tree as this pipeline writes it: its only foreign texts are the names of nodes."""
+    """A UI tree as this pipeline writes it: only the names of its nodes may be private."""
 
     timestamp: str
     screen: dict[str, int]
@@ -460,7 +505,7 @@ _TREE = msgspec.json.Decoder(_Tree)
 
 
 def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
-    """Yields the same as `_texts_of` for a tree, in a tenth of the time."""
+    """Yields the same texts as `_texts_of`, in a tenth of the time."""
     pending = [tree.root]
     texts = list[tuple[str, str]]()
     while pending:
@@ -471,6 +516,10 @@ def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
 
 
 def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yields the objectives and the reasons in rows of provenance.parquet.
+
+    The other text columns repeat texts of action.json, which is searched itself.
+    """
     if rows:
         for text in rows[0]["objectives"] or ():
             yield "objectives", text
@@ -479,10 +528,10 @@ def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yields each node of a tree and the number of nodes above it."""
+    """Yields each node of a tree with its depth; the depth of the root is 0."""
     root = tree.get("root", tree)
     pending = [(root, 0)]
     while pending:
-        node, above = pending.pop()
-        yield node, above
-        pending += [(child, above + 1) for child in reversed(node.get("children") or [])]
+        node, depth = pending.pop()
+        yield node, depth
+        pending += [(child, depth + 1) for child in reversed(node.get("children") or [])]

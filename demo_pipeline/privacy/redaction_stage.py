@@ -1,6 +1,7 @@
-"""The stage `redactions`: finds private data and, if the policy says so, writes a redacted copy.
+"""The stage `redactions`: finds the private data of a trajectory, and redacts it if so set.
 
-All later stages read the redacted copy instead of the original trajectory.
+If the policy removes something, the output contains a redacted copy of the trajectory. All later
+stages read this copy instead of the original trajectory.
 """
 
 import hashlib
@@ -35,6 +36,7 @@ from demo_pipeline.observation.trees.secret_fields import hide_passwords, mapped
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_FILE, read_tree_rows
 from demo_pipeline.privacy.detectors import Detectors
 from demo_pipeline.privacy.redaction import PIPELINE_KEYS, Marks, Redaction
+from demo_pipeline.privacy.screenshot_texts import ScreenshotBox
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
@@ -45,10 +47,10 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
 REDACTIONS = "redactions"
-_REVIEW_MARKS = "reviews"
+_REVIEW_MARKS = "reviews"  # name of the fingerprint of people's marks
 REDACTIONS_FILE = "redactions.parquet"
 STATE_FILE = "redactions.json"
-_PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")
+_PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")  # they detect
 
 REDACTIONS_SCHEMA = described_schema(
     (
@@ -82,14 +84,16 @@ def is_redacted(version: Version) -> bool:
 
 
 def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, Any]:
-    """Returns the privacy part of a summary of records.
-
-    `withheld` says why the demonstration must not be exported; empty if it may. `found` counts
-    the private places by kind.
+    """Returns the facts about privacy for the summary of a demonstration's records.
 
     Args:
-        redactions: folder of the stage's output.
+        redactions: folder with the output of this stage.
         settings: with which the stage ran.
+
+    Returns:
+        `withheld`: why the demonstration must not be exported; empty if it may be exported.
+        `privacy`: see `hash_of_settings`. `found`: kind and policy → number of findings.
+        `detectors`: package → version.
     """
     state = load_json(redactions / STATE_FILE)
     return {
@@ -101,19 +105,19 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
 
 
 def is_shown_redacted(store: Store, demonstration: str) -> bool:
-    """Whether a redacted copy replaces the trajectory, so that its video must not be shown."""
+    """Whether the demonstration has a redacted copy; its video must not be shown then."""
     version = store.current(f"{REDACTIONS}/{demonstration}")
     return version is not None and is_redacted(version)
 
 
 def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str, Any]]) -> str:
-    """Describes policy, detectors and counts for a dataset card.
+    """Describes policy, detectors and numbers of findings for a dataset card.
 
     Returns an empty text if the policy is the default and nothing was found.
 
     Args:
-        settings: of the build.
-        summaries: of the records, see `privacy_summary`.
+        settings: with which the dataset is built.
+        summaries: results of `privacy_summary`, one for each demonstration in the dataset.
     """
     places_found = Counter[str]()
     versions = dict[str, str]()
@@ -133,23 +137,25 @@ def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str,
 
 
 def hash_of_settings(settings: PrivacySettings) -> str:
-    """Returns a hash of everything in the settings that decides which secrets are found."""
+    """Returns a hash of the privacy settings: with other settings, other secrets are found."""
     return hashlib.sha256(json_bytes(settings)).hexdigest()[:16]
 
 
 def open_shown(
     store: Store, demonstration: str, settings: PrivacySettings | None = None
 ) -> tuple[Path, Version]:
-    """Opens a trajectory, or its redacted copy if there is one.
+    """Opens the redacted copy of a trajectory, or the trajectory if it has no redacted copy.
 
     Args:
-        settings: if these remove anything, the trajectory must have been searched with them.
+        settings: if their policies remove private data, the trajectory must have been searched with
+            these settings. None: no such condition.
 
     Returns:
         The folder that may be shown, and the version of the original trajectory.
 
     Raises:
-        StorageError: the trajectory is missing, or it was not searched with these settings.
+        StorageError: the trajectory is missing, was not searched with these settings, or must not
+            be exported.
     """
     output = f"{REDACTIONS}/{demonstration}"
     folder, version = store.open(f"trajectories/{demonstration}")
@@ -164,28 +170,36 @@ def open_shown(
 
 
 class _RecordingSecrets(NamedTuple):
-    """The facts of a recording that a search for private data needs."""
+    """The facts of a recording that a search for private data needs; see `Redaction`."""
 
     passwords: frozenset[str]  # typed into password fields
-    country: str  # ISO 3166 code
+    country: str  # ISO 3166 code, for telephone numbers without prefix
     key: bytes  # of the hashes in the findings
 
 
 _OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
+"""Begins a search, given the folder of the trajectory and the settings."""
 
 
 def _review_source(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns the marks of the review page, and opens a search with the recording's secrets."""
+    """Returns a function that begins the search, and a fingerprint of people's marks."""
     boxes_by_step = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
     marks = Marks()
     for step, boxes in boxes_by_step.items():
-        # The last statement about a box holds. A withdrawn mark does not protect its box.
-        once_private = {box for box, private in boxes if private}
-        last_statements = dict(boxes)
-        marks.added[step] = [box for box, private in last_statements.items() if private]
-        marks.kept[step] = [box for box in last_statements if box not in once_private]
+        once_private = {box for box, is_private in boxes if is_private}
+        added = list[ScreenshotBox]()
+        kept = list[ScreenshotBox]()
+        # `dict` keeps the last statement about each box. A box whose mark people withdrew is in
+        # neither list, so that detectors may still cover it.
+        for box, is_private in dict(boxes).items():
+            if is_private:
+                added.append(box)
+            elif box not in once_private:
+                kept.append(box)
+        marks.added[step] = added
+        marks.kept[step] = kept
     fingerprint = dict[str, str]()
     if boxes_by_step:
         fingerprint[_REVIEW_MARKS] = hashlib.sha256(repr(marks).encode()).hexdigest()
@@ -196,8 +210,8 @@ def _review_source(
 def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _OpenRedaction:
     """Returns a function that begins the search of a folder.
 
-    It reads the recording on its first call, not before: the pipeline asks very many demonstrations
-    whether their output is up to date, and that question does not need the recording.
+    The function reads the recording when it is first called. The pipeline makes many such functions
+    only to check whether outputs are up to date; this check must not read any recording.
     """
 
     @cache
@@ -226,7 +240,7 @@ Statement = TypeVar("Statement", bound=BaseModel)
 def cleaner(
     store: Store, settings: PrivacySettings, demonstration: str
 ) -> Callable[[Statement], Statement]:
-    """Returns a function that replaces private data in the statements of people and models.
+    """Returns a function that redacts statements of people and models about a demonstration.
 
     Raises:
         StorageError: the demonstration has no trajectory.
@@ -245,26 +259,26 @@ def cleaner(
 
 
 def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes the findings and, if something is redacted, the copy of the trajectory."""
+    """Writes the findings and, if something is redacted, the redacted copy."""
     settings = inputs.settings.privacy
     redaction = inputs.source(inputs.folders["trajectories"], settings)
     redaction.find()
     reason = redaction.withheld(inputs.demonstration)
     files = redaction.write(out)
     write_rows(out / REDACTIONS_FILE, redaction.findings, REDACTIONS_SCHEMA)
-    counts = Counter(f"{row['kind']} ({row['policy']})" for row in redaction.findings)
+    counts = _counts_by_kind(redaction.findings)
     state = {
         "withheld": reason,
         "policy": settings.policy,
         "kinds": settings.kinds,
         "pictures_read": redaction.pictures_read,
         "detectors": _detector_versions(),
-        "found": dict(sorted(counts.items())),
+        "found": counts,
     }
     dump_json(out / STATE_FILE, state)
     return {
         "findings": len(redaction.findings),
-        "by_kind": dict(sorted(counts.items())),
+        "by_kind": counts,
         "pictures_read": redaction.pictures_read,
         "redacted_files": files,
         "withheld": reason,
@@ -272,7 +286,16 @@ def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
     }
 
 
+def _counts_by_kind(findings: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Returns `kind (policy)`, such as `email (redact)` → number of findings, sorted."""
+    counts = Counter[str]()
+    for finding in findings:
+        counts[f"{finding['kind']} ({finding['policy']})"] += 1
+    return dict(sorted(counts.items()))
+
+
 def _detector_versions() -> Mapping[str, str]:
+    """Returns package → version of the installed packages with detectors."""
     versions: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -283,11 +306,15 @@ def _detector_versions() -> Mapping[str, str]:
 
 
 def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """Checks the columns and values of redactions.parquet."""
     return schema_problems(out / REDACTIONS_FILE, REDACTIONS_SCHEMA)
 
 
 def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the recorded settings and versions; without a copy there must be no other file."""
+    """Checks that redactions.json is of this build, and that there are no other files.
+
+    Other files are allowed if there is a redacted copy.
+    """
     problems: list[Problem] = []
     if not _has_copy(out):
         problems += differing_files(out, {}, {REDACTIONS_FILE, STATE_FILE})
@@ -298,23 +325,21 @@ def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
     except JsonFileError as error:
         return [Problem("not_noted", STATE_FILE, error.message, remedy="build it again")]
     settings = inputs.settings.privacy
-    rows = read_findings(out)
-    kinds = Counter(f"{row['kind']} ({row['policy']})" for row in rows)
     expected = {
         "policy": settings.policy,
         "kinds": settings.kinds,
         "detectors": _detector_versions(),
-        "found": dict(sorted(kinds.items())),
+        "found": _counts_by_kind(read_findings(out)),
     }
     for name, value in expected.items():
         if state.get(name) != json.loads(json_bytes({name: value}))[name]:
-            message = f"{name} is not that of this build"
+            message = f"{name} is not the value of this build"
             problems.append(Problem("not_noted", STATE_FILE, message, remedy="build it again"))
     return problems
 
 
 def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks that the copy is a valid trajectory and that its texts contain no secret."""
+    """Checks that the redacted copy is a valid trajectory and that its texts have no secret."""
     if not _has_copy(out):
         return []
     problems = errors(validate_trajectory(out, inputs.demonstration))
@@ -322,8 +347,9 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
     redaction.find_in_texts()
     for finding in redaction.findings:
         is_removed = finding["policy"] in {"redact", "drop"}
+        # The placeholder `<password>` is reported by the detector `secret_field`.
         if is_removed and finding["detector"] != "secret_field":
-            message = f"{finding['kind']} is left"
+            message = f"a text of the kind {finding['kind']} was not removed"
             problems.append(Problem("not_redacted", finding["place"], message, remedy=_REPORT))
     return problems
 
@@ -332,7 +358,7 @@ def _has_copy(out: Path) -> bool:
     return (out / "task.json").is_file()
 
 
-_REPORT = "report it: name the kind and the detector, not the text"
+_REPORT = "report this error to the developers; name the kind, never the text"
 
 REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     name="redactions",

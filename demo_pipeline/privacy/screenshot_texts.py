@@ -1,6 +1,6 @@
-"""Recognises text in screenshots with RapidOCR (the extra `privacy`) and covers parts of them.
+"""Recognises text in screenshots with RapidOCR (the extra `privacy`), and covers boxes in them.
 
-A box is x, y, width, height in pixels.
+A box is x, y, width, height in pixels of the screenshot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,12 +15,14 @@ import numpy as np
 ScreenshotBox = tuple[int, int, int, int]
 BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Pixels. A smaller limit scales 4K screenshots down and loses letters of 11 pixels (measured).
+# Pixels; RapidOCR scales larger images down. With a smaller limit, letters of 11 pixels in 4K
+# screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
 _BAND = 300  # rows of a screenshot that are recognised at once
 _OVERLAP = 48  # rows that two bands share: more than the height of a line
-_CHANGED = 16  # of 255; the noise of a video encoder on a still screen is smaller
-_MOST_KEPT = 4  # results per band: for the last screenshot and this one, each also covered
+_CHANGED = 16  # of 255; larger differences are no noise of a video encoder on a still screen
+# Cached results for each band: the last screenshot and the current one, each also with covers.
+_MOST_CACHED = 4
 
 
 class TextLine(NamedTuple):
@@ -33,7 +35,7 @@ class TextLine(NamedTuple):
     def boxes_of(self, start: int, end: int) -> list[ScreenshotBox]:
         """Returns the boxes of the words that contain characters `start` to `end`.
 
-        If the words cannot be located, returns the box of the whole line.
+        Returns the box of the whole line if the place of a word in the text is unknown.
         """
         boxes = list[ScreenshotBox]()
         place = 0
@@ -49,6 +51,7 @@ class TextLine(NamedTuple):
 
 @cache
 def _engine() -> Any:
+    """Returns RapidOCR with its models, which are loaded on the first call."""
     from rapidocr import RapidOCR  # noqa: PLC0415 - of the extra, and heavy
 
     limits = {"Global.max_side_len": _LONGEST_SIDE, "Det.limit_side_len": _LONGEST_SIDE}
@@ -57,7 +60,10 @@ def _engine() -> Any:
 
 
 def read_lines(screenshot: BgrImage) -> list[TextLine]:
-    """Recognises the lines of a band: BGR, shape (height, width, 3), few rows.
+    """Recognises the lines of text in a part of a screenshot.
+
+    Args:
+        screenshot: BGR, shape (height, width, 3).
 
     Raises:
         ModuleNotFoundError: the extra `privacy` is not installed.
@@ -81,16 +87,25 @@ def _box(corners: Any) -> ScreenshotBox:
 
 @dataclass
 class ScreenshotReader:
-    """Recognises the text of one screenshot after another, and only in bands that changed."""
+    """Recognises the text of successive screenshots.
 
+    Screenshots are divided into horizontal bands. A band is only recognised if it differs from the
+    bands of the last screenshots.
+    """
+
+    # First row of a band → its last images, each with its recognised lines.
     _bands: dict[int, list[tuple[BgrImage, list[TextLine]]]] = field(default_factory=dict)
 
     def lines(self, screenshot: BgrImage) -> list[TextLine]:
-        """Returns the lines of a screenshot: BGR, shape (height, width, 3).
+        """Returns the recognised lines of a screenshot.
 
-        Screenshots are recognised in bands: a line of 11 pixels alone on a 1080p screen was found
-        in 4 of 4 bands and in 0 of 4 whole screenshots. A line in two bands is returned twice. A
-        line that the edge of a band cuts is whole in the next band.
+        Bands are recognised better than whole screenshots: a single line of 11 pixels on a 1080p
+        screen was found in 4 of 4 bands, but in 0 of 4 whole screenshots. Bands overlap, so that a
+        line that the edge of a band cuts is whole in the next band. A line that is whole in two
+        bands is returned twice.
+
+        Args:
+            screenshot: BGR, shape (height, width, 3).
         """
         lines = list[TextLine]()
         for top in range(0, max(1, len(screenshot) - _OVERLAP), _BAND - _OVERLAP):
@@ -105,7 +120,7 @@ class ScreenshotReader:
                 return lines
         lines = [_moved(line, top) for line in read_lines(band)]
         results.insert(0, (band.copy(), lines))
-        del results[_MOST_KEPT:]
+        del results[_MOST_CACHED:]
         return lines
 
 
@@ -127,14 +142,17 @@ def touch(box: ScreenshotBox, other: ScreenshotBox) -> bool:
 
 
 def line_below(line: TextLine, lines: Iterable[TextLine]) -> TextLine | None:
-    """Returns the next line of the paragraph: less than a line below, in the same columns."""
+    """Returns the next line of the same paragraph, or None.
+
+    Its top is 0.5 to 2.5 line heights below the top of `line`, and both share some columns.
+    """
     x, y, width, height = line.box
     nearest: TextLine | None = None
     for other in lines:
         other_x, other_y, other_width, _ = other.box
-        is_next = 0.5 * height < other_y - y < 2.5 * height
+        is_near = 0.5 * height < other_y - y < 2.5 * height
         overlaps_across = other_x < x + width and x < other_x + other_width
-        if is_next and overlaps_across and (nearest is None or other_y < nearest.box[1]):
+        if is_near and overlaps_across and (nearest is None or other_y < nearest.box[1]):
             nearest = other
     return nearest
 
@@ -160,6 +178,7 @@ def cover(screenshot: BgrImage, boxes: Iterable[ScreenshotBox]) -> None:
 
 
 def _colour_around(screenshot: BgrImage, left: int, top: int, right: int, bottom: int) -> Any:
+    """Returns the median colour of the pixels along the four edges of a box."""
     edges: Sequence[BgrImage] = (
         screenshot[max(0, top - 1), left:right],
         screenshot[min(len(screenshot) - 1, bottom), left:right],

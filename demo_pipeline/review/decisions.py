@@ -1,8 +1,8 @@
-"""Decisions: the judgements of people about a demonstration, and how they change a trajectory.
+"""Decisions: people's judgements about a demonstration, and the corrections that they make.
 
-Defines the document of a decision, the pure function `judge` from decisions to the ones in force,
-and the corrected trajectory. A decision is never changed or removed: another decision undoes it.
-`review_store` reads and writes the documents.
+Defines the document of a decision. `judge` finds the decisions that apply to a version of a
+trajectory, and `corrected` applies their corrections. A decision is never changed or removed; to
+undo it, another decision is added. `review_store` reads and writes the documents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,9 +23,9 @@ from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-_BOX = ("target_x", "target_y", "target_width", "target_height")  # of the provenance
+_BOX_COLUMNS = ("target_x", "target_y", "target_width", "target_height")  # of provenance.parquet
 WHOLE = "all"
-"""The key of `Decision.judged` for decisions about all steps."""
+"""The key of `Decision.judged` in decisions about the whole demonstration."""
 MOST_TEXT = 10_000  # characters of a note or an instruction
 REJECT_REASONS = (
     *("wrong_task", "unfinished", "wrong_result", "many_errors"),
@@ -78,7 +78,7 @@ class Trim(Value):
 
 
 class BadStep(Value):
-    """A step that no model should learn; it stays in the history of later steps."""
+    """A step that no model should learn. It stays in the history of later steps."""
 
     step: Count
 
@@ -91,14 +91,17 @@ class Note(Value):
 
 
 class StepThought(Value):
-    """The thought before a step. It becomes an annotation, as `StepVerdict` does."""
+    """The thought before a step. It is used as an annotation of the kind `thought`."""
 
     step: Count
     text: _Words
 
 
 class StepVerdict(Value):
-    """Whether the step leads to the goal, and whether it is redundant (None: not judged)."""
+    """Whether a step leads to the goal, and whether it is redundant (None: not judged).
+
+    It is used as annotations of the kinds `step_correct` and `step_redundant`.
+    """
 
     step: Count
     correct: bool
@@ -106,15 +109,16 @@ class StepVerdict(Value):
 
 
 class ActionValue(Value):
-    """The action.json that a step should have had: another target, or other parameters."""
+    """The corrected action of a step, with another target or other parameters."""
 
     action: StepAction
 
 
 class PrivateBox(Value):
-    """A part of a step's screenshot that is private, or that a detector took for private.
+    """A box in a step's screenshot, and whether it is private.
 
-    `x`, `y`, `width` and `height` are canvas pixels. `private` is False for a detector's mistake.
+    `x`, `y`, `width` and `height` are canvas pixels. `private` is False if a detector covered the
+    box by mistake, or if a person withdraws a mark.
     """
 
     step: Count
@@ -126,7 +130,7 @@ class PrivateBox(Value):
 
 
 class Undo(Value):
-    """Takes a decision back. Undoing an undo puts the first decision into force again."""
+    """Takes a decision back. After an undo of an undo, the first decision applies again."""
 
     decision: DecisionId
 
@@ -145,11 +149,11 @@ VALUES: Mapping[str, type[Value]] = {
     "private_box": PrivateBox,
     "undo": Undo,
 }
-"""Kind of a decision → its value."""
+"""Kind of a decision → class of its value."""
 
 
 def steps_of(value: Value) -> frozenset[int]:
-    """The steps that a value names."""
+    """Returns the numbers of the steps that a value names."""
     match value:
         case Trim(first=first, last=last):
             return frozenset({first, last})
@@ -163,17 +167,18 @@ def steps_of(value: Value) -> frozenset[int]:
 
 
 class Decision(Document):
-    """`reviews/<demonstration>/<id>.json`.
+    """A decision, stored as `reviews/<demonstration>/<id>.json`.
 
     Attributes:
-        id: 32 hex digits, chosen by the page before it sends the decision, so that sending it twice
-            gives one decision.
-        author: who decided.
-        time: ISO 8601, UTC, milliseconds; later than that of every decision the author saw.
+        id: 32 hex digits. The page chooses the id before it sends a decision, so that a decision
+            that is sent twice is stored once.
+        author: name of the person who decided.
+        time: ISO 8601, UTC, milliseconds. It is later than the time of every decision about this
+            demonstration that the author could see.
         trajectory: id of the version that was judged.
-        judged: step number, or `all` → SHA-256 over the judged files.
-        kind: one of `VALUES`.
-        value: an instance of the class that `VALUES` has for `kind`.
+        judged: the number of the judged step, or `all` → SHA-256 over the judged files.
+        kind: a key of `VALUES`.
+        value: an instance of `VALUES[kind]`.
     """
 
     id: DecisionId
@@ -195,37 +200,37 @@ class Decision(Document):
 
     @property
     def step(self) -> int | None:
-        """The step that it is about; None for the whole demonstration."""
+        """The number of the judged step; None for a decision about the whole demonstration."""
         if isinstance(self.value, Trim):
             return None
         return next(iter(steps_of(self.value)), None)
 
     @property
     def order(self) -> tuple[str, str]:
-        """Sorts decisions by time; the id decides between equal times."""
+        """A sort key: the time, and for equal times the id."""
         return self.time, self.id
 
 
 class DecisionError(ValueError):
-    """A decision that is not valid. `args` are sentences that never repeat the reviewer's text."""
+    """A decision is not valid. `args` are the reasons; they never quote the reviewer's text."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)
 
 
 def faults(error: ValidationError) -> list[str]:
-    """One sentence for each fault of a value. The sentences never contain the value."""
+    """Returns a message for each invalid field. The messages never quote values."""
     return [f"{field_name(place) or 'value'}: {message}" for place, message in explain(error)]
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A version of a trajectory, as decisions refer to it.
+    """A version of a trajectory, with the ids and hashes by which decisions refer to it.
 
     Attributes:
         id: of the demonstration.
         version: id of the version.
-        steps: step number → SHA-256 over its screenshot, its tree and its action.
+        steps: step number → SHA-256 over the step's screenshot, tree and action.
     """
 
     id: str
@@ -233,7 +238,7 @@ class Subject:
     steps: Mapping[int, str]
 
     def judged(self, decision: Decision) -> dict[str, str]:
-        """The value of `Decision.judged` for a decision: about one step, about all, or an undo."""
+        """Returns `Decision.judged` for a decision about this version; empty for an undo."""
         if isinstance(decision.value, Undo):
             return {}
         if decision.step is not None:
@@ -241,21 +246,21 @@ class Subject:
         return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
-        """Whether the judged steps all exist and are byte-identical in this version."""
+        """Whether all steps that the decision judged exist here and are byte-identical."""
         if not steps_of(decision.value) <= self.steps.keys():
             return False
         return decision.trajectory == self.version or decision.judged == self.judged(decision)
 
 
 class Corrections(Document):
-    """The corrections of a trajectory, which its records keep as `corrections.json`.
+    """People's corrections of a trajectory, stored as `corrections.json` in its records.
 
     Attributes:
-        instruction, success: None: as recorded.
+        instruction, success: the corrected values; None: not corrected.
         bad_steps: numbers of steps that no model should learn, ascending.
-        trim: the first and the last step that are kept; None: all steps.
-        actions: corrected actions, in order of their steps.
-        decisions: ids of the decisions that these corrections come from.
+        trim: the first and the last step that are kept; None: all steps are kept.
+        actions: corrected actions, in the order of their steps.
+        decisions: ids of the decisions that make these corrections.
     """
 
     instruction: str | None = None
@@ -275,15 +280,16 @@ NO_CORRECTIONS = Corrections()
 
 @dataclass(frozen=True)
 class Judgement:
-    """The decisions that are in force for a trajectory, and the corrections that they make.
+    """The decisions about a version of a trajectory, by whether they apply, and their corrections.
 
-    If decisions contradict each other, the latest is in force.
+    If decisions contradict each other, the latest determines `verdict` and `corrections`.
 
     Attributes:
-        verdict: the approval or rejection; None: not reviewed.
-        corrections: applied when the records are built.
-        applied: every decision that applies to this version, in time order.
-        stale: about another version whose judged steps differ; not applied.
+        verdict: the latest approval or rejection; None: there is none.
+        corrections: are applied when the records are built.
+        applied: all decisions that apply to this version, in time order.
+        stale: decisions about other versions whose judged steps differ from this one; they do not
+            apply.
         undone: decisions that were taken back.
     """
 
@@ -295,7 +301,7 @@ class Judgement:
 
     @property
     def replaced(self) -> tuple[Decision, ...]:
-        """Decisions of `applied` that a later decision on the same subject replaces."""
+        """The decisions in `applied` that a later one about the same thing replaces."""
         kinds = {"approve": "verdict", "reject": "verdict"}
         latest: dict[tuple[str, int | None], Decision] = {}
         replaced = []
@@ -310,7 +316,7 @@ class Judgement:
 
     @property
     def status(self) -> Literal["approved", "rejected", "open"]:
-        """The state that the setting `datasets.require_review` compares."""
+        """The state of the review, which the setting `datasets.require_review` refers to."""
         if self.verdict is None:
             return "open"
         if isinstance(self.verdict.value, Rejection):
@@ -319,7 +325,7 @@ class Judgement:
 
     @property
     def rejected_for(self) -> str:
-        """The reason for the rejection, one of `REJECT_REASONS`; empty: not rejected."""
+        """The reason of the rejection, one of `REJECT_REASONS`; empty if it is not rejected."""
         if self.verdict is None or not isinstance(self.verdict.value, Rejection):
             return ""
         return str(self.verdict.value.reason)
@@ -327,7 +333,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _UnreadableJudgement(Judgement):
-    """Stands for the judgement while a decision is damaged: nobody trains on the demonstration."""
+    """The judgement of a demonstration with a damaged decision, which may be a rejection.
+
+    The demonstration counts as rejected, so that no model learns it.
+    """
 
     @property
     def status(self) -> Literal["approved", "rejected", "open"]:
@@ -342,11 +351,18 @@ UNREADABLE_JUDGEMENT = _UnreadableJudgement()
 
 
 def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
-    """The judgement of a version. The order and repetition of `decisions` do not matter."""
+    """Returns the judgement of a version.
+
+    Args:
+        decisions: all decisions about the demonstration, in any order, possibly repeated.
+        subject: the version.
+    """
     by_id = {decision.id: decision for decision in decisions}
     in_order = sorted(by_id.values(), key=lambda decision: decision.order)
     undone_ids: set[str] = set()
-    for decision in reversed(in_order):  # an undo is later than the decision that it takes back
+    # An undo is later than the decision that it takes back. In reversed order, each undo is visited
+    # when it is clear whether it was taken back itself.
+    for decision in reversed(in_order):
         if isinstance(decision.value, Undo) and decision.id not in undone_ids:
             undone_ids.add(decision.value.decision)
     applied: list[Decision] = []
@@ -369,7 +385,7 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
 
 
 def _corrections(applied: Iterable[Decision]) -> Corrections:
-    """The corrections that decisions in time order make together."""
+    """Returns the corrections that these decisions, given in time order, make together."""
     latest = dict[str, Any]()
     decision_ids = []
     bad_steps = set[int]()
@@ -398,7 +414,12 @@ def _corrections(applied: Iterable[Decision]) -> Corrections:
 
 
 def next_time(seen: Iterable[Decision], now: datetime) -> str:
-    """The time of a new decision: now, but later than every decision that its author saw."""
+    """Returns the time for a new decision: now, or 1 ms after the latest decision if that is later.
+
+    Args:
+        seen: all decisions about the demonstration that the author could see.
+        now: UTC.
+    """
     last = max((decision.time for decision in seen), default="")
     if _iso(now) > last:
         return _iso(now)
@@ -410,15 +431,16 @@ def _iso(time: datetime) -> str:
 
 
 def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Nodes) -> StepAction:
-    """The whole action of a correction, with the checks of a written step.
+    """Completes and checks the corrected action of a step.
 
-    Step and type stay. A target that is given by its id alone gets its role and name from the
-    tree. The sentence is written again unless the reviewer wrote one.
+    Role and name of the target are taken from the tree. The reasoning sentence is written again
+    unless the reviewer wrote one.
 
     Args:
-        value: some members of an action.json; the others come from the recording.
-        recorded: the step's action.
-        nodes: of the step's tree.
+        value: the members of the action that the reviewer changed, or more.
+        recorded: the recorded action, which has the other members. A correction cannot change the
+            number of its step and its type.
+        nodes: nodes of the step's tree by id.
 
     Raises:
         DecisionError: the correction is not a valid action.
@@ -447,6 +469,7 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
 
 
 def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
+    """Returns x, y, width and height of the action's target on the canvas; None: unknown."""
     target = action.target_element
     if target is None or target.id not in nodes:
         return None
@@ -456,14 +479,14 @@ def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
 
 @dataclass(frozen=True)
 class Corrected:
-    """A trajectory as records use it.
+    """A trajectory with people's corrections, from which records are built.
 
     Attributes:
-        trajectory: with the corrected words, outcome and actions; without the steps trimmed off.
-            Steps keep their numbers. After a trim, the final screenshot is that of the step that
-            followed.
-        rows: its provenance by step, with the boxes of corrected targets.
-        bad_steps: of these steps, those that stay in the history and give no record of their own.
+        trajectory: with the corrected instruction, outcome and actions, and without the steps that
+            people cut off. Steps keep their numbers. If steps were cut off at the end, the final
+            screenshot is the screenshot of the first of them.
+        rows: step number → row of provenance.parquet, with the box of a corrected target.
+        bad_steps: numbers of steps that stay in the history, but give no records of their own.
     """
 
     trajectory: Trajectory
@@ -474,7 +497,10 @@ class Corrected:
 def corrected(
     trajectory: Trajectory, corrections: Corrections, rows: Mapping[int, ProvenanceRow]
 ) -> Corrected:
-    """The trajectory with its corrections applied; records are built from it.
+    """Applies corrections to a trajectory.
+
+    Args:
+        rows: step number → row of provenance.parquet.
 
     Raises:
         JsonFileError: the tree of a corrected target cannot be read.
@@ -482,14 +508,16 @@ def corrected(
     if corrections == NO_CORRECTIONS:
         return Corrected(trajectory, rows)
     actions = {action.step_index: action for action in corrections.actions}
-    steps = tuple(
-        replace(step, action=actions.get(step.index, step.action))
-        for step in trajectory.steps
-        if corrections.keeps(step.index)
-    )
+    steps = list[StepFiles]()
+    for step in trajectory.steps:
+        if corrections.keeps(step.index):
+            steps.append(replace(step, action=actions.get(step.index, step.action)))
     first = steps[0].index
     last = steps[-1].index
-    following = [step.screenshot for step in trajectory.steps if step.index > last]
+    cut_off_at_end = [step for step in trajectory.steps if step.index > last]
+    final_screenshot = trajectory.final_screenshot
+    if cut_off_at_end:
+        final_screenshot = cut_off_at_end[0].screenshot
     task = dict[str, Any]()
     result = dict[str, Any]()
     if corrections.instruction is not None:
@@ -506,8 +534,8 @@ def corrected(
         trajectory,
         task=trajectory.task.model_copy(update=task),
         result=trajectory.result.model_copy(update=result),
-        steps=steps,
-        final_screenshot=following[0] if following else trajectory.final_screenshot,
+        steps=tuple(steps),
+        final_screenshot=final_screenshot,
     )
     corrected_rows = {step.index: _row(step, rows[step.index], actions) for step in steps}
     bad_steps = frozenset(filter(corrections.keeps, corrections.bad_steps))
@@ -515,9 +543,13 @@ def corrected(
 
 
 def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction]) -> ProvenanceRow:
-    """The provenance of a step, with the box of its corrected target."""
+    """Returns the row of provenance.parquet of a step, with the box of a corrected target.
+
+    Args:
+        actions: step number → corrected action.
+    """
     if step.index not in actions:
         return row
     nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
-    box = _box(step.action, nodes) or (None,) * len(_BOX)
-    return {**row, **dict(zip(_BOX, box, strict=True))}
+    box = _box(step.action, nodes) or (None,) * len(_BOX_COLUMNS)
+    return {**row, **dict(zip(_BOX_COLUMNS, box, strict=True))}

@@ -1,6 +1,7 @@
-"""The data of the review page as JSON: the queue, one demonstration, all steps, the video.
+"""Reads from the store what the review page shows, as JSON.
 
-`ReviewData` reads them from the store. Versions never change, so it caches the ones it has read.
+This is the queue of demonstrations, the steps of a demonstration, the steps of all demonstrations,
+and the video. Versions of outputs never change, so that the ones that were read are cached.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,8 +49,8 @@ from demo_pipeline.trajectories.provenance import (
 )
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MOST_CACHED = 5000  # opened versions, of a few kB each
-# Columns of the provenance that the page shows of a step, and of the whole demonstration.
+_MOST_CACHED = 5000  # opened versions; each takes a few kB
+# Columns of provenance.parquet that the page shows for a step and for the whole demonstration.
 _STEP_COLUMNS = (
     *("pts", "lead_ms", "reason_code", "leak", "unavoidable"),
     *("freshness", "tree_agreement", "tree_age_ms"),
@@ -63,32 +64,34 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ReviewedVersion:
-    """A version of a trajectory: its folder, and what decisions about it refer to."""
+    """A version of a trajectory: its folder, and the subject of decisions about it."""
 
     folder: Path
     subject: Subject
 
 
 class ReviewData:
-    """Reads a store for the review page. Threads may share it.
+    """Reads a store for the review page. Threads may share an instance.
 
     Args:
-        store: of the pipeline.
-        uploads: where the videos are.
+        store: contains the trajectories and the decisions.
+        uploads: contain the videos.
     """
 
     def __init__(self, store: Store, uploads: Uploads) -> None:
         self._store = store
         self._uploads = uploads
         self.reviews = Reviews(store)
+        # Demonstration and version of its trajectory → opened version.
         self._versions: dict[tuple[str, str], ReviewedVersion] = {}
+        # Demonstration → version that was read, and the rows in it.
         self._triage_rows: dict[str, tuple[str, Json]] = {}
         self._step_rows: dict[str, tuple[str, list[Json]]] = {}
 
     def opened(self, demonstration: str, version: str = "") -> ReviewedVersion | None:
-        """A version of a trajectory; the published one for an empty `version`.
+        """Opens a version of a trajectory; for an empty `version`, the published one.
 
-        None: this version is not published, and was not since this process started.
+        Returns None if this version is neither published nor cached by this process.
         """
         if cached := self._versions.get((demonstration, version)):
             return cached
@@ -103,7 +106,7 @@ class ReviewData:
         return reviewed if version in {"", current.id} else None
 
     def queue(self) -> Json:
-        """Every demonstration that has a trajectory, the most doubtful first."""
+        """Returns the rows of all demonstrations with a trajectory, the most doubtful first."""
         self.reviews.refresh()
         decisions = self.reviews.by_demonstration()
         triage_rows = []
@@ -113,9 +116,10 @@ class ReviewData:
                 triage_rows.append(row)
         near: dict[str, list[str]] = {}
         for group in near_duplicates(triage_rows):
-            near |= {name: sorted(group - {name}) for name in group}
+            for name in group:
+                near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # the page needs it for a hint only
+        with suppress(DamagedDocument):  # the page only shows a hint from this document
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:
@@ -134,6 +138,11 @@ class ReviewData:
     def _queue_row(
         self, triage_row: Json, decisions: Sequence[Decision], near: Sequence[str]
     ) -> Json:
+        """Returns the row of a demonstration in the queue.
+
+        Args:
+            near: ids of its near-duplicates.
+        """
         name = triage_row["trajectory_id"]
         judgement = Judgement()
         if decisions and (reviewed := self.opened(name)):
@@ -156,7 +165,7 @@ class ReviewData:
         }
 
     def steps(self) -> list[Json]:
-        """Every step of every demonstration, for the grid, in recorded order."""
+        """Returns the steps of all demonstrations, by id and in recorded order, for the grid."""
         self.reviews.refresh()
         decisions = self.reviews.by_demonstration()
         rows: list[Json] = []
@@ -171,13 +180,14 @@ class ReviewData:
                 index = recorded["index"]
                 is_bad = index in corrections.bad_steps
                 row = {**recorded, "review": judgement.status, "bad": is_bad}
-                if index in marks:  # the box of a corrected target would need its tree
+                if index in marks:
+                    # The box of a corrected target is in the step's tree, which is not read here.
                     row |= {"points": marks[index], "box": None}
                 rows.append(row)
         return rows
 
     def _cached_steps(self, name: str, reviewed: ReviewedVersion) -> list[Json]:
-        """The steps of a version as recorded; each version is read once."""
+        """Returns the recorded steps of a version without decisions; reads each version once."""
         version = reviewed.subject.version
         cached_version, cached_rows = self._step_rows.get(name, ("", []))
         if cached_version == version:
@@ -204,11 +214,16 @@ class ReviewData:
         return rows
 
     def _triage_of_steps(self, name: str) -> dict[int, Json]:
+        """Returns step number → its row in the triage; empty if the triage is missing."""
         rows = self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
         return {row["step_index"]: row for row in rows}
 
     def _triage_row(self, demonstration: str) -> Json | None:
-        """The triage of a demonstration, or its task alone if it has none; None: it is gone."""
+        """Returns the row of a demonstration in the triage.
+
+        If the triage is missing, the row only contains the task. Returns None if the trajectory
+        is missing, too.
+        """
         output = TRIAGE_STAGE.output(demonstration)
         version = self._store.published(output)
         cached = self._triage_rows.get(demonstration)
@@ -232,7 +247,7 @@ class ReviewData:
         }
 
     def demonstration(self, name: str) -> Json | None:
-        """All that the page shows of a demonstration; None: it has no trajectory."""
+        """Returns all that the page shows of a demonstration; None if it has no trajectory."""
         reviewed = self.opened(name)
         if reviewed is None:
             return None
@@ -244,23 +259,19 @@ class ReviewData:
         steps = []
         for step in trajectory.steps:
             row = row_of_step[step.index]
+            shown_step: Json = {
+                "index": step.index,
+                "action": step.action.model_dump(mode="json"),
+            }
+            for column in _STEP_COLUMNS:
+                shown_step[column] = row[column]
             triage_row = triage.get(step.index, {})
-            measured = ("doubt", "idle_s", "changed_share")
-            steps.append(
-                {
-                    "index": step.index,
-                    "action": step.action.model_dump(mode="json"),
-                    **{column: row[column] for column in _STEP_COLUMNS},
-                    "triage": {
-                        **{
-                            column: triage_row[column]
-                            for column in measured
-                            if column in triage_row
-                        },
-                        "signals": _step_signals(triage_row),
-                    },
-                }
-            )
+            shown_triage = dict[str, Any]()
+            for column in ("doubt", "idle_s", "changed_share"):
+                if column in triage_row:
+                    shown_triage[column] = triage_row[column]
+            shown_triage["signals"] = _step_signals(triage_row)
+            steps.append({**shown_step, "triage": shown_triage})
         first_row = row_of_step[trajectory.steps[0].index]
         return {
             "id": name,
@@ -279,14 +290,16 @@ class ReviewData:
         }
 
     def _private_boxes(self, name: str) -> list[Json]:
-        """The boxes that the detectors found in screenshots, with step and kind."""
-        rows = self._table(f"{REDACTIONS}/{name}", REDACTIONS_FILE)
-        columns = ("step", "kind", "x", "y", "width", "height")
-        boxes = [row for row in rows if row["x"] is not None]
-        return [{column: row[column] for column in columns} for row in boxes]
+        """Returns the boxes with private data in screenshots, each with its step and kind."""
+        boxes = list[Json]()
+        for row in self._table(f"{REDACTIONS}/{name}", REDACTIONS_FILE):
+            if row["x"] is not None:
+                columns = ("step", "kind", "x", "y", "width", "height")
+                boxes.append({column: row[column] for column in columns})
+        return boxes
 
     def _table(self, output: str, file: str) -> list[Json]:
-        """The rows of a table of an output; empty if the output is missing."""
+        """Reads the rows of a table in an output; returns none if the output is missing."""
         try:
             folder = self._store.open(output)[0]
             return read_rows(folder / file)
@@ -296,10 +309,10 @@ class ReviewData:
     def _timeline(
         self, name: str, provenance: Iterable[ProvenanceRow], hidden: Iterable[HiddenAction]
     ) -> Json:
-        """Steps, hidden actions and scans by the seconds of the video, and the clock's evidence.
+        """Returns the bars of the timeline, in seconds of the video, and the clock's evidence.
 
-        Pauses, and what the person did to the recorder, are neither a step nor hidden: they are not
-        in it. Typing that went on after a rest belongs to the step that it continues.
+        There is a bar for each step, hidden action and scan. Typing before and after a pause is one
+        bar. Actions that are neither a step nor hidden, such as those on the recorder, have none.
         """
         try:
             raw = self._store.open(f"recordings/{name}", "manifest.json")[0]
@@ -310,7 +323,7 @@ class ReviewData:
             evidence = read_evidence(shots)
             scans = read_scans(events)
             recorded = read_actions(actions)
-        except MissingOutput:  # imported, or damaged: the page shows the steps alone
+        except MissingOutput:  # an imported trajectory has no recording, or an output is damaged
             return {"video": None, "timeline": None, "clock": None}
         seconds = evidence.clock.video_time
         step_of = {row["action_index"]: row["step_index"] for row in provenance}
@@ -334,9 +347,9 @@ class ReviewData:
         }
 
     def judged(self, subject: Subject) -> Json:
-        """The decisions about a demonstration, each with whether it is stale or undone.
+        """Returns all decisions about a demonstration, each with whether it is stale or undone.
 
-        Reads the decisions that were written in the meantime.
+        New decisions are read from the store first.
         """
         self.reviews.refresh(subject.id)
         decisions = self.reviews.of(subject.id)
@@ -351,9 +364,10 @@ class ReviewData:
         return {"decisions": rows}
 
     def video_file(self, name: str) -> Path | None:
-        """The video of a demonstration; None if it was removed or replaced.
+        """Returns the path of the video of a demonstration.
 
-        None also where anything is redacted, because the video shows it.
+        Returns None if the video was removed or replaced, and if something in the demonstration is
+        redacted, because the video would show it.
         """
         if is_shown_redacted(self._store, name):
             return None
@@ -370,7 +384,7 @@ class ReviewData:
         return path if is_processed_video else None
 
     def frame_times(self, name: str) -> list[float] | None:
-        """Presentation time of every frame, seconds; None without a video."""
+        """Returns the presentation time of each frame in seconds; None without a video."""
         path = self.video_file(name)
         if path is None:
             return None
@@ -378,7 +392,7 @@ class ReviewData:
 
 
 def _pictured_action(row: ProvenanceRow) -> Json:
-    """A step's action for its tile in the grid: the words, the points and the target's box."""
+    """Returns the parts of a step's action that its tile in the grid shows."""
     marks = []
     for x, y in (("x", "y"), ("end_x", "end_y")):
         if row[x] is not None and row[y] is not None:
@@ -400,10 +414,16 @@ def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
 
 
 def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
-    """Each signal of a demonstration with its number of steps, those with most points first."""
-    counts = [(signal, triage_row.get(f"{signal.name}_steps", 0)) for signal in STEP_SIGNALS]
-    counts += [
-        (signal, int(triage_row.get(signal.name, False))) for signal in DEMONSTRATION_SIGNALS
-    ]
-    by_points = [(-signal.points * count, signal.name, count) for signal, count in counts if count]
+    """Returns each signal's name and number of steps, those with most points first.
+
+    The number of a signal of the whole demonstration is 1.
+    """
+    by_points = []
+    for signal in (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS):
+        if signal in STEP_SIGNALS:
+            count = triage_row.get(f"{signal.name}_steps", 0)
+        else:
+            count = int(triage_row.get(signal.name, False))
+        if count:
+            by_points.append((-signal.points * count, signal.name, count))
     return [[name, count] for _, name, count in sorted(by_points)]

@@ -1,8 +1,8 @@
-"""Decisions in the store, `reviews/<demonstration>/<id>.json`, and removing a demonstration.
+"""Reads and writes people's decisions in the store, and removes demonstrations from the store.
 
-Reads and writes decisions, exchanges them as JSON Lines and CSV, and finds everything that holds a
-demonstration. A document is written once and never changed: two reviewers at once lose nothing, and
-every document is read once.
+A decision is the document `reviews/<demonstration>/<id>.json`, which is written once and never
+changed. Therefore reviewers who work at the same time lose nothing, and each document needs to be
+read only once. Decisions are exchanged between stores as JSON Lines or CSV.
 """
 
 import csv
@@ -49,15 +49,17 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version, VersionName
 
 REVIEWS = "reviews"
-_DOCUMENTS = ("quarantine", REVIEWS, "annotations")  # each has a folder for each demonstration
-_JSON_COLUMNS = ("judged", "value")
+# Folders of documents; each contains a folder for each demonstration.
+_DOCUMENT_FOLDERS = ("quarantine", REVIEWS, "annotations")
+_JSON_COLUMNS = ("judged", "value")  # columns of a CSV file whose cells are JSON
 _REMEDY = "correct the line, or leave it out"
 
 
 class Reviews:
-    """The decisions in a store; each document is read once. Threads may share it.
+    """Reads and adds the decisions in a store. Threads may share an instance.
 
-    `refresh` reads new documents; the other methods answer from the documents read so far.
+    Each document is read once. `refresh` reads new documents; methods that do not say otherwise
+    use the documents read so far.
 
     Args:
         store: holds the decisions as documents.
@@ -65,11 +67,11 @@ class Reviews:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Demonstration → key → decision, or None for a damaged document.
+        # Demonstration → key of the document → decision, or None for a damaged document.
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
-        """Read new documents of a demonstration, or of all; forget the removed ones."""
+        """Reads new documents of a demonstration, or of all, and drops those that were removed."""
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
         names = [demonstration] if demonstration else list(self._read)
@@ -83,49 +85,50 @@ class Reviews:
             self._read[_demonstration_of(key)][key] = decision
 
     def of(self, demonstration: str) -> list[Decision]:
-        """The decisions about a demonstration, in time order."""
+        """Returns the decisions about a demonstration, in time order."""
         decisions = filter(None, list(self._read[demonstration].values()))
         return sorted(decisions, key=attrgetter("order"))
 
     def by_demonstration(self) -> dict[str, list[Decision]]:
-        """Demonstration → the decisions about it, in time order."""
+        """Returns demonstration → decisions about it, in time order."""
         decisions: defaultdict[str, list[Decision]] = defaultdict(list)
         for decision in self.all():
             decisions[decision.demonstration].append(decision)
         return dict(decisions)
 
     def all(self) -> list[Decision]:
-        """Every decision, in time order."""
+        """Returns the decisions about all demonstrations, in time order."""
         decisions: list[Decision] = []
         for name in list(self._read):
             decisions += self.of(name)
         return sorted(decisions, key=attrgetter("order"))
 
     def damaged(self) -> list[str]:
-        """Keys of documents that are not decisions."""
+        """Returns the sorted keys of damaged documents."""
         keys = []
         for documents in list(self._read.values()):
             keys += [key for key, decision in list(documents.items()) if decision is None]
         return sorted(keys)
 
     def require_whole(self, demonstration: str) -> None:
-        """Raise `DamagedDocument` if a decision about a demonstration is damaged.
+        """Raises `DamagedDocument` if a decision about a demonstration is damaged.
 
-        The damaged decision may mark a private part of a screenshot, which must not be published.
+        The damaged decision may have marked a part of a screenshot as private. This part must not
+        be published.
         """
         for key, decision in sorted(self._read[demonstration].items()):
             if decision is None:
                 raise DamagedDocument(key)
 
     def add(self, decision: Decision) -> bool:
-        """Write a decision unless its id is taken. Returns whether it was written."""
+        """Writes a decision, unless its id exists; returns whether it was written."""
         key = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json"
         written = self._store.add_document(key, sealed(decision))
         self._read[decision.demonstration][key] = decision if written else self._load(key)
         return written
 
     def written(self, demonstration: str, decision_id: str) -> Decision | None:
-        """The decision with an id, about any version; None: it does not exist."""
+        """Reads new documents, and returns the decision with an id; None if it does not exist."""
         self.refresh(demonstration)
         return self._read[demonstration].get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
 
@@ -138,18 +141,20 @@ class Reviews:
         value: Mapping[str, Any],
         decision_id: str = "",
     ) -> Decision:
-        """Check a decision against the trajectory and write it; a repeated id changes nothing.
+        """Checks a new decision against the trajectory, and writes it.
+
+        If the id exists, the existing decision is returned and nothing is written.
 
         Args:
             subject: the version that was judged.
-            trajectory: its folder.
-            author: who decides.
-            kind: one of `VALUES`.
+            trajectory: folder of this version.
+            author: name of the person who decides.
+            kind: a key of `VALUES`.
             value: the fields of `VALUES[kind]`.
-            decision_id: 32 hex digits; empty: a new one.
+            decision_id: 32 hex digits; empty: an id is chosen.
 
         Raises:
-            DecisionError: the decision is not valid; its sentences say why.
+            DecisionError: the decision is not valid; the message says why.
         """
         if existing := self.written(subject.id, decision_id):
             return existing
@@ -173,17 +178,21 @@ class Reviews:
             return decision
         existing = self.written(subject.id, decision.id)
         if existing is None:
-            raise DecisionError("id: the document under it is damaged")
+            raise DecisionError("id: the stored decision with this id is damaged")
         return existing
 
     def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
-        """Demonstration → its judgement, for each demonstration that was approved or rejected.
+        """Returns the judgements of the demonstrations that were approved or rejected.
 
-        While a decision is damaged, its demonstration counts as rejected, because the decision may
-        be a rejection. Manifests are read only for decisions about other versions than these.
+        A demonstration with a damaged decision counts as rejected, because the decision may have
+        been a rejection. Manifests are read only for demonstrations with decisions about other
+        versions than the given one.
 
         Args:
             versions: demonstration → the version of its trajectory.
+
+        Returns:
+            Demonstration → judgement.
         """
         self.refresh()
         judgements = {}
@@ -203,7 +212,15 @@ class Reviews:
     def private_boxes(
         self, demonstration: str, version: Version
     ) -> dict[int, list[tuple[tuple[int, int, int, int], bool]]]:
-        """Step → the boxes that people judged in this version, each with whether it is private."""
+        """Returns the boxes that people marked in the screenshots of this version.
+
+        Returns:
+            Step number → boxes in time order; each box is x, y, width and height in canvas pixels,
+            with whether it is private.
+
+        Raises:
+            DamagedDocument: a decision about the demonstration is damaged.
+        """
         self.refresh(demonstration)
         self.require_whole(demonstration)
         decisions = self.of(demonstration)
@@ -217,6 +234,7 @@ class Reviews:
         return dict(boxes)
 
     def _load(self, key: str) -> Decision | None:
+        """Reads a document; None if it is damaged or belongs under another key."""
         data = self._store.get_document(key)
         try:
             decision = Decision.model_validate(unsealed(data or b"", key))
@@ -234,13 +252,13 @@ def _demonstration_of(key: str) -> str:
 def checked_value(
     subject: Subject, folder: Path, kind: str, value: Mapping[str, Any], seen: Iterable[Decision]
 ) -> Value:
-    """The value of a decision, checked against the trajectory.
+    """Checks the value of a decision against the trajectory, and returns it completed.
 
     Args:
         subject: the version that is judged.
-        folder: of the trajectory.
+        folder: of this version.
         kind: of the decision.
-        value: as the reviewer gave it.
+        value: fields of the value, as the reviewer gave them.
         seen: earlier decisions about the demonstration.
 
     Raises:
@@ -267,19 +285,19 @@ def checked_value(
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
-    """How decisions refer to a committed trajectory; reads its manifest only."""
+    """Returns the subject for decisions about a version of a trajectory; reads its manifest."""
     files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     for file in version.manifest.files:
         if file.path.startswith("steps/"):
             files[int(file.path.split("/")[1])].append((file.path, file.sha256))
-    steps = {
-        step: sha256(repr(sorted(pairs)).encode()).hexdigest() for step, pairs in files.items()
-    }
-    return Subject(demonstration, version.id, dict(sorted(steps.items())))
+    steps = dict[int, str]()
+    for step, pairs in sorted(files.items()):
+        steps[step] = sha256(repr(sorted(pairs)).encode()).hexdigest()
+    return Subject(demonstration, version.id, steps)
 
 
 def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
-    """Decisions as JSON Lines, or for the suffix `.csv` as a table with JSON in two columns."""
+    """Returns decisions as the text of a file: CSV for the suffix `.csv`, else JSON Lines."""
     if suffix != ".csv":
         return "".join(json_bytes(decision, compact=True).decode() for decision in decisions)
     text = io.StringIO()
@@ -294,7 +312,10 @@ def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
 
 
 def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
-    """The decisions of a JSON Lines or CSV file (`.csv`), and a problem for each other line.
+    """Reads decisions from CSV (a file that ends in `.csv`) or JSON Lines.
+
+    Returns:
+        The decisions, and a problem for each line that is not a valid decision.
 
     Raises:
         JsonFileError: the file cannot be read.
@@ -318,20 +339,25 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
 
 
 def _numbered_lines(text: str, suffix: str) -> Iterator[tuple[int, str | dict[str, str]]]:
-    """Yield line number and content: a string of JSON Lines, or the cells of a CSV row."""
+    """Yields the number and content of each line: a string, or for CSV its cells by column."""
     if suffix != ".csv":
         yield from enumerate(text.split("\n"), 1)
         return
     table = csv.DictReader(io.StringIO(text, newline=""), restval="")
     if "id" not in (table.fieldnames or ()):
-        yield 1, {"": ""}  # no decision, so that the file's first line is named
+        yield 1, {"": ""}  # is not a valid decision: the caller reports a problem in line 1
         return
     for row in table:
         yield table.line_num, row
 
 
 def _decision_of(line: str | dict[str, str], file: str) -> Decision:
-    """The decision of a line; columns and cells that a spreadsheet added are ignored."""
+    """Converts a line to a decision; columns that a spreadsheet program added are ignored.
+
+    Raises:
+        ValidationError: the line is not a decision.
+        JsonFileError: the line, or a cell with JSON, is not JSON.
+    """
     if isinstance(line, str):
         return Decision.model_validate(parse_json(line, file))
     members: dict[str, Any] = {name: line.get(name, "") for name in Decision.model_fields}
@@ -341,12 +367,13 @@ def _decision_of(line: str | dict[str, str], file: str) -> Decision:
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:
-    """Yield each decision with `holds`, `replaced`, `stale`, `undone`, `undo` or `no trajectory`.
+    """Yields each decision with its state.
 
-    A decision is `replaced` by a later one on the same subject.
+    The state is `holds` (it applies), `replaced` (by a later one about the same thing), `stale`,
+    `undone`, `undo` (it undoes another decision) or `no trajectory`.
 
     Args:
-        store: of the pipeline.
+        store: contains the decisions and the trajectories.
         ids: of demonstrations; empty: all.
     """
     reviews = Reviews(store)
@@ -360,21 +387,27 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
                 yield decision, "no trajectory"
             continue
         judgement = judge(decisions, subject_of(version, name))
-        state_of = {decision.id: "stale" for decision in judgement.stale}
-        state_of |= {decision.id: "undone" for decision in judgement.undone}
-        state_of |= {decision.id: "replaced" for decision in judgement.replaced}
+        replaced = judgement.replaced
         for decision in decisions:
-            state = "undo" if isinstance(decision.value, Undo) else "holds"
-            yield decision, state_of.get(decision.id, state)
+            if decision in replaced:
+                yield decision, "replaced"
+            elif decision in judgement.undone:
+                yield decision, "undone"
+            elif decision in judgement.stale:
+                yield decision, "stale"
+            elif isinstance(decision.value, Undo):
+                yield decision, "undo"
+            else:
+                yield decision, "holds"
 
 
 def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
-    """Add decisions of another store.
+    """Adds decisions that were exported from another store.
 
     Decisions that apply to a trajectory of this store are checked like new ones.
 
     Returns:
-        How many decisions were new, and a problem for each one that is not valid here.
+        The number of added decisions, and a problem for each decision that is not valid here.
     """
     reviews = Reviews(store)
     added = 0
@@ -390,7 +423,7 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
 
 
 def _check_imported(store: Store, decision: Decision) -> None:
-    """Raise `DecisionError` if a decision applies to a trajectory here and is not valid for it."""
+    """Raises `DecisionError` if a decision applies to a trajectory here and is not valid for it."""
     output = f"trajectories/{decision.demonstration}"
     if isinstance(decision.value, Undo):
         return
@@ -405,11 +438,11 @@ def _check_imported(store: Store, decision: Decision) -> None:
 
 @dataclass(frozen=True)
 class HeldOutputs:
-    """The outputs that hold a demonstration.
+    """The outputs that contain a demonstration.
 
     Attributes:
-        own: outputs that hold no other demonstration.
-        datasets: outputs that were built from it, or from such a dataset.
+        own: outputs that contain no other demonstration.
+        datasets: datasets that were built from it, directly or from another such dataset.
     """
 
     own: frozenset[str]
@@ -417,12 +450,11 @@ class HeldOutputs:
 
 
 def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> HeldOutputs:
-    """The outputs that `forget_demonstration` removes.
+    """Finds the outputs that contain a demonstration; `forget_demonstration` removes them.
 
     Args:
-        store: of the pipeline.
-        demonstration: its id.
-        stages: names of the stages whose outputs hold a single demonstration.
+        demonstration: the id.
+        stages: names of the stages whose outputs each contain a single demonstration.
     """
     versions = list(store.versions())
     names = {name for name, _ in versions} | set(store.outputs())
@@ -433,7 +465,8 @@ def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> Hel
         if name not in own and is_dataset:
             datasets.append((name, version))
     held: set[str] = set()
-    sources: set[str] = {demonstration}  # the demonstration, then stages of datasets that hold it
+    # The demonstration, and the stages of the datasets that contain it.
+    sources: set[str] = {demonstration}
     while True:
         new_names = set[str]()
         for name, version in datasets:
@@ -448,9 +481,9 @@ def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> Hel
 
 
 def documents_of(store: Store, demonstration: str) -> list[str]:
-    """Keys of the quarantine records, decisions and annotations of a demonstration."""
+    """Returns the keys of the quarantine records, decisions and annotations of a demonstration."""
     keys = []
-    for folder in _DOCUMENTS:
+    for folder in _DOCUMENT_FOLDERS:
         keys += store.list_documents(f"{folder}/{demonstration}")
     return keys
 
@@ -458,39 +491,40 @@ def documents_of(store: Store, demonstration: str) -> list[str]:
 def forget_demonstration(
     store: Store, demonstration: str, stages: Collection[str]
 ) -> tuple[list[str], list[str], int]:
-    """Remove every version of a demonstration from a store, and every dataset that holds it.
+    """Removes every version of a demonstration from a store, and every dataset that contains it.
 
-    They are removed at once, without the grace period: readers of an old version get an error. The
-    call can be repeated after a crash, because datasets are removed before the outputs and
-    documents by which the demonstration is found.
+    They are removed at once, without the usual grace period: readers of an old version get an
+    error. After a crash, the call can be repeated. Datasets are removed first, because the outputs
+    and documents of the demonstration are needed to find them.
 
     Args:
-        store: of the pipeline.
-        demonstration: its id.
+        demonstration: the id.
         stages: see `outputs_of`.
 
     Raises:
-        StorageError: the demonstration is being built, so that its outputs would come back, or the
-            document of splits is damaged.
+        StorageError: the demonstration is being built, so that its outputs would be written again;
+            or the document of the splits is damaged.
 
     Returns:
-        Its outputs; the datasets that held it, which the next run builds again; and the number of
-        removed quarantine records, decisions and annotations.
+        The removed outputs of the demonstration; the removed datasets, which the next run builds
+        again; and the number of removed quarantine records, decisions and annotations.
     """
     outputs = outputs_of(store, demonstration, stages)
-    read_split_memory(store)  # raises before anything is removed if the document is damaged
+    read_split_memory(store)  # if the document is damaged, raises before anything is removed
     require_idle(store, demonstration)
     held = sorted(outputs.datasets)
     for name in (*held, *sorted(outputs.own | store.local.traces(demonstration))):
         store.erase(name)
     forget_split(store, demonstration)
-    documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
+    documents = sum(
+        store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENT_FOLDERS
+    )
     documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
     return sorted(outputs.own), held, documents
 
 
 def require_idle(store: Store, demonstration: str) -> None:
-    """Raise `StorageError` while a process of this machine builds the demonstration."""
+    """Raises `StorageError` if a process on this machine is building the demonstration."""
     if any(map(store.local.is_building, store.local.traces(demonstration))):
         raise StorageError(
             f"{demonstration} is being processed; wait until its run has ended, then forget it"
@@ -498,7 +532,13 @@ def require_idle(store: Store, demonstration: str) -> None:
 
 
 def _holds(version: Version | None, sources: Collection[str], demonstration: str) -> bool:
-    """Whether a dataset was built from one of the sources; an unreadable one counts as built."""
+    """Whether a dataset was built from the demonstration or from a stage in `sources`.
+
+    Args:
+        version: of the dataset; None: its manifest cannot be read. The answer is True then.
+        sources: the demonstration, and names of stages.
+        demonstration: its id; links to its files count, too.
+    """
     if version is None:
         return True
     manifest = version.manifest

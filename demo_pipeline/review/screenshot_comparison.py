@@ -1,7 +1,7 @@
-"""Compares screenshots: whether two differ, torn screenshots, and near-duplicate demonstrations.
+"""Compares screenshots: counts differences, and finds torn ones and near-duplicates.
 
-observation/frames/screenshot_files.py reduces a screenshot to the cells and the hash that this
-module compares. Coordinates are canvas pixels.
+A screenshot is compared by its cells (the mean brightness of small squares) and by its hash, both
+of observation/frames/screenshot_files.py. Coordinates are canvas pixels.
 """
 
 from collections import defaultdict
@@ -13,60 +13,70 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-CHANGED = 8  # of 255, difference of a cell's mean: above the noise of x264 in recorded videos
-POINTER = (-10, -6, 24, 34)  # left, top, right, bottom of an arrow or a hand around its hot spot
-TORN_OTHER = 0.3  # least share of the cells of a part that differ, if the part is another screen
-TORN_SAME = 0.03  # greatest share of the cells that differ, if the part is the same screen
-TORN_ROWS = 8  # of cells; smaller parts are bars
-NEAR_BITS = 8  # of 64, in which the hashes of any two steps differ
-NEAR_MEAN_BITS = 3.0  # of 64, mean over all steps
+CHANGED = 8  # of 255; a cell differs if its mean differs by more. The noise of x264 is below it.
+# Left, top, right, bottom of an arrow or a hand, relative to the point at which it points.
+POINTER = (-10, -6, 24, 34)
+TORN_OTHER = 0.3  # two parts show different screens if more than this share of their cells differ
+TORN_SAME = 0.03  # two parts show the same screen if at most this share of their cells differ
+TORN_ROWS = 8  # rows of cells; a part with fewer rows may be a bar of the same screen
+# Of near-duplicates, the hashes of corresponding steps differ in at most `NEAR_BITS` of 64 bits,
+# and in at most `NEAR_MEAN_BITS` bits on average.
+NEAR_BITS = 8
+NEAR_MEAN_BITS = 3.0
 
 
 def different_cells(
     before: ScreenshotFacts, after: ScreenshotFacts, pointers: Iterable[tuple[float, float]]
 ) -> int:
-    """How many of 32,400 cells differ between two screenshots, except under a pointer.
+    """Returns how many of the 32,400 cells differ between two screenshots.
 
     Args:
-        before: a screenshot.
-        after: another one.
-        pointers: where the pointer is in either.
+        pointers: where either screenshot shows the pointer; cells under it are not compared.
     """
     different = cv2.absdiff(before.cells, after.cells) > CHANGED
     for x, y in pointers:
-        left, top, right, bottom = (
-            int((position + offset) // CELL)
-            for position, offset in zip((x, y, x, y), POINTER, strict=True)
-        )
-        different[max(top, 0) : max(bottom + 1, 0), max(left, 0) : max(right + 1, 0)] = False
+        left, top, right, bottom = POINTER
+        first_column = int((x + left) // CELL)
+        last_column = int((x + right) // CELL)
+        first_row = int((y + top) // CELL)
+        last_row = int((y + bottom) // CELL)
+        rows = slice(max(first_row, 0), max(last_row + 1, 0))
+        columns = slice(max(first_column, 0), max(last_column + 1, 0))
+        different[rows, columns] = False
     return int(different.sum())
 
 
 def torn(before: ScreenshotFacts, screenshot: ScreenshotFacts, after: ScreenshotFacts) -> bool:
-    """Whether a screenshot shows the screen before in one part and the screen after in the other.
+    """Whether one part of a screenshot shows the old screen and the other part the new one.
 
-    The parts are above and below a line across the whole screen. Each equals its neighbour on one
-    side, and differs in a third of its cells from the neighbour on the other side.
+    The parts are above and below a horizontal line across the whole screen. One part is the same as
+    in the screenshot before and differs from the screenshot after; for the other part it is the
+    other way round.
     """
     old = (cv2.absdiff(screenshot.cells, before.cells) > CHANGED).mean(axis=1)
     new = (cv2.absdiff(screenshot.cells, after.cells) > CHANGED).mean(axis=1)
     both = np.stack([old, new])
     rows = np.arange(1, len(old))
+    # For each line: the share of different cells above it and below it, shape (old or new, line).
     above = (np.cumsum(both, axis=1)[:, :-1] / rows)[:, TORN_ROWS:-TORN_ROWS]
     below = (np.cumsum(both[:, ::-1], axis=1)[:, -2::-1] / rows[::-1])[:, TORN_ROWS:-TORN_ROWS]
+    # In the first row, the part above the line is old; in the second row, the part above is new.
     same = np.maximum(above, below[::-1])
     changed = np.minimum(below, above[::-1])
     return bool(((same <= TORN_SAME) & (changed > TORN_OTHER)).any())
 
 
 def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
-    """Groups of two or more demonstrations that are nearly the same, in the order of their ids.
+    """Returns groups of two or more demonstrations that are nearly the same, sorted by id.
 
-    Nearly the same: the same task and action types, and screenshots that look alike step by step.
-    A demonstration that is near any member of a group belongs to the group.
+    Such demonstrations have the same task group and action types, and similar screenshots at each
+    step. A group contains every demonstration that is nearly the same as any member.
 
     Args:
         rows: of the table `triage`; rows without `picture_hashes` are ignored.
+
+    Returns:
+        Sets of demonstration ids.
     """
     same_actions: defaultdict[tuple[str, tuple[str, ...]], list[Mapping[str, Any]]]
     same_actions = defaultdict(list)
@@ -80,21 +90,27 @@ def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
 
 
 def _grouped_by_hashes(rows: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
+    """Groups demonstrations with the same number of steps by the hashes of their screenshots."""
     rows = sorted(rows, key=lambda row: row["trajectory_id"])
-    numbers = [[int(text, 16) for text in row["picture_hashes"]] for row in rows]
+    numbers = list[list[int]]()
+    for row in rows:
+        numbers.append([int(text, 16) for text in row["picture_hashes"]])
     hashes = np.array(numbers, np.uint64).reshape(len(rows), -1)
     groups = []
     ungrouped = list(range(len(rows)))
     while ungrouped:
         group = [ungrouped.pop(0)]
-        for member in group:  # the group grows meanwhile
+        for member in group:  # the loop also visits the members that it appends
             bits = np.bitwise_count(hashes[ungrouped] ^ hashes[member])
             near = (bits.max(axis=1, initial=0) <= NEAR_BITS) & (
                 bits.sum(axis=1) <= NEAR_MEAN_BITS * max(1, bits.shape[1])
             )
-            group += [place for place, is_near in zip(ungrouped, near, strict=True) if is_near]
-            ungrouped = [
-                place for place, is_near in zip(ungrouped, near, strict=True) if not is_near
-            ]
+            still_ungrouped = list[int]()
+            for place, is_near in zip(ungrouped, near, strict=True):
+                if is_near:
+                    group.append(place)
+                else:
+                    still_ungrouped.append(place)
+            ungrouped = still_ungrouped
         groups.append(frozenset(rows[place]["trajectory_id"] for place in group))
     return groups

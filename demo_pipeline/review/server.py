@@ -1,8 +1,9 @@
-"""The server of the review page: it answers this machine only, behind a random token.
+"""The server of the review page, which only answers requests from this machine.
 
-Checks who may ask, and routes the requests. Another site's page can neither read nor write, because
-the token is part of every address, the Host must be this machine's, and an Origin must be the
-page's own. `review_data` reads what is sent; the page itself is `page.html`, `page.js`, `page.css`.
+Checks and routes the requests. A page of another site can neither read nor write: each address
+contains a random token, the header `Host` must name this machine, and the header `Origin` must be
+that of the review page. `review_data` reads the data; `page.html`, `page.js` and `page.css` are the
+page itself.
 """
 
 from functools import partial
@@ -28,8 +29,9 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-_LARGEST_DECISION = 2**20  # bytes; `MOST_TEXT` characters have a tenth of that, however written
-_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}
+# Bytes of a request with a decision; a text of `MOST_TEXT` characters has at most a tenth of them.
+_LARGEST_DECISION = 2**20
+_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # kind in an address → file
 _POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -44,12 +46,14 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 
 
 class Guard:
-    """Answers only requests of the review page, with headers that shut other sites out.
+    """Passes on the requests of the review page, and refuses those of other sites.
+
+    Adds headers to each answer that forbid browsers to use it in pages of other sites.
 
     Args:
-        app: gets the request.
+        app: gets the requests that are not refused.
         token: the first part of every path.
-        hosts: values of `Host` that name this server.
+        hosts: the values of the header `Host` that name this server.
     """
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
@@ -58,9 +62,9 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI defines it."""
+        """Answers a request, as ASGI defines it."""
         if scope["type"] != "http":
-            return  # a websocket is closed by this
+            return  # the server then closes the websocket
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -72,6 +76,7 @@ class Guard:
         await answer(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> str:
+        """Returns why a request is refused; empty if it is not."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host not in self._hosts:
@@ -86,7 +91,7 @@ class Guard:
 
 
 class SentDecision(Document):
-    """A decision as the page sends it; the same id again is the same decision."""
+    """A decision as the page sends it. If an id is sent again, it is the same decision."""
 
     id: DecisionId
     version: str
@@ -95,13 +100,13 @@ class SentDecision(Document):
 
 
 def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
-    """The server's application.
+    """Returns the ASGI application of the server.
 
     Args:
         data: reads what the page shows.
-        author: of the decisions made here.
+        author: of the decisions that are made on the page.
         token: the first part of every path.
-        port: it listens on.
+        port: on which the server listens.
     """
     signals = (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS)
     fixed = {
@@ -126,12 +131,12 @@ def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
 
 
 def _page_file(name: str, request: Request) -> Response:  # noqa: ARG001 - a route passes it
-    """A file of the page itself."""
+    """Answers with a file of the page itself."""
     return _sent(Path(__file__).with_name(name))
 
 
 def _name(request: Request) -> str:
-    """The demonstration id in the path; status 404 if no store can hold such an id."""
+    """Returns the demonstration id in the path; answers with 404 if it is no possible id."""
     name = str(request.path_params["name"])
     if not is_safe_id(name):
         raise HTTPException(404)
@@ -151,11 +156,13 @@ def _sent(path: Path | None) -> Response:
 
 
 def _file(data: ReviewData, request: Request) -> Response:
-    """A screenshot or a UI tree of a version that the page has shown.
+    """Answers with a screenshot or a UI tree of a version that the page shows or has shown.
 
-    The path is built from checked parts; nothing of the address becomes part of it.
+    The path of the file is made of checked values only; no text of the address is put into it.
     """
-    version, step, kind = (request.path_params[key] for key in ("version", "step", "kind"))
+    version = request.path_params["version"]
+    step = request.path_params["step"]
+    kind = request.path_params["kind"]
     reviewed = data.opened(_name(request), version)
     if reviewed is None or step not in reviewed.subject.steps or kind not in _FILES:
         raise HTTPException(404)
@@ -163,7 +170,7 @@ def _file(data: ReviewData, request: Request) -> Response:
 
 
 async def _decide(data: ReviewData, author: str, request: Request) -> Response:
-    """Write a decision, or answer why it is not valid."""
+    """Reads a decision from a request, and writes it or answers why it is not valid."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -177,6 +184,7 @@ async def _decide(data: ReviewData, author: str, request: Request) -> Response:
 
 
 def _decided(data: ReviewData, author: str, name: str, sent: SentDecision) -> Response:
+    """Writes a decision, and answers with all decisions about the demonstration."""
     reviewed = data.opened(name, sent.version)
     try:
         if reviewed:
@@ -184,7 +192,8 @@ def _decided(data: ReviewData, author: str, name: str, sent: SentDecision) -> Re
                 reviewed.subject, reviewed.folder, author, sent.kind, sent.value, sent.id
             )
         elif data.reviews.written(name, sent.id) is None:
-            return _json({"faults": ["this version was replaced; look at the new one first"]}, 409)
+            message = "the trajectory was built again; look at its new version first"
+            return _json({"faults": [message]}, 409)
     except DecisionError as error:
         return _json({"faults": error.args}, 422)
     answer: dict[str, Any] = {"decision": sent.id}

@@ -1,8 +1,8 @@
-"""Signals of doubt: what may be wrong with a step or a demonstration, found without a model.
+"""Signals of doubt: reasons why a step or a demonstration may be wrong, found without a model.
 
-Defines every signal with its points, and the pure functions that find them. A signal filters
-nothing: it orders the queue of the review page and is shown there. `screenshot_comparison` compares
-screenshots; `triage` reads the inputs.
+Defines each signal with its points, and pure functions that find the signals. Signals order the
+queue of the review page and are shown there; they filter nothing. `screenshot_comparison` compares
+screenshots, and `triage` reads the facts from the outputs of earlier stages.
 """
 
 import re
@@ -24,34 +24,40 @@ from demo_pipeline.review.screenshot_comparison import different_cells, torn
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A reason to doubt: its points in the score, and its definition."""
+    """A reason to doubt a step or a demonstration.
+
+    Attributes:
+        points: are added to the doubt, see `doubt`.
+        definition: says when a step or demonstration has the signal.
+    """
 
     name: str
     points: float
     definition: str
 
 
-IDLE_S = 10.0  # seconds; a person who reads for longer has thought (waits.READING_S)
-STRAIGHT = 0.4  # distance ÷ path; people's direct movements have 0.8 to 1
-SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target
+# Limits of the signals.
+IDLE_S = 10.0  # seconds without input; people do not only read for longer (as `waits.READING_S`)
+STRAIGHT = 0.4  # distance ÷ length of the path; direct movements of people have 0.8 to 1
+SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target and no signal
 CORRECTED_SHARE = 20.0  # deletions per hundred characters
 MOST_CORRECTIONS = 3  # deletions; fewer are never a signal
-PACE = (0.7, 25.0)  # characters a second; world-class typing is 18
-PACED_CHARACTERS = 10  # shorter texts have no pace
-AGAIN_S = 2.0  # seconds between a click and its repetition, at most
-AGAIN_PX = 8.0  # canvas pixels between them, at most
-ALONE_S = 3.0  # seconds after an action in which the screen may still respond to it
-NEAR_PAUSE_S = 2.5  # seconds; the default of `actions.pause_ms` is 2 s
-FROZEN_STEPS = 3  # successive pointing steps, at least
-FROZEN_MOVE_PX = 50.0  # canvas pixels between them, more than
-UNUSED_SHARE = 0.5  # of the video
-UNUSED_S = 15.0  # seconds
+PACE = (0.7, 25.0)  # characters a second; the fastest typists in the world reach 18
+PACED_CHARACTERS = 10  # the pace of shorter texts is not judged
+AGAIN_S = 2.0  # most seconds between a click and its repetition
+AGAIN_PX = 8.0  # most canvas pixels between a click and its repetition
+ALONE_S = 3.0  # seconds after an action; the screen may still respond to it within them
+NEAR_PAUSE_S = 2.5  # seconds; pauses of 2 s (`ActionSettings.pause_ms`) or more become waits
+FROZEN_STEPS = 3  # least number of successive pointing steps with the same screenshot
+FROZEN_MOVE_PX = 50.0  # canvas pixels; the pointer moves further between two such steps
+UNUSED_SHARE = 0.5  # of the video, before the first and after the last action
+UNUSED_S = 15.0  # seconds before the first and after the last action
 DURATION_S = 3.0  # seconds between meta.json and the video; recorders round to seconds
-DURATION_SHARE = 0.1  # of the video
-CLOCK_SCORE = 1 / 3  # share of the moves that fit; correct clocks of real videos: 0.34 to 0.91
-CLOCK_MS = 500.0  # of uncertainty; a screen responds to a click within that time
-FLAGGED = 1.0  # points from which a demonstration is worth a look
-MOST_COUNTED = 3  # steps with the same signal; more of them say nothing new
+DURATION_SHARE = 0.1  # difference between meta.json and the video, as a share of the video
+CLOCK_SCORE = 1 / 3  # share of moves that the video confirms; correct real clocks: 0.34 to 0.91
+CLOCK_MS = 500.0  # uncertainty; a screen responds to a click within this time
+FLAGGED = 1.0  # least doubt of a demonstration that is flagged as worth a look
+MOST_COUNTED = 3  # steps with the same signal; further ones add nothing to the doubt
 
 STEP_SIGNALS = (
     Signal("no_effect", 0.5, "only the pointer changed from this screenshot to the next"),
@@ -97,15 +103,15 @@ DEMONSTRATION_SIGNALS = (
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What the signals of a step are found in.
+    """The facts about a step in which its signals are found.
 
     Attributes:
-        written: its action.json.
+        written: content of its action.json.
         row: its row of provenance.parquet.
-        action: the recorded action that it came from.
+        action: the recorded action from which the step was made.
         screenshot: its screenshot.
-        window: name of the top-level window that holds its target; empty: unknown.
-        pointers: canvas points where the pointer was in its screenshot.
+        window: name of the top-level window that contains its target; empty: unknown.
+        pointers: canvas points at which its screenshot shows the pointer.
     """
 
     written: StepAction
@@ -117,21 +123,21 @@ class StepFacts:
 
     @property
     def kind(self) -> ActionType:
-        """The type of its action."""
+        """The type of the step's action."""
         return self.written.action_type
 
     @property
     def keys(self) -> set[str]:
-        """The keys that it presses together; empty for other actions."""
+        """The keys of a hotkey; empty for other actions."""
         return set(getattr(self.written.parameters, "keys", ()))
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The canvas points that it acts on."""
+        """The canvas points of the action: none, one, or the two ends of a drag."""
         return points(self.written)
 
     def distance(self, other: "StepFacts") -> float:
-        """Canvas pixels between the first points of two steps; infinite if one has no point."""
+        """Canvas pixels between the first points of two steps; infinite if a step has none."""
         if not self.places or not other.places:
             return inf
         return dist(self.places[0], other.places[0])
@@ -139,18 +145,19 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the signals of a demonstration are found in.
+    """The facts about a demonstration in which its signals are found.
 
     Attributes:
-        steps: in order.
+        steps: facts about each step, in order.
         final: the final screenshot.
         inputs: pointer and keyboard events in time order.
-        changes_ms: epoch milliseconds of large changes of the screen.
-        words: all texts of the task.
-        recorder_windows: words of the recorder's windows that the task does not mention.
-        meta_s: duration by meta.json.
-        video_ms: epoch milliseconds of the video's first and last frame.
-        clock_score: share of the pointer's moves that fit the video; None: the video has none.
+        changes_ms: times of large changes of the screen, epoch milliseconds.
+        words: all texts of the task, joined.
+        recorder_windows: words in titles of the recorder's windows, without those that the task
+            mentions.
+        meta_s: duration in seconds, as meta.json says.
+        video_ms: times of the first and the last frame, epoch milliseconds.
+        clock_score: share of the pointer's moves that the video confirms; None: not measured.
     """
 
     steps: Sequence[StepFacts]
@@ -164,11 +171,14 @@ class Facts:
     clock_score: float | None = None
 
     def screenshot(self, place: int) -> ScreenshotFacts:
-        """The screenshot of a step; for the place after the last step, the final screenshot."""
-        return self.steps[place].screenshot if place < len(self.steps) else self.final
+        """Returns the screenshot of the step at this place; after the last step, the final one."""
+        if place < len(self.steps):
+            return self.steps[place].screenshot
+        return self.final
 
 
 _TIME = attrgetter("time")
+# How a step can be taken back → hotkeys that do so; buttons of this name do so as well.
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -177,14 +187,19 @@ _TAKING_BACK = {
 
 @dataclass
 class SignalsFound:
-    """Names of signals, and the measurements behind them by column of the triage table."""
+    """The signals of a step or a demonstration.
+
+    Attributes:
+        signals: names of the signals.
+        values: column of the triage table → measured value.
+    """
 
     signals: set[str] = field(default_factory=set)
     values: dict[str, Any] = field(default_factory=dict)
 
 
 def step_signals(facts: Facts) -> list[SignalsFound]:
-    """The signals of every step, in order."""
+    """Returns the signals of every step, in order."""
     results: list[SignalsFound] = []
     for place, step in enumerate(facts.steps):
         values: dict[str, Any] = {}
@@ -207,10 +222,19 @@ def step_signals(facts: Facts) -> list[SignalsFound]:
 
 
 def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
+    """Yields `no_effect` if the step should have changed the screen and did not.
+
+    Args:
+        place: index in `facts.steps`.
+        values: gets the measured values.
+    """
     step = facts.steps[place]
     after = facts.screenshot(place + 1)
-    following = facts.steps[place + 1] if place + 1 < len(facts.steps) else None
-    pointers = (*step.pointers, *(following.pointers if following else ()), *step.places)
+    following: StepFacts | None = None
+    pointers = [*step.pointers, *step.places]
+    if place + 1 < len(facts.steps):
+        following = facts.steps[place + 1]
+        pointers += following.pointers
     changed = different_cells(step.screenshot, after, pointers)
     values["changed_share"] = changed / step.screenshot.cells.size
     if changed or step.kind is ActionType.WAIT or step.screenshot.missing or after.missing:
@@ -218,29 +242,42 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     if {"c", "s"} & step.keys:  # copying and saving may show nothing
         return
     target = step.written.target_element
+    # The pointer may cover a check mark, and the caret in a field may blink.
     hidden_effect = {Role.CHECKBOX, Role.RADIOBUTTON, Role.TEXTFIELD, Role.TEXTAREA, Role.COMBOBOX}
     if target and target.role in hidden_effect and step.kind is not ActionType.TYPE:
-        return  # a tick is under the pointer, and a caret blinks
-    focused = following is not None and following.kind in {ActionType.TYPE, ActionType.HOTKEY}
-    if target or not focused:
+        return
+    # Without a known target, the step may have moved the focus for the keys that follow.
+    keys_follow = following is not None and following.kind in {ActionType.TYPE, ActionType.HOTKEY}
+    if target or not keys_follow:
         yield "no_effect"
 
 
 def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
-    """How the next step takes this one back: undo, back, escape or again; None: it does not."""
+    """Returns how the next step takes this one back: undo, back, escape or again; or None.
+
+    Args:
+        place: index in `facts.steps`.
+        values: measured values of the step.
+        no_effect: whether the step has the signal `no_effect`.
+    """
     step = facts.steps[place]
     if step.kind is ActionType.WAIT or place + 1 == len(facts.steps):
         return None
     following = facts.steps[place + 1]
     target = following.written.target_element
-    button = target.name.strip().casefold() if target and target.role is Role.BUTTON else ""
-    for how, shortcuts in _TAKING_BACK.items():
-        if following.keys in shortcuts or button == how:
+    button = ""
+    if target and target.role is Role.BUTTON:
+        button = target.name.strip().casefold()
+    for how, hotkeys in _TAKING_BACK.items():
+        if following.keys in hotkeys or button == how:
             return how
-    same = step.kind is following.kind and step.distance(following) <= AGAIN_PX
+    is_same_action = step.kind is following.kind and step.distance(following) <= AGAIN_PX
     if no_effect:
         gap_s = (following.action.press_ms - step.action.end_ms) / 1000
-        return "again" if same and gap_s <= AGAIN_S else None
+        if is_same_action and gap_s <= AGAIN_S:
+            return "again"
+        return None
+    # After the next step, the screen must look as it did before this one.
     after = facts.screenshot(place + 2)
     changed = bool(values["changed_share"]) and not after.missing
     pointers = (*step.pointers, *following.pointers, *step.places, *following.places)
@@ -248,10 +285,13 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
         return None
     if following.keys == {"esc"}:
         return "escape"
-    return "again" if same and step.kind in POINTER_TYPES else None
+    if is_same_action and step.kind in POINTER_TYPES:
+        return "again"
+    return None
 
 
 def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
+    """Yields `short_wait`, `discontinuity` and `hesitation`; see `_effect` for the arguments."""
     step = facts.steps[place]
     is_wait = step.kind is ActionType.WAIT
     if is_wait and step.written.parameters.seconds < NEAR_PAUSE_S:  # type: ignore[attr-defined]
@@ -268,21 +308,27 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
+    # A change after the response to the previous action was caused by nothing in the log.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
-    answered_ms = before.action.end_ms + ALONE_S * 1000
-    if any(answered_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
+    response_end_ms = before.action.end_ms + ALONE_S * 1000
+    if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
         yield "discontinuity"
 
 
 def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
+    """Yields `wandering` if the pointer made a detour, and puts the measure into `values`."""
     start_ms = step.action.pre_move_ms
     x = step.action.x
     y = step.action.y
     if start_ms is None or x is None or y is None:
         return
-    first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)  # where it had rested
+    # The event before the first move shows where the pointer had rested.
+    first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)
     moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
-    path = [(move.x, move.y) for move in moves if move.x is not None and move.y is not None]
+    path = list[tuple[float, float]]()
+    for move in moves:
+        if move.x is not None and move.y is not None:
+            path.append((move.x, move.y))
     path.append((x, y))
     travelled = sum(dist(start, end) for start, end in pairwise(path))
     if travelled <= SHORT_PATH:
@@ -294,13 +340,14 @@ def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str
 
 
 def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
+    """Yields `corrections` and `pace`, and puts the measured values into `values`."""
     if step.kind is not ActionType.TYPE:
         return
     lines = set(step.action.events)
-    deletions = sum(
-        event.kind == "keydown" and event.index in lines and event.name in {"Backspace", "Delete"}
-        for event in facts.inputs
-    )
+    deletions = 0
+    for event in facts.inputs:
+        is_deletion = event.kind == "keydown" and event.name in {"Backspace", "Delete"}
+        deletions += is_deletion and event.index in lines
     characters = len(step.action.text or "")
     seconds = (step.action.end_ms - step.action.press_ms) / 1000
     values |= {"characters": characters, "deletions": deletions}
@@ -313,10 +360,13 @@ def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[s
 
 
 def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
-    """Yield the signals that the step's provenance, target and screenshot show by themselves."""
+    """Yields the signals that need only the step's own provenance, target and screenshot."""
     row = step.row
     stale = row["freshness"] in {"stale", "changed"} or row["tree_agreement"] == "differs"
-    recorder_windows = [name for name in facts.recorder_windows if name.strip()]
+    is_recorder_window = False
+    for name in facts.recorder_windows:
+        if name.strip() and name_pattern(name).search(step.window):
+            is_recorder_window = True
     present = {
         "leak": row["leak"],
         "no_target": step.kind in POINTER_TYPES and step.written.target_element is None,
@@ -325,15 +375,17 @@ def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
         "black": step.screenshot.black,
         "doubtful_text": row["doubtful_text"] is True,
         "erased_text": bool(row.get("erased_text")),
-        "recorder_window": any(name_pattern(name).search(step.window) for name in recorder_windows),
+        "recorder_window": is_recorder_window,
     }
-    yield from (name for name, is_present in present.items() if is_present)
+    for name, is_present in present.items():
+        if is_present:
+            yield name
 
 
 def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
-    """Yield the places of successive pointing steps whose screenshot stays the same.
+    """Yields the indexes of successive pointing steps whose screenshot stays the same.
 
-    The pointer moved between them, so their screenshots should differ.
+    The pointer moves between these steps, so that their screenshots should differ.
     """
     runs: list[list[int]] = []
     for place, step in enumerate(steps):
@@ -351,27 +403,29 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 
 
 def _off_task_tail(facts: Facts) -> range:
-    """The last steps in windows that neither the task nor an earlier window names.
+    """Returns the indexes of the last steps if their windows have nothing to do with the task.
 
-    At least two steps, and at most half of all.
+    These are the longest run of last steps, at least two and at most half of all, whose windows
+    share no word with the task or with the windows of the steps before them.
     """
     steps = facts.steps
     start = len(steps)
     for first in range(len(steps) - 2, (len(steps) - 1) // 2, -1):
         earlier_windows = [step.window for step in steps[:first]]
         familiar = _words(" ".join([facts.words, *earlier_windows]))
-        foreign = not any(_words(step.window) & familiar for step in steps[first:])
-        if steps[first].window and foreign and any(earlier_windows):
+        is_foreign = not any(_words(step.window) & familiar for step in steps[first:])
+        if steps[first].window and is_foreign and any(earlier_windows):
             start = first
     return range(start, len(steps))
 
 
 def _words(text: str) -> set[str]:
-    return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 2}
+    """Returns the words of at least three letters, without regard to case."""
+    return set(re.findall(r"\w{3,}", text.casefold()))
 
 
 def demonstration_signals(facts: Facts) -> SignalsFound:
-    """The signals of the demonstration as a whole."""
+    """Returns the signals of the demonstration as a whole."""
     signals = set[str]()
     unused_s = 0.0
     first_ms, last_ms = facts.video_ms
@@ -387,28 +441,29 @@ def demonstration_signals(facts: Facts) -> SignalsFound:
     if difference_s > DURATION_S and difference_s > DURATION_SHARE * video_s and facts.meta_s:
         signals.add("duration")
     row = facts.steps[0].row if facts.steps else {}
-    uncertain = row and row["clock_uncertainty_ms"] > CLOCK_MS
-    unfit = facts.clock_score is not None and facts.clock_score < CLOCK_SCORE
-    if uncertain or unfit or (row and row["clock_method"] == "meta_timestamp"):
+    is_uncertain = row and row["clock_uncertainty_ms"] > CLOCK_MS
+    is_unconfirmed = facts.clock_score is not None and facts.clock_score < CLOCK_SCORE
+    if is_uncertain or is_unconfirmed or (row and row["clock_method"] == "meta_timestamp"):
         signals.add("clock")
     values = {"unused_s": unused_s, "film_s": video_s, "meta_s": facts.meta_s}
     return SignalsFound(signals, values)
 
 
 def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
-    """The doubt about a demonstration, or about a step: a sum of points.
+    """Returns the doubt about a demonstration or a step: the sum of the points of its signals.
 
-    A signal of the whole demonstration counts once. A signal of steps counts once for each such
-    step, at most three times.
+    A signal of the whole demonstration counts once. A signal of steps counts once for each step
+    that has it, at most three times.
 
     Args:
-        counts: signal → number of steps that have it.
-        signals: of the demonstration as a whole.
+        counts: name of a signal → number of steps that have it.
+        signals: names of the signals of the demonstration as a whole.
     """
     points_of_steps = sum(
         signal.points * min(counts.get(signal.name, 0), MOST_COUNTED) for signal in STEP_SIGNALS
     )
     present = set(signals)
-    return points_of_steps + sum(
+    points_of_whole = sum(
         signal.points for signal in DEMONSTRATION_SIGNALS if signal.name in present
     )
+    return points_of_steps + points_of_whole

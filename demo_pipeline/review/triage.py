@@ -1,6 +1,7 @@
-"""The `triage` stage: the signals of doubt of every step and of the demonstration, as Parquet.
+"""The stage `triage`: tables with the signals of doubt of each step and of the demonstration.
 
-Declares its two tables and the stage, and reads the facts from the outputs of earlier stages.
+Declares the tables, and reads the facts in which `signals` finds the signals from the outputs of
+earlier stages.
 """
 
 from bisect import bisect_right
@@ -149,22 +150,20 @@ TRIAGE_SCHEMA = described_schema(
 
 
 def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
-    """Write steps.parquet and demonstration.parquet; the summary has no text of the task.
+    """Writes the tables; returns counts and the doubt, without any text of the task.
 
     Args:
-        inputs: the recording, the outputs of the stages before, and the settings.
-        out: the folder for the tables.
+        inputs: the recording, the outputs of earlier stages, and the settings.
+        out: folder for the tables.
     """
     manifest = inputs.recording
     trajectory, facts = read_facts(inputs)
     results = step_signals(facts)
     whole = demonstration_signals(facts)
-    rows = [
-        _step_row(manifest.id, step, result)
-        for step, result in zip(facts.steps, results, strict=True)
-    ]
+    rows = list[dict[str, Any]]()
     counts = Counter[str]()
-    for result in results:
+    for step, result in zip(facts.steps, results, strict=True):
+        rows.append(_step_row(manifest.id, step, result))
         counts.update(result.signals)
     row = {
         "trajectory_id": manifest.id,
@@ -189,6 +188,7 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict[str, Any]:
+    """Returns the row of a step in steps.parquet."""
     row = {
         "trajectory_id": demonstration,
         "step_index": step.written.step_index,
@@ -202,13 +202,14 @@ def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict
 
 
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
-    """The trajectory, and the facts that its signals are found in.
+    """Reads the trajectory, and the facts in which its signals are found.
 
-    The facts about screenshots come from a table; a screenshot that is missing there is read.
+    Facts about screenshots are read from a table of the stage `screenshots`. A screenshot that is
+    not in the table is read itself.
     """
     folders = inputs.folders
     manifest = inputs.recording
-    # Read first, because reading takes twice the memory of the facts.
+    # These are read while little memory is in use: reading takes twice the memory of the facts.
     screenshot_facts = read_screenshot_facts(folders["screenshots"])
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
@@ -216,10 +217,9 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     hidden = read_hidden_actions(folders["trajectories"]).actions
     listed = {row["action_index"] for row in provenance}
     listed |= {action.action_index for action in hidden}
-    actions = {
-        action.action_index: action
-        for action in whole_actions(read_actions(folders["actions"]), listed)
-    }
+    actions = dict[int, Action]()
+    for action in whole_actions(read_actions(folders["actions"]), listed):
+        actions[action.action_index] = action
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
     clock = evidence.clock
@@ -257,16 +257,17 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
 
 
 def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterator[Action]:
-    """Yield the actions, with typing that went on after a rest joined to its beginning.
+    """Yields the actions; typing that continues after a pause is joined to its beginning.
 
     Args:
         actions: as recorded.
-        listed: indexes of the actions that are a step or a hidden action of their own.
+        listed: indexes of the actions that are steps or hidden actions of their own. They are not
+            joined.
     """
     rows = []
     for action in actions:
-        goes_on = CONTINUED in action.flags and action.action_index not in listed
-        rows.append({"reason_code": CONTINUED if goes_on else ""})
+        is_continuation = CONTINUED in action.flags and action.action_index not in listed
+        rows.append({"reason_code": CONTINUED if is_continuation else ""})
     for action, *_ in joined_typing(zip(actions, rows, rows, strict=True)):
         yield action
 
@@ -274,7 +275,12 @@ def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterato
 def _pointer(
     pointer_events: Sequence[Input], row: Mapping[str, Any], evidence: Evidence
 ) -> tuple[tuple[float, float], ...]:
-    """Where the pointer was in a screenshot, on the canvas; empty if that is unknown."""
+    """Returns the canvas point of the pointer in a step's screenshot; empty if it is unknown.
+
+    Args:
+        pointer_events: events with positions, in time order.
+        row: of the step in provenance.parquet.
+    """
     if row["pts"] is None:
         return ()
     frame_ms = evidence.clock.event_time(row["pts"])
@@ -288,7 +294,7 @@ def _pointer(
 
 
 def target_window(step: StepFiles) -> str:
-    """Name of the top-level window that holds a step's target; empty: unknown."""
+    """Returns the name of the top-level window that contains a step's target; empty: unknown."""
     if step.action.target_element is None:
         return ""
     tree = parse_json(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
@@ -304,18 +310,18 @@ def target_window(step: StepFiles) -> str:
 
 
 def read_demonstration(folder: Path) -> dict[str, Any]:
-    """The row of a demonstration."""
+    """Reads the row of the demonstration from the stage's output."""
     row: dict[str, Any] = msgspec.json.decode((folder / QUEUE_FILE).read_bytes())
     return row
 
 
 def read_steps(folder: Path) -> list[dict[str, Any]]:
-    """The rows of its steps."""
+    """Reads the rows of the steps from the stage's output."""
     return read_rows(folder / TRIAGE_STEPS_FILE, TRIAGE_STEPS_SCHEMA)
 
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The tables have their columns, a row for every step, and the same row twice."""
+    """Checks columns, values and steps of the tables, and that the JSON has the same row."""
     problems = differing_files(out, {}, {TRIAGE_STEPS_FILE, DEMONSTRATION_FILE, QUEUE_FILE})
     problems = problems or schema_problems(out / TRIAGE_STEPS_FILE, TRIAGE_STEPS_SCHEMA)
     problems = problems or schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
@@ -332,7 +338,8 @@ def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
     rows = read_rows(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     try:
         if rows != [load_json(out / QUEUE_FILE)]:
-            problems.append(_problem(QUEUE_FILE, f"is not the row of {DEMONSTRATION_FILE}"))
+            message = f"differs from the row of {DEMONSTRATION_FILE}"
+            problems.append(_problem(QUEUE_FILE, message))
     except JsonFileError as error:
         problems.append(_problem(QUEUE_FILE, error.message))
     return problems

@@ -240,5 +240,5 @@ def test_a_document_that_was_changed_is_named_and_not_used(workspace, caplog):
         workspace.store.put_document(changed, text.encode())
         found = read_documents(workspace.store, [changed, *others])
         assert {one.key for one in found} == {*others}
-    assert caplog.messages.count(f"{changed} is not as it was written, and is not used") == 2
+    assert caplog.messages.count(f"{changed} is damaged and is ignored") == 2
     assert TYPED not in caplog.text

@@ -160,7 +160,7 @@ def test_a_closed_port_is_reported_soon(tmp_path):
     with fake_server() as server:
         url = server.url
     host, pauses = endpoint(url)
-    with pytest.raises(ValueError, match=f"{url} cannot be connected to; start the server"):
+    with pytest.raises(ValueError, match=f"{url}: no connection; start the server"):
         send_requests(requests, results, host, "qwen", at_once=1)
     assert len(pauses) == 3
     assert sum(pauses) < 10

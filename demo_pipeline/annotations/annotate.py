@@ -56,7 +56,8 @@ class AnnotateCounts:
         escaped: number of tags and texts with special characters that were escaped in new
             documents.
         refused: reason → number of refused answers.
-        gave_up: number of questions whose answers were all refused. They are not asked again.
+        gave_up: number of questions whose answers were all refused. Later runs do not ask them
+            again.
         problems: why demonstrations could not be annotated.
     """
 
@@ -160,7 +161,7 @@ def _no_trajectory(name: str) -> Problem:
 
 
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
-    """Yields the steps that the next step undoes, by the stage `triage`; none before it has run."""
+    """Yields the steps that the next step undoes, as the stage `triage` found; none without it."""
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]
         rows = read_steps(folder)

@@ -293,7 +293,7 @@ def import_lines(path: Path) -> FileProvider:
 
 
 def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[AnnotationDocument]:
-    """Converts a line of `import_lines`."""
+    """Converts a line of the file of `import_lines` to a document."""
     name = line.get("kind")
     if name == AnnotationKind.INSTRUCTION_VARIANT:
         name = line.get("variant")
@@ -348,7 +348,8 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         for place, values, names in statements:
             annotated = dict[str, Any]()
             for theirs, ours in names.items():
-                if values.get(theirs) not in (None, ""):  # the last step's reflection is empty
+                # The generator writes an empty reflection for the last step.
+                if values.get(theirs) not in (None, ""):
                     annotated[ours] = values[theirs]
             if annotated:
                 yield judged.document(place, annotated, **by)

@@ -52,7 +52,7 @@ class AnnotationDocument(Document):
         step, judged, source, author, prompt, time: see `Annotation`, where `step` is `step_index`.
         asked: whether it is the answer of a server. The key of such a document depends on the
             question only; other keys depend on the values as well.
-        values: kind, or for another wording of the instruction its name in `VARIANTS` → value.
+        values: kind → value. A wording of the instruction has its name in `VARIANTS` as kind.
         escaped: number of escaped tags, plus the number of values with other escaped characters.
         refused: the reason for each refused answer, one word. If all answers to the question were
             refused, `values` is empty.

@@ -20,7 +20,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 CHAT_PATH = "/chat/completions"
 _MOST_BYTES = 32 * 2**20  # of an answer; longer answers are refused
 _FATAL_STATUSES = {401, 403, 404, 405}  # every other request would fail in the same way
-_TRANSIENT_STATUSES = {0, 408, 409, 425, 429}  # a retry may succeed; 0: no answer; also from 500 on
+# A retry may succeed after these statuses and after all from 500 on. 0: no answer.
+_TRANSIENT_STATUSES = {0, 408, 409, 425, 429}
 _CONNECTION_ATTEMPTS = 4  # after that many failures to connect, the server counts as not running
 _LONGEST_PAUSE = 60.0  # seconds between two attempts
 _NO_ANSWER = "no answer"
@@ -156,7 +157,7 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {self.key}"
         url = f"{self.url.rstrip('/').removesuffix(CHAT_PATH)}{CHAT_PATH}"
         text = bytearray()
-        limit = aiohttp.ClientTimeout(total=self.timeout)  # of the whole exchange
+        limit = aiohttp.ClientTimeout(total=self.timeout)  # from the connection to the last byte
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
             session.post(url, data=data, headers=headers, allow_redirects=False) as answer,

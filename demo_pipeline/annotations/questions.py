@@ -22,7 +22,7 @@ from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
 _IMAGE_SIZE = (1280, 720)  # pixels of a whole screenshot in a request; the canvas is 1920 x 1080
-_CUT_OUT_SIZE = (640, 360)  # canvas pixels around the place of an action, which are magnified
+_CUT_OUT_SIZE = (640, 360)  # canvas pixels; the part around an action that is magnified
 _MAGNIFIED_SIZE = (1280, 720)  # pixels of the magnified cut-out
 _JPEG_QUALITY = 85
 _MOST_EARLIER_STEPS = 15  # listed in a question about a step

@@ -1,1 +1,1 @@
-"""Private data: what is found in a demonstration, and what leaves instead of it."""
+"""Finds the private data of demonstrations, and redacts it before it reaches a dataset."""

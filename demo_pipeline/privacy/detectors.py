@@ -72,7 +72,7 @@ _MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
 
 
 class PrivateSpan(NamedTuple):
-    """A private part of a text, from the character `start` up to, but without, `end`.
+    """A private part of a text: its first character is `start`, and `end` follows its last one.
 
     Attributes:
         detector: name of the method that found the part.
@@ -122,8 +122,8 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        Of two overlapping spans, the one whose kind the settings remove is kept; if this does not
-        decide, the longer one. If both or neither are removed, it then covers the other one, too.
+        Of two overlapping spans, a span whose kind the settings remove is kept as it is. If both or
+        neither are removed, the longer one is kept and extended over the other one.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):

@@ -19,7 +19,7 @@ from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
 _SHORTEST = 4  # characters; shorter secrets also occur inside ordinary words
-_LISTED = frozenset({"word", "expression"})  # kinds of the user's lists; found as whole words only
+_LISTED = frozenset({"word", "expression"})  # kinds of the user's lists; their parts do not count
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
 # A part of a cut-off secret is private if it has at least this share and this number of characters.
 _TELLING_SHARE = 0.6

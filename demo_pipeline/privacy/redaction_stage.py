@@ -1,4 +1,4 @@
-"""The stage `redactions`: finds the private data of a trajectory, and redacts it if so set.
+"""The stage `redactions`: finds the private data of a trajectory, and redacts it by the policy.
 
 If the policy removes something, the output contains a redacted copy of the trajectory. All later
 stages read this copy instead of the original trajectory.
@@ -50,7 +50,8 @@ REDACTIONS = "redactions"
 _REVIEW_MARKS = "reviews"  # name of the fingerprint of people's marks
 REDACTIONS_FILE = "redactions.parquet"
 STATE_FILE = "redactions.json"
-_PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")  # they detect
+# Packages with detectors; their versions are written to the output.
+_PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")
 
 REDACTIONS_SCHEMA = described_schema(
     (
@@ -137,7 +138,7 @@ def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str,
 
 
 def hash_of_settings(settings: PrivacySettings) -> str:
-    """Returns a hash of the privacy settings: with other settings, other secrets are found."""
+    """Returns a hash of the privacy settings, which decide what is found and what is removed."""
     return hashlib.sha256(json_bytes(settings)).hexdigest()[:16]
 
 
@@ -178,13 +179,13 @@ class _RecordingSecrets(NamedTuple):
 
 
 _OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
-"""Begins a search, given the folder of the trajectory and the settings."""
+"""Prepares the search of a trajectory: takes its folder and the settings."""
 
 
 def _review_source(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns a function that begins the search, and a fingerprint of people's marks."""
+    """Returns a function that prepares the search, and a fingerprint of people's marks."""
     boxes_by_step = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
     marks = Marks()
     for step, boxes in boxes_by_step.items():
@@ -208,7 +209,7 @@ def _review_source(
 
 
 def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _OpenRedaction:
-    """Returns a function that begins the search of a folder.
+    """Returns a function that prepares the search of a folder for private data.
 
     The function reads the recording when it is first called. The pipeline makes many such functions
     only to check whether outputs are up to date; this check must not read any recording.

@@ -20,7 +20,8 @@ BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 _LONGEST_SIDE = 4096
 _BAND = 300  # rows of a screenshot that are recognised at once
 _OVERLAP = 48  # rows that two bands share: more than the height of a line
-_CHANGED = 16  # of 255; larger differences are no noise of a video encoder on a still screen
+# Of 255. Larger differences are changes; the noise of a video encoder on a still screen is smaller.
+_CHANGED = 16
 # Cached results for each band: the last screenshot and the current one, each also with covers.
 _MOST_CACHED = 4
 

@@ -1,1 +1,1 @@
-"""People's judgement of demonstrations: figures of doubt, decisions, and the page for both."""
+"""The review of demonstrations by people: signals of doubt, decisions, and the review page."""

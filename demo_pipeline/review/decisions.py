@@ -153,7 +153,7 @@ VALUES: Mapping[str, type[Value]] = {
 
 
 def steps_of(value: Value) -> frozenset[int]:
-    """Returns the numbers of the steps that a value names."""
+    """Returns the numbers of the steps that the value of a decision names."""
     match value:
         case Trim(first=first, last=last):
             return frozenset({first, last})
@@ -280,7 +280,7 @@ NO_CORRECTIONS = Corrections()
 
 @dataclass(frozen=True)
 class Judgement:
-    """The decisions about a version of a trajectory, by whether they apply, and their corrections.
+    """The result of `judge`: which decisions apply to a version, and the corrections they make.
 
     If decisions contradict each other, the latest determines `verdict` and `corrections`.
 

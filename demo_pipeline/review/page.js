@@ -1,7 +1,7 @@
 "use strict";
-// The review page: a queue, a demonstration, its steps. Text of recordings only ever becomes text
-// nodes. A decision is kept in localStorage until the server has it, under an id that makes sending
-// it twice the same as once.
+// The script of the review page: the queue, a demonstration and its steps. Texts of recordings are
+// only put into text nodes, never into HTML. A decision stays in localStorage until the server has
+// stored it. It has an id, so that a decision that is sent twice is stored once.
 
 const base = location.pathname;
 const $ = (id) => document.getElementById(id);
@@ -78,7 +78,8 @@ function decide(kind, value) {
   send();
 }
 
-// Decisions take effect on the page at once: pending decisions are added to those that the server sent.
+// Shows decisions before the server has stored them: adds them to the decisions that it sent, and
+// works out which decisions apply.
 function predict() {
   const { demo } = state, byId = new Map(demo.decisions.map((decision) => [decision.id, decision]));
   for (const { id, demo: name, kind, value, refused } of outbox()) {
@@ -181,7 +182,7 @@ function showQueue() {
   const { rows } = state.queue;
   state.rows = rows.filter(isShown);
   fill("queue", ...(state.rows.length ? state.rows.map(queueItem)
-    : [element("li", { className: "empty", text: "No demonstration fits." })]));
+    : [element("li", { className: "empty", text: "No demonstration matches the search and the filter." })]));
   const watched = rows.filter((row) => row.review !== "open").length;
   const doubtful = rows.filter((row) => row.flagged && row.review === "open").length;
   $("progress").textContent =
@@ -239,7 +240,7 @@ async function open(id, step = 0) {
   } catch (error) {
     return toast(error.message);
   }
-  if (load !== state.loads) return undefined; // another one was opened meanwhile
+  if (load !== state.loads) return undefined; // another demonstration was opened meanwhile
   const isOther = state.demo?.id !== demo.id;
   Object.assign(state, { demo, picking: "", hover: null });
   predict();
@@ -310,14 +311,14 @@ function showDecisions() {
     element("li", {}, element("span", { className: "stale", text: `${inWords(item)} — for an older version` }),
       element("button", { type: "button", text: "Send for this version", onclick: () => resend(item) }),
       element("button", { type: "button", text: "Drop", onclick: () => drop(item) })));
-  const latest = new Set(); // of contradicting decisions the latest holds
+  const latest = new Set(); // subjects: the latest of contradicting decisions applies
   const items = state.demo.decisions.filter((decision) => decision.kind !== "undo").reverse().map((decision) => {
     const about = { approve: "verdict", reject: "verdict", note: decision.id, bad_step: decision.id, thought: `thought ${decision.value.step}`, step_verdict: `verdict ${decision.value.step}`, action: `step ${decision.value.action?.step_index}` }[decision.kind] ?? decision.kind;
     const replaced = latest.has(about);
     if (!decision.undone && !decision.stale) latest.add(about);
     const item = element("li", { className: decision.undone ? "undone" : replaced ? "replaced" : "", title: `${decision.author}, ${decision.time ?? "not saved yet"}` },
       element("span", { text: `${inWords(decision)} · ${decision.pending ? "not saved yet" : decision.author}` }));
-    if (decision.stale) item.append(element("b", { className: "stale", text: "stale", title: "made for another version, whose steps differ" }));
+    if (decision.stale) item.append(element("b", { className: "stale", text: "stale", title: "does not apply: it is about an older version whose steps differ" }));
     item.append(element("button", { type: "button", text: decision.undone ? "Redo" : "Undo",
       onclick: () => (decision.undone ? redo(decision) : decide("undo", { decision: decision.id })) }));
     return item;
@@ -327,7 +328,7 @@ function showDecisions() {
     : [element("li", { className: "faint", text: "None yet." })]));
 }
 
-// What holds, and the last decision with its undo: always in sight.
+// Shows which decisions apply, and the last decision with its undo; this part is always visible.
 function showInForce() {
   const { status } = state.demo.judgement, last = own().filter((decision) => !decision.undone).at(-1);
   fill("in-force", element("b", { className: status, text: status === "open" ? "not reviewed" : status }),
@@ -453,14 +454,14 @@ function showStep() {
   draw();
 }
 
-// Why this frame was chosen, how long before the press it is, and whether it may show the answer.
+// Says why the frame was chosen, how long before the press it was shown, and whether it is a leak.
 function screenshotFacts(step) {
   const lead = step.lead_ms === null ? "" : `, ${round(step.lead_ms, 0)} ms before the press`;
   const leak = step.leak ? `, leak${step.unavoidable ? " that no earlier frame avoids" : ""}` : "";
   return `${plain(step.reason_code)}${lead}${leak}`;
 }
 
-// Whether the scans confirm the typed text, and how the text was read.
+// Says whether the scans confirm the typed text, and how the text was read.
 function textFacts(step) {
   if (!step.text_evidence) return null;
   const scan = step.text_scan_event === null || step.text_evidence === "unseen" ? "by the scans" : `by the scan in line ${step.text_scan_event}`;
@@ -503,7 +504,7 @@ function correct(change) {
   decide("action", { action: { step_index: step.index, parameters, target_element, ...change } });
 }
 
-// The latest decision of a kind about the step.
+// Returns the latest decision of a kind about the step.
 function latestValue(kind) {
   return state.demo.decisions.filter((decision) => decision.kind === kind && !decision.undone && !decision.stale && decision.value.step === current().index).at(-1)?.value;
 }
@@ -524,7 +525,7 @@ function trim(end) {
   if (wanted[0] !== first || wanted[1] !== last) decide("trim", { first: wanted[0], last: wanted[1] });
 }
 
-// --- picture, video and tree
+// --- screenshot, video and tree
 
 function fileOf(step, kind) {
   return `${base}files/${state.demo.id}/${state.demo.version}/${step.index}/${kind}`;
@@ -535,7 +536,7 @@ function picture(step) {
   if (!images.has(url)) {
     const image = new Image();
     image.onload = () => { if (state.demo && fileOf(current(), "screenshot") === url) draw(); };
-    image.onerror = () => toast("A screenshot cannot be read.");
+    image.onerror = () => toast("The screenshot of this step cannot be read.");
     image.src = url;
     images.set(url, image);
     if (images.size > 16) images.delete(images.keys().next().value);
@@ -612,7 +613,7 @@ function draw() {
   drawTimeline();
 }
 
-// Parts that detectors found in the picture and people marked, without those that they cleared.
+// Returns the boxes that detectors found or people marked in a screenshot, without cleared ones.
 function privateParts(step) {
   const same = (a, b) => ["x", "y", "width", "height"].every((side) => a[side] === b[side]);
   const decisions = state.demo.decisions.filter((decision) => decision.kind === "private_box" && !decision.undone && !decision.stale && decision.value.step === step.index);
@@ -644,7 +645,7 @@ function overlay(pen, step) {
 }
 
 function outline(pen, box, colour, label) {
-  const unit = CANVAS.width / (canvas.clientWidth || CANVAS.width), high = 20 * unit; // of a pixel of the page
+  const unit = CANVAS.width / (canvas.clientWidth || CANVAS.width), high = 20 * unit; // unit: canvas pixels for each pixel of the page
   pen.lineWidth = 2 * unit;
   pen.strokeStyle = colour;
   pen.strokeRect(box.x, box.y, box.width, box.height);
@@ -658,7 +659,7 @@ function outline(pen, box, colour, label) {
   pen.fillText(text, left + 4 * unit, top + 15 * unit);
 }
 
-// --- the time line
+// --- the timeline
 
 function span() {
   const { video: filmed, timeline: line } = state.demo;
@@ -706,7 +707,7 @@ function drawTimeline() {
   }
 }
 
-// The bar at a point of the timeline, at most six pixels away, and the point's time.
+// Returns the time under the pointer, and the nearest bar if it is less than six pixels away.
 function barAt(event) {
   const range = span();
   if (!range || !state.demo?.timeline) return { bar: null, time: null };
@@ -735,11 +736,11 @@ timeline.onmousemove = (event) => {
 
 async function showVideo(time) {
   const { demo } = state;
-  if (demo.redacted) return toast("The video is not shown: it has what is redacted here.");
+  if (demo.redacted) return toast("The video is not shown, because it contains private data that is redacted here.");
   if (!demo.video) return toast("The video is not in the store.");
   if (!video.src) {
     video.src = `${base}api/demonstrations/${demo.id}/video`;
-    video.onerror = () => toast("The video cannot be played; it was removed, or replaced.");
+    video.onerror = () => toast("The video cannot be played: it was removed or replaced.");
   }
   state.frames ??= await read(`api/demonstrations/${demo.id}/frames`).catch(() => null);
   if (state.demo !== demo || !state.frames) return undefined;
@@ -749,26 +750,26 @@ async function showVideo(time) {
 }
 
 const TRIES = 10;
-let sought = null;  // the frame that was asked for, until it is shown
+let sought = null;  // the requested frame, until it is shown
 
 function seek(place) {
   const { frames } = state, pts = frames[Math.max(0, Math.min(place, frames.length - 1))];
   const next = frames.find((other) => other > pts) ?? pts + 0.04;
   const mine = sought = { pts, next };
-  // The middle of a frame's time, so that rounding leads to no neighbour. On a busy machine a seek may
-  // end without its frame: it is asked for again.
+  // The player seeks the middle of the frame's time, because rounding of its start could lead to the
+  // frame before. On a busy machine a seek may end without a frame; it is then repeated.
   const go = (tries) => {
     if (sought !== mine || !state.video) return;
     if (tries === TRIES || !video.seeking) video.currentTime = (pts + next) / 2;
     if (tries) setTimeout(go, 1000, tries - 1);
   };
   if (video.readyState) go(TRIES);
-  else video.addEventListener("loadedmetadata", () => go(TRIES), { once: true });  // before, it may get lost
+  else video.addEventListener("loadedmetadata", () => go(TRIES), { once: true });  // an earlier seek may get lost
   state.videoTime = pts;
   draw();
 }
 
-// A frame may come before or after the seek ends; one from before it is passed over.
+// The requested frame may be shown before or after the seek ends. Frames of earlier seeks are ignored.
 let presented = null;
 function onFrame(_now, { mediaTime }) {
   presented = mediaTime;
@@ -852,7 +853,7 @@ const FILTERS = [
   ["doubt", (step) => [step.doubt >= 1 ? "doubtful" : "not doubtful"]],
   ["decision", (step) => [step.review === "open" ? "not reviewed" : step.review, ...(step.bad ? ["bad step"] : [])]],
 ];
-const SHOWN = 600; // tiles: more are asked for by a filter
+const SHOWN = 600; // most tiles at once; filters lead to the others
 let allSteps = [];
 
 async function toggleGrid() {
@@ -880,7 +881,7 @@ function orderChoice() {
 
 function showTiles() {
   const fits = allSteps.filter((step) => FILTERS.every(([name, of]) => !$(`by-${name}`).value || of(step).includes($(`by-${name}`).value)));
-  if ($("by-order").value === "doubt") fits.sort((a, b) => b.doubt - a.doubt); // stable: equal ones stay in recorded order
+  if ($("by-order").value === "doubt") fits.sort((a, b) => b.doubt - a.doubt); // the sort is stable: equal doubt stays in recorded order
   $("tile-count").textContent = counted(fits.length, "step") + (fits.length > SHOWN ? `, the first ${SHOWN} shown` : "");
   fill("tiles", ...fits.slice(0, SHOWN).map(tile));
 }
@@ -900,13 +901,13 @@ function tile(step) {
   return item;
 }
 
-// The action in words, with everything that was typed.
+// Describes the action in words, with the whole typed text.
 function actionWords(step) {
   const detail = { type: step.text === null ? "" : `“${step.text}”`, hotkey: (step.keys ?? []).join("+"), scroll: `${step.direction} ${step.amount}` };
   return `${plain(step.action)} ${detail[step.action] ?? ""}`.trim();
 }
 
-// The target's box, and the points of the action with the line of a drag, in canvas pixels.
+// Draws the target's box, and the points of the action with the line of a drag, in canvas pixels.
 function actionMark(step) {
   const shape = (name, attributes) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -926,7 +927,7 @@ function actionMark(step) {
   return mark;
 }
 
-// --- picking a target or a point in the picture
+// --- picking a target or a point in the screenshot
 
 function pick(what) {
   state.video = false;
@@ -972,7 +973,7 @@ canvas.onclick = (event) => {
   }
 };
 
-// A click in a marked part clears it; two clicks elsewhere are the corners of a new one.
+// A click in a marked box clears the box. Two clicks elsewhere are the corners of a new box.
 function markPrivate([x, y]) {
   const step = current().index;
   const hit = privateParts(current()).find((box) => x >= box.x && y >= box.y && x < box.x + box.width && y < box.y + box.height);
@@ -995,11 +996,11 @@ function choose(node) {
 
 function pickPlace() {
   const { parameters } = effective(current());
-  if (parameters.x === undefined && parameters.start_x === undefined) toast("This action has no place.");
+  if (parameters.x === undefined && parameters.start_x === undefined) toast("This action has no place on the screen.");
   else pick("place");
 }
 
-// --- words and reasons
+// --- text fields and reasons
 
 function keepDraft(id, prefix, kind, recorded) {
   const area = $(id);
@@ -1126,7 +1127,7 @@ async function start() {
   try {
     if (!state.queue) await loadQueue();
   } catch (error) {
-    toast(`The queue cannot be read: ${error.message}`);
+    toast(`The list of demonstrations cannot be loaded: ${error.message}`);
     return;
   }
   const chosen = id || state.rows[0]?.id;

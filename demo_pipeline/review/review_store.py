@@ -285,7 +285,7 @@ def checked_value(
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
-    """Returns the subject for decisions about a version of a trajectory; reads its manifest."""
+    """Returns the ids and hashes by which decisions refer to a version; reads only its manifest."""
     files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     for file in version.manifest.files:
         if file.path.startswith("steps/"):

@@ -48,7 +48,7 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 class Guard:
     """Passes on the requests of the review page, and refuses those of other sites.
 
-    Adds headers to each answer that forbid browsers to use it in pages of other sites.
+    Each answer gets headers with which browsers keep pages of other sites from using it.
 
     Args:
         app: gets the requests that are not refused.

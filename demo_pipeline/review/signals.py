@@ -37,7 +37,7 @@ class Signal:
 
 
 # Limits of the signals.
-IDLE_S = 10.0  # seconds without input; people do not only read for longer (as `waits.READING_S`)
+IDLE_S = 10.0  # seconds without input; people who only read are faster (as in `waits.READING_S`)
 STRAIGHT = 0.4  # distance ÷ length of the path; direct movements of people have 0.8 to 1
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target and no signal
 CORRECTED_SHARE = 20.0  # deletions per hundred characters
@@ -46,7 +46,7 @@ PACE = (0.7, 25.0)  # characters a second; the fastest typists in the world reac
 PACED_CHARACTERS = 10  # the pace of shorter texts is not judged
 AGAIN_S = 2.0  # most seconds between a click and its repetition
 AGAIN_PX = 8.0  # most canvas pixels between a click and its repetition
-ALONE_S = 3.0  # seconds after an action; the screen may still respond to it within them
+ALONE_S = 3.0  # seconds for which the screen may still respond to an action
 NEAR_PAUSE_S = 2.5  # seconds; pauses of 2 s (`ActionSettings.pause_ms`) or more become waits
 FROZEN_STEPS = 3  # least number of successive pointing steps with the same screenshot
 FROZEN_MOVE_PX = 50.0  # canvas pixels; the pointer moves further between two such steps
@@ -308,7 +308,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # A change after the response to the previous action was caused by nothing in the log.
+    # A screen change after the response to the previous action was not caused by a logged action.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):

@@ -1,4 +1,4 @@
-"""Demonstrations in a store, and models that answer as good and as bad ones do."""
+"""Demonstrations in a store, and servers with good and bad answers of models."""
 
 import json
 from collections.abc import Callable
@@ -60,19 +60,19 @@ def made_store(tmp_path: Path, *names: str, **settings: Any) -> Workspace:
 
 
 def chat(answer: Any) -> tuple[int, Any]:
-    """An answer in OpenAI's form."""
+    """Returns a chat completion in OpenAI's format."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
     return 200, {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
 def good(body: dict[str, Any], _number: int = 0) -> tuple[int, Any]:
-    """What a good model says."""
+    """Returns the answer of a good model."""
     told = body["messages"][0]["content"]
     return chat(next((one for text, one in WHOLE.items() if told.startswith(text)), STEP))
 
 
 def providers(url: str, model: str = "stub-1", at_once: int = 2) -> list[ModelProvider]:
-    """Of steps, then of the whole, as the command has them."""
+    """Returns the providers of the command: about steps, then about the whole."""
     server = Endpoint(url, KEY, attempts=1, timeout=20)
     parts = ([one for one in PROMPTS if one.of == of] for of in ("step", "whole"))
     return [ModelProvider(server, model, some, at_once) for some in parts]

@@ -1,4 +1,4 @@
-"""Asking a model: what is asked, what is kept, what is refused, and what is never asked twice."""
+"""Asking a model: requests, stored and refused answers, and that no question is asked twice."""
 
 import base64
 import json
@@ -132,7 +132,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("answer", HOSTILE)
-def test_an_answer_that_does_not_fit_is_refused_and_asked_for_once_more(workspace, answer):
+def test_an_invalid_answer_is_refused_and_the_question_asked_once_more(workspace, answer):
     told, reason = HOSTILE[answer]
     told_again: list[str] = []
 
@@ -150,7 +150,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_asked_for_once_more(workspac
     assert notes(workspace)[0]["thought"].value == STEP["thought"]
 
 
-def test_an_answer_refused_twice_is_staged_and_not_asked_for_again(workspace):
+def test_a_question_refused_twice_is_stored_and_not_asked_again(workspace):
     with fake_server(lambda *_: chat("no JSON \x1b[31m<image>")) as server:
         counts = annotate_all(workspace.store, ["demo"], providers(server.url)[:1])
         assert (counts.gave_up, counts.refused) == (3, {"not_json": 6})
@@ -171,7 +171,7 @@ def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace):
 
 
 @pytest.mark.parametrize("status", [500, 429, 400, 0])
-def test_no_answer_is_no_annotation_and_the_next_run_asks_again(workspace, status):
+def test_a_question_without_an_answer_is_asked_again_by_the_next_run(workspace, status):
     def fails(body: dict[str, Any], number: int) -> tuple[int, Any]:
         return good(body) if number == 0 else (status or 200, {"error": TYPED} if status else None)
 
@@ -197,7 +197,7 @@ annotate_all(open_store(sys.argv[1]), ["demo"], providers(sys.argv[2], at_once=1
 """
 
 
-def test_a_killed_run_goes_on_where_it_was(workspace, tmp_path):
+def test_a_killed_run_continues_where_it_stopped(workspace, tmp_path):
     with fake_server(good) as server:
         arguments = [sys.executable, "-c", KILLED, str(tmp_path / "store"), server.url]
         assert subprocess.run(arguments, check=False).returncode == 9
@@ -232,7 +232,7 @@ def test_another_text_or_schema_of_a_prompt_is_another_prompt():
     assert replace(PROMPTS[0], answer=PROMPTS[1].answer).id != PROMPTS[0].id
 
 
-def test_a_document_that_was_changed_is_named_and_not_used(workspace, caplog):
+def test_a_damaged_document_is_named_and_ignored(workspace, caplog):
     with fake_server(good) as server:
         annotate_all(workspace.store, ["demo"], providers(server.url))
     changed, *others = document_keys(workspace.store, "demo")

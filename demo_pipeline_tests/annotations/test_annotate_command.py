@@ -1,4 +1,4 @@
-"""The command `annotate` as a person runs it."""
+"""The command `demo-pipeline annotate`."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def call(*arguments: object) -> Result:
 
 
 @pytest.mark.usefixtures("root")
-def test_it_says_what_it_will_cost_asks_and_asks_nothing_again():
+def test_it_prints_the_cost_then_asks_and_asks_no_question_twice():
     with fake_server(good) as server:
         given = ("--provider", "openai", "--endpoint", server.url, "--model", "stub")
         planned = call(*given, "one", "--kind", "thought", "--dry-run", "--limit", "2")
@@ -48,7 +48,7 @@ def test_it_says_what_it_will_cost_asks_and_asks_nothing_again():
 
 
 @pytest.mark.usefixtures("root")
-def test_another_host_is_sent_nothing_without_yes(monkeypatch):
+def test_nothing_is_sent_to_another_host_without_yes(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     given = ("--provider", "openai", "--endpoint", "https://models.invalid/v1", "--model", "x")
     done = call(*given)
@@ -73,7 +73,7 @@ def test_another_host_is_sent_nothing_without_yes(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("root")
-def test_what_is_missing_is_said(given, said):
+def test_a_missing_option_is_named(given, said):
     done = call(*given)
     assert done.exit_code == 2
     assert said in done.output

@@ -1,4 +1,4 @@
-"""Which annotations count, and what of a hostile text is left."""
+"""Which annotations are effective, and how hostile texts are escaped."""
 
 from collections import defaultdict
 from typing import Any
@@ -54,7 +54,7 @@ annotations = st.builds(
 
 
 @given(st.lists(annotations, max_size=25), st.randoms())
-def test_human_counts_over_model_over_rule_and_disagreement_is_kept(said, order):
+def test_humans_override_models_and_rules_and_disagreements_are_marked(said, order):
     found = judged_rows("demo", said, DIGESTS)
     assert {of_row(row) for row in found} == set(said)
     assert len(found) == len(set(said))  # nothing is lost
@@ -84,7 +84,7 @@ def of_row(row: dict[str, Any]) -> Annotation:
 
 
 @given(st.text(max_size=300))
-def test_no_text_keeps_markup_or_characters_that_nobody_sees(text):
+def test_no_text_keeps_markup_or_invisible_characters(text):
     if not text.strip():
         with pytest.raises(RefusedValueError, match="empty"):
             clean_text(text)
@@ -133,7 +133,7 @@ def test_a_hostile_text_is_escaped(text, left):
         ("mood", "good", 0, "wrong_kind"),
     ],
 )
-def test_a_value_that_its_kind_cannot_have_is_refused(kind, value, step, reason):
+def test_an_invalid_value_of_a_kind_is_refused(kind, value, step, reason):
     with pytest.raises(RefusedValueError) as error:
         checked_annotation(kind, value, step)
     assert error.value.reason == reason

@@ -1,4 +1,4 @@
-"""Importing what others have annotated: our own lines, and OpenCUA's generator."""
+"""Imports of annotations: JSON Lines, and the output of OpenCUA's generator."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def imported(
     return annotate_all(workspace.store, ["demo"], [provider]), provider
 
 
-def test_lines_are_imported_once_and_humans_count_over_models(workspace, tmp_path):
+def test_lines_are_imported_once_and_humans_override_models(workspace, tmp_path):
     lines = [
         LINE,
         LINE | {"kind": "step_correct", "value": False},
@@ -88,7 +88,7 @@ def test_lines_are_imported_once_and_humans_count_over_models(workspace, tmp_pat
         ({"demonstration": 4}, "not_json"),
     ],
 )
-def test_a_bad_line_is_named_and_costs_no_other(workspace, tmp_path, line, code):
+def test_a_bad_line_is_named_and_the_others_are_imported(workspace, tmp_path, line, code):
     counts, provider = imported(workspace, tmp_path / "in.jsonl", [LINE | line, LINE])
     assert counts.written == 1
     (problem,) = provider.problems
@@ -96,7 +96,7 @@ def test_a_bad_line_is_named_and_costs_no_other(workspace, tmp_path, line, code)
     assert TYPED not in str(problem)
 
 
-def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace):
+def test_rules_write_the_template_as_thought_and_mark_undone_steps(workspace):
     rules = rule_provider(lambda _: [1, 77])
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 4
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 0
@@ -106,7 +106,7 @@ def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace):
 
 
 def generated(tmp_path: Path) -> dict[str, Any]:
-    """A line as the generator writes it for our export of the demonstration."""
+    """Returns a line that the generator writes for our export of the demonstration."""
     made = make_trajectory(
         tmp_path / "again", "demo", ACTIONS, instruction="Open Chrome 0", shade=0
     )
@@ -147,7 +147,7 @@ def opencua(workspace: Workspace, tmp_path: Path, task: dict[str, Any]) -> FileP
     return provider
 
 
-def test_what_opencuas_generator_wrote_is_imported_without_loss(workspace, tmp_path):
+def test_the_output_of_opencuas_generator_is_imported_without_loss(workspace, tmp_path):
     task = generated(tmp_path)
     assert opencua(workspace, tmp_path, task).problems == []
     said = notes(workspace)
@@ -173,7 +173,7 @@ def test_what_opencuas_generator_wrote_is_imported_without_loss(workspace, tmp_p
 
 
 @pytest.mark.parametrize("what", ["code", "image", "instruction", "steps"])
-def test_a_task_that_is_of_other_steps_is_refused(workspace, tmp_path, what):
+def test_a_task_with_other_steps_is_refused(workspace, tmp_path, what):
     task = generated(tmp_path)
     if what == "code":
         task["traj"][1]["value"]["code"] = "pyautogui.write(message='other')"

@@ -1,4 +1,4 @@
-"""300 made secrets through every form of dataset: which of them leave (`make canaries`).
+"""Puts 300 made secrets through every form of dataset, and finds those left (`make canaries`).
 
 Belongs here: demonstrations that type, show, cut, part and misspell secrets in several fonts, and
 looking for each in every byte and, by OCR at two sizes, in every picture that is exported.
@@ -55,7 +55,7 @@ _PAUSE = "wait", {"seconds": 1.0}
 
 
 def looks() -> list[Look]:
-    """The fonts of this machine, among them Pillow's own, in sizes of 11 to 20 pixels."""
+    """Returns the fonts of this machine and Pillow's own, in sizes of 11 to 20 pixels."""
     known = {font.name: font.fname for font in font_manager.fontManager.ttflist}
     files = ["", *(known[name] for name in _FONTS if name in known)]
     sizes = (11, 13, 12, 16, 14, 20, 18, 11)
@@ -63,7 +63,7 @@ def looks() -> list[Look]:
 
 
 def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
-    """Steps that show secrets in one way after the other, and the lines of the last picture."""
+    """Returns steps that show secrets in different ways, and the lines of the last screenshot."""
     steps = list[Moment]()
     lines = list[str]()
     seen = list[str]()
@@ -143,7 +143,7 @@ def say_more(workspace: Workspace, secrets: Sequence[str]) -> None:
 
 
 def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
-    """Import, build every stage and every form of dataset."""
+    """Imports the demonstrations, and builds every stage and every form of dataset."""
     (root / "uploads").mkdir(parents=True, exist_ok=True)
     lists = {"words": PRIVATE_WORDS, "expressions": (PRIVATE_EXPRESSION,)}
     workspace = open_workspace(
@@ -174,13 +174,13 @@ _ESCAPED = re.compile(r"\\\\?(?:u00|x)([0-9a-fA-F]{2})")
 
 
 def plain(text: str) -> str:
-    """A text without escapes, case and spaces: all in which a secret may be written otherwise."""
+    """Returns a text without escapes, upper case and spaces, in which spellings may differ."""
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     return "".join(unquote(html.unescape(text)).split()).casefold().replace("\\n", "")
 
 
 def texts_below(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name of each file but pictures, with all text in it, of tables also the cells."""
+    """Yields each file except images, with its text; for tables, also the text of the cells."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix not in {".png", ".jpg", ".jpeg"}:
             text = path.read_bytes().decode("utf-8", "replace")
@@ -190,7 +190,7 @@ def texts_below(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _pictures_in(path: Path) -> Iterator[bytes]:
-    """Yield a picture's bytes, or those of all pictures in the cells of a table."""
+    """Yields the bytes of an image, or of all images in the cells of a table."""
     if path.suffix in {".png", ".jpg", ".jpeg"} and "plots" not in path.parts:
         yield path.read_bytes()
     pending = pq.read_table(path).to_pylist() if path.suffix == ".parquet" else []
@@ -203,7 +203,7 @@ def _pictures_in(path: Path) -> Iterator[bytes]:
 
 
 def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield each different picture once, those of steps before what is made of them."""
+    """Yields each different image once, screenshots before the images made of them."""
     seen = set[str]()
     for path in sorted(folder.rglob("*"), key=lambda path: ("steps" not in path.parts, path)):
         for data in _pictures_in(path):
@@ -231,14 +231,14 @@ def read_again(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def pieces(secret: str) -> set[str]:
-    """What of a plain secret gives it away: of a key its body, else three fifths of it."""
+    """Returns the first and the last three fifths of a secret, or of the body of a key."""
     body = _body(secret)
     size = max(8, 3 * len(body) // 5)
     return {body[:size], body[-size:]}
 
 
 def words(secret: str) -> set[str]:
-    """What must not be read in pictures: also single words, as of a person's name."""
+    """Returns what must not be recognised in images: the secret, and single words of it."""
     return pieces(secret) | set(re.findall(r"[a-z0-9]{5,}", _body(secret)))
 
 
@@ -247,7 +247,7 @@ def _body(secret: str) -> str:
 
 
 def look(folder: Path, secrets: dict[str, str]) -> Counter[str]:
-    """Kinds and files with a secret in it."""
+    """Counts the secrets that are left, by kind and file."""
     leaks = Counter[str]()
     sought = [
         (pieces(plain(secret)), set(map(folded, words(plain(secret)))), kind)

@@ -1,4 +1,4 @@
-"""Made trajectories that hold secrets: typed, in trees, in the instruction and in pictures."""
+"""Made trajectories with secrets: typed, in trees, in the instruction and in screenshots."""
 
 import random
 import string
@@ -68,7 +68,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Look:
-    """How pictures show text: a font (empty: Pillow's own), pixels, light on dark."""
+    """How screenshots show text: font (empty: Pillow's own), size in pixels, light on dark."""
 
     font: str = ""
     size: int = 14
@@ -77,7 +77,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Moment:
-    """A step: what is done, what its tree and the picture before it show."""
+    """A step: its action, its tree, and the lines of text in the screenshot before it."""
 
     action: tuple[str, dict[str, Any]]
     names: Sequence[str] = ()
@@ -89,7 +89,7 @@ def typing(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def picture_of(lines: Sequence[str], look: Look) -> Any:
-    """A picture of 1920 by 1080 with lines of text."""
+    """Returns a screenshot of 1920 by 1080 pixels with lines of text."""
     ink, paper = ("#e6e6e6", "#1e1e22") if look.dark else ("#191919", "#f4f4f6")
     picture = Image.new("RGB", (1920, 1080), paper)
     pen = ImageDraw.Draw(picture)
@@ -113,7 +113,7 @@ def sentences(secrets: Sequence[str]) -> list[Moment]:
 def write_trajectory(
     folder: Path, moments: Sequence[Moment], look: Look, *, instruction: str, last: Sequence[str]
 ) -> None:
-    """A valid trajectory of these steps; `last` are the lines of the final picture."""
+    """Writes a valid trajectory of these steps; `last` are the lines of the final screenshot."""
     rows = []
     for number, moment in enumerate(moments):
         step = folder / "steps" / f"{number:03d}"

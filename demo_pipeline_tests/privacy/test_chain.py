@@ -1,4 +1,4 @@
-"""Redaction through the whole chain: what readers of the store see."""
+"""Redaction in all outputs: no reader of the store sees a redacted text."""
 
 import json
 from dataclasses import replace
@@ -59,13 +59,13 @@ def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
     assert quest_objectives(workspace.store, "mail") == ("<email> has mail",)  # models are told
 
 
-def test_without_a_reader_of_pictures_nothing_of_it_leaves(tmp_path, monkeypatch):
+def test_without_text_recognition_the_demonstration_is_in_no_dataset(tmp_path, monkeypatch):
     monkeypatch.setattr(screenshot_texts, "read_lines", Mock(side_effect=ModuleNotFoundError))
     built(tmp_path, policy="redact")
     assert not any(p.read_text() for p in (tmp_path / "store").glob("sft/*.jsonl"))
     assert not list((tmp_path / "store").glob("dataset/trajectories/*"))
 
 
-def test_what_is_only_flagged_is_as_it_was_recorded(tmp_path):
+def test_flagged_texts_are_unchanged(tmp_path):
     built(tmp_path)
     assert "sft" in holding(tmp_path / "store", EMAIL)

@@ -1,4 +1,4 @@
-"""A password that is typed while the screen is black or locked, through the whole chain."""
+"""A password typed while the screen is black or locked is in no output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,9 @@ PICTURES: dict[str, tuple[list[Act], Callable[[], Draw]]] = {
 
 
 @pytest.mark.parametrize("screen", PICTURES)
-def test_a_password_typed_on_no_desktop_is_in_no_output(tmp_path: Path, screen: str) -> None:
+def test_a_password_typed_on_a_black_or_locked_screen_is_in_no_output(
+    tmp_path: Path, screen: str
+) -> None:
     before, draw = PICTURES[screen]
     unlocking = [*before, type_text(SECRET), hotkey("enter"), think(2.0)]
     acts = [type_text("anna maria"), *unlocking, click("Agree"), click("Rows/b"), click("Rows/c")]

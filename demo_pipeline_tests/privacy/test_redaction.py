@@ -29,7 +29,7 @@ REDACT = PrivacySettings(policy="redact", **LISTS)
 
 
 def write(folder: Path, secrets: Sequence[str]) -> None:
-    """A trajectory that types and shows each secret."""
+    """Writes a trajectory that types and shows each secret."""
     moments = sentences(secrets)
     first = secrets[0]
     last = [moment.action[1]["text"] for moment in moments]
@@ -55,7 +55,7 @@ def bytes_below(folder: Path) -> bytes:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are not read, which takes seconds."""
+    """Replaces text recognition, which takes seconds."""
     monkeypatch.setattr(screenshot_texts, "read_lines", Mock(side_effect=ModuleNotFoundError))
 
 
@@ -88,12 +88,12 @@ def test_dropping_a_kind_withholds_the_demonstration(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("unread")
-def test_what_no_reader_looked_at_is_withheld(tmp_path):
+def test_a_demonstration_with_unsearched_screenshots_is_withheld(tmp_path):
     write(tmp_path / "demo", list(secrets_of("email", 1)))
     assert redaction_of(tmp_path / "demo", REDACT).withheld("demo") == "pictures not read"
 
 
-def test_findings_never_quote_and_name_the_same_secret_alike(tmp_path):
+def test_findings_never_quote_a_secret_and_give_equal_secrets_equal_hashes(tmp_path):
     secret = next(secrets_of("email", 1))
     write(tmp_path / "demo", [secret, secret])
     rows = redaction_of(tmp_path / "demo", PrivacySettings()).findings
@@ -124,7 +124,7 @@ def test_people_cover_boxes_whatever_the_policy_is(tmp_path):
     assert not (final[40:90, 50:350] == final[40, 50]).all()
 
 
-def test_a_found_box_that_people_clear_stays_in_sight(tmp_path):
+def test_a_detected_box_that_people_clear_is_not_covered(tmp_path):
     settings = PrivacySettings(regions=((50, 40, 300, 50),), kinds={"region": "redact"})
     write(tmp_path / "demo", ["nothing"])
     marks = Marks(kept={0: [(50, 40, 300, 50)]})
@@ -134,7 +134,7 @@ def test_a_found_box_that_people_clear_stays_in_sight(tmp_path):
 
 
 @pytest.mark.usefixtures("unread")
-def test_unread_pictures_are_covered_as_a_whole(tmp_path):
+def test_unsearched_screenshots_are_covered_completely(tmp_path):
     write(tmp_path / "demo", ["nothing private"])
     found = redaction_of(tmp_path / "demo", REDACT)
     assert found.write(tmp_path / "out") == 2
@@ -163,7 +163,7 @@ HARD = {
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize(("actions", "shown_name", "gone"), HARD.values(), ids=HARD)
-def test_a_secret_is_replaced_in_other_writings(tmp_path, actions, shown_name, gone):
+def test_a_secret_is_replaced_however_it_is_written(tmp_path, actions, shown_name, gone):
     moments = [Moment(action, [shown_name]) for action in actions]
     write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=[])
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
@@ -194,26 +194,26 @@ def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path):
         "wu3kscsIVS0trpX -----END PRIVATE KEY-----",
     ],
 )
-def test_a_key_is_found_whole_however_its_dashes_are_read(line):
+def test_a_whole_key_is_found_however_its_dashes_are_recognised(line):
     [span] = Detectors(REDACT).find_in_recognised(f"{line}, two days ago")
     assert span.kind == "private_key"
     assert "kscsIVS0" in f"{line}, two days ago"[span.start : span.end]
 
 
 @pytest.mark.parametrize("name", ["ada. lovelace1@example. org", "ada.love 12@example.org"])
-def test_an_address_is_found_whole_where_a_space_was_read_in_it(name):
+def test_a_whole_address_is_found_if_a_space_was_recognised_in_it(name):
     text = f"Mail: {name} wrote at noon"
     [span] = Detectors(REDACT).find_in_recognised(text)
     assert text[span.start : span.end].strip() == name
 
 
-def test_what_is_only_found_without_spaces_takes_the_line_beside_what_is_found():
+def test_a_secret_found_only_without_spaces_makes_the_whole_line_private():
     text = "10.1.2.77 has AKIA4HSJ ZOTIXHZKKW8R"
     [span] = Detectors(REDACT).find_in_recognised(text)
     assert (span.start, span.end) == (0, len(text))
 
 
-def test_a_kind_that_is_only_counted_hides_no_other(tmp_path):
+def test_a_flagged_span_does_not_replace_a_redacted_one(tmp_path):
     settings = PrivacySettings(kinds={"email": "redact"}, expressions=(r"mailto:\S+",))
     write(tmp_path / "demo", ["mailto:bob.smith@example.com"])
     assert redaction_of(tmp_path / "demo", settings).texts.clean(f"mailto:{EMAIL}") == (
@@ -221,14 +221,14 @@ def test_a_kind_that_is_only_counted_hides_no_other(tmp_path):
     )
 
 
-def test_an_id_that_holds_a_listed_word_is_withheld(tmp_path):
+def test_a_demonstration_with_a_listed_word_in_its_id_is_withheld(tmp_path):
     write(tmp_path / "demo", ["nothing"])
     assert redaction_of(tmp_path / "demo", REDACT).withheld("project_falcon_1") == (
         "private: its id"
     )
 
 
-def test_what_is_typed_into_a_private_window_goes_with_it(tmp_path):
+def test_text_typed_into_a_private_window_is_removed_with_the_window(tmp_path):
     settings = PrivacySettings(policy="redact", windows=("Bank",))
     write(tmp_path / "demo", ["transfer 100"])
     tree = tmp_path / "demo" / "steps" / "000" / "ui_tree.json"

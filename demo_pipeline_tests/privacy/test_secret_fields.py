@@ -26,7 +26,7 @@ MARKS: dict[str, dict[str, Any]] = {
 
 
 def mark_fields(log: Path, mark: dict[str, Any]) -> None:
-    """Let every scan of a log say that the field `Name` is one for passwords."""
+    """Makes every scan of a log say that the field `Name` is a password field."""
 
     def marked(value: Any) -> Any:
         if isinstance(value, list):
@@ -41,7 +41,7 @@ def mark_fields(log: Path, mark: dict[str, Any]) -> None:
 
 
 def sign_in(root: Path, change: Callable[[Path], None], *, content: str) -> Path:
-    """The store with one demonstration that types a secret into `Name`, and uses it again."""
+    """Returns a store with a demonstration that types a secret into the field `Name`."""
     acts = (click("Name"), type_text(SECRET), think(2.5), click("Agree"), click("Rows/b"))
     demonstration = replace(script(*acts), title="Sign in", content=content)
     write_recording(root / "uploads" / "signin", demonstration, SMALL)
@@ -52,7 +52,7 @@ def sign_in(root: Path, change: Callable[[Path], None], *, content: str) -> Path
 
 
 def holding(store: Path, text: str) -> set[str]:
-    """Folders of the store with a file that holds a text, outputs as readers see them."""
+    """Returns the folders of the store with a file that contains a text."""
     folders = set()
     for path in store.rglob("*"):
         if path.is_file() and text.encode() in path.read_bytes():
@@ -61,7 +61,7 @@ def holding(store: Path, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("mark", MARKS.values(), ids=MARKS)
-def test_what_is_typed_into_a_field_for_passwords_is_in_no_output(tmp_path, mark):
+def test_text_typed_into_a_password_field_is_in_no_output(tmp_path, mark):
     content = f"Sign in with {SECRET} and agree."
     store = sign_in(tmp_path, lambda log: mark_fields(log, mark), content=content)
     assert holding(store, SECRET) <= {"events", "actions", "recordings"}
@@ -73,7 +73,7 @@ def test_what_is_typed_into_a_field_for_passwords_is_in_no_output(tmp_path, mark
     assert task["instruction"] == f"Sign in with {PASSWORD} and agree."
 
 
-def test_other_fields_keep_what_is_typed(tmp_path):
+def test_text_typed_into_other_fields_is_kept(tmp_path):
     store = sign_in(tmp_path, lambda _: None, content="Fill in the form.")
     assert SECRET in (store / "trajectories/signin/steps/001/action.json").read_text()
 
@@ -170,7 +170,7 @@ def test_text_far_from_the_dots_in_the_same_line_changes_nothing():
 @pytest.mark.parametrize("size", [1.1, 1.2, 1.3, 1.4, 1.5, 1.6])
 @pytest.mark.parametrize("status", ["1 occurrence", "no occurrence", "1 of 1 occurrences"])
 def test_letters_that_look_alike_within_a_word_are_no_dots(size, status):
-    """The "occu" of a find bar's status once hid the word that a person searched for."""
+    """The letters "occu" in the status of a find bar were once taken for dots of a password."""
     before = empty_screen()
     after = before.copy()
     write(after, "yacht", (55, 127), size)
@@ -179,7 +179,7 @@ def test_letters_that_look_alike_within_a_word_are_no_dots(size, status):
 
 
 def test_three_equal_letters_of_a_word_are_no_dots():
-    """As the last letters of a short word are in some fonts."""
+    """The last letters of a short word, such as "moon", may look alike in some fonts."""
     before = np.full((400, 700), PAPER, np.uint8)
     after = before.copy()
     cv2.rectangle(after, (48, 112), (62, 127), INK, 2)

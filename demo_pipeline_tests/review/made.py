@@ -48,13 +48,13 @@ ROLES = dict.fromkeys(BUTTONS, "button") | {"node_6": "textfield", "node_7": "li
 
 @dataclass
 class MadeStep:
-    """One step; times in ms since the film began, points on the canvas."""
+    """A step; times are milliseconds since the video began, points are on the canvas."""
 
     kind: str
     node: str | None
     press: int
     end: int
-    look: int  # which picture is on the screen before it
+    look: int  # number of the screen that is shown before it
     text: str = ""
     keys: tuple[str, ...] = ()
     deletions: int = 0
@@ -65,7 +65,7 @@ class MadeStep:
 
     @property
     def point(self) -> tuple[int, int] | None:
-        """Where it acts."""
+        """The canvas point at which it acts."""
         if self.kind in {"type", "hotkey", "wait"}:
             return None
         if self.node is None:
@@ -76,7 +76,7 @@ class MadeStep:
 
 @dataclass
 class MadeDemonstration:
-    """All of one; `looks` overrides pictures: step → kind of fault."""
+    """A demonstration; `looks` gives screenshots a fault: step → kind of fault."""
 
     id: str
     application: str
@@ -122,7 +122,7 @@ def clean(number: int, seed: int = 0) -> MadeDemonstration:
 
 
 def _as_people_are(demo: MadeDemonstration, rng: random.Random) -> None:
-    """What is no fault: reading, a click that sets the caret, a detour, a slow screen, slips."""
+    """Adds what is no fault: reading, a click that sets the caret, a detour, slowness, typos."""
     last = len(demo.steps) - 1
     if rng.random() < 0.12:
         _later(demo, rng.randint(1, last), rng.randint(8000, 14_000))
@@ -153,7 +153,7 @@ def _insert(demo: MadeDemonstration, place: int, *steps: MadeStep) -> None:
 
 
 def no_effect(demo: MadeDemonstration) -> None:
-    """A click that does nothing, clicked again."""
+    """Adds a click without an effect, which is repeated."""
     before = demo.steps[0]
     after = demo.steps[1]
     for number in (1, 2):
@@ -162,7 +162,7 @@ def no_effect(demo: MadeDemonstration) -> None:
 
 
 def undone(demo: MadeDemonstration) -> None:
-    """Ctrl+Z after a step."""
+    """Adds Ctrl+Z after a step."""
     step = demo.steps[3]
     press = demo.steps[3].end + 900
     undo = MadeStep("hotkey", None, press, press + 80, demo.steps[4].look, keys=("ctrl", "z"))
@@ -171,21 +171,21 @@ def undone(demo: MadeDemonstration) -> None:
 
 
 def hesitating(demo: MadeDemonstration) -> None:
-    """Somebody who does not know where to go."""
+    """Adds a pause and a detour of the pointer, as of a person who searches."""
     for place in (1, 2, 3):
         _later(demo, place, 14_000)
         demo.steps[place].detour = 4.0
 
 
 def mistyping(demo: MadeDemonstration) -> None:
-    """Typing with many corrections."""
+    """Adds typing with many corrections."""
     step = next(step for step in demo.steps if step.kind == "type")
     step.text = "a few words here"
     step.deletions = 9
 
 
 def off_task(demo: MadeDemonstration) -> None:
-    """The last steps are in a messenger."""
+    """Moves the last steps to a window of a messenger."""
     for number in range(2):
         press = demo.steps[-1].end + 1500
         step = MadeStep("click", f"node_{3 + number}", press, press + 80, demo.final)
@@ -197,7 +197,7 @@ def off_task(demo: MadeDemonstration) -> None:
 
 
 def jumping(demo: MadeDemonstration) -> None:
-    """The screen becomes another one with nobody doing anything; or an action is hidden."""
+    """Changes the screen without an action, or hides an action."""
     if int(demo.id[-1]) % 2:
         demo.steps[2].row["hidden_before"] = 2
     else:
@@ -206,18 +206,18 @@ def jumping(demo: MadeDemonstration) -> None:
 
 
 def unclocked(demo: MadeDemonstration) -> None:
-    """The clock rests on meta.timestamp."""
+    """Makes the clock rest on meta.timestamp alone."""
     demo.clock = "meta_timestamp"
     demo.uncertainty = 2500.0
 
 
 def cut_film(demo: MadeDemonstration) -> None:
-    """The film is shorter than meta.json says."""
+    """Makes the video shorter than meta.json says."""
     demo.meta_s = demo.meta_s * 1.6 + 5
 
 
 def bad_picture(demo: MadeDemonstration) -> None:
-    """A black, torn or frozen picture."""
+    """Makes a screenshot black, torn or frozen."""
     kind = ("black", "torn", "frozen")[int(demo.id[-2:]) % 3]
     if kind == "black":
         demo.faulty[2] = kind
@@ -235,7 +235,7 @@ def bad_picture(demo: MadeDemonstration) -> None:
 
 
 def on_recorder(demo: MadeDemonstration) -> None:
-    """A step on the recorder's own window."""
+    """Adds a step on the recorder's own window."""
     demo.steps[2].window = "Training Gym - recording"
     demo.steps[2].kind = "click"
     demo.steps[2].node = "node_4"
@@ -282,7 +282,7 @@ def _png(application: str, look: int, fault: str, pointer: tuple[int, int] | Non
 
 
 def write_outputs(demo: MadeDemonstration, root: Path) -> tuple[RecordingManifest, dict[str, Path]]:
-    """Write what the earlier stages would; gives the manifest and stage → folder."""
+    """Writes the outputs of the earlier stages; returns the manifest, and stage → folder."""
     folders = {name: root / name / demo.id for name in STAGES}
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
@@ -297,13 +297,13 @@ def write_outputs(demo: MadeDemonstration, root: Path) -> tuple[RecordingManifes
 
 
 def write_triage(demo: MadeDemonstration, root: Path, out: Path) -> None:
-    """The triage of a made demonstration."""
+    """Returns the triage of a made demonstration."""
     out.mkdir(parents=True)
     build_triage(triage_inputs(*write_outputs(demo, root)), out)
 
 
 def triage_inputs(manifest: RecordingManifest, folders: dict[str, Path]) -> RecordingInputs:
-    """What the stage `triage` reads."""
+    """Returns the inputs of the stage `triage`."""
     return RecordingInputs(
         settings=Settings(),
         folders=folders,
@@ -314,7 +314,7 @@ def triage_inputs(manifest: RecordingManifest, folders: dict[str, Path]) -> Reco
 
 
 def commit(workspace: Workspace, demo: MadeDemonstration, root: Path) -> None:
-    """The same, committed to a store."""
+    """Commits a made demonstration to a store."""
     manifest, folders = write_outputs(demo, root)
     triage = root / "triage" / demo.id
     shutil.rmtree(triage, ignore_errors=True)
@@ -353,7 +353,7 @@ def _evidence(demo: MadeDemonstration) -> Evidence:
 
 
 def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[Action]:
-    """The events and the actions that the steps are of."""
+    """Returns the events and the actions from which the steps are made."""
     rows: list[dict[str, Any]] = []
 
     def log(event: str, time: float, **more: Any) -> int:
@@ -408,7 +408,7 @@ def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[A
 
 
 def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, int]]:
-    """Twenty places from one point to the next, by a detour."""
+    """Returns twenty points from a point to the next, on a detour."""
     assert step.point is not None
     (x0, y0), (x1, y1) = at, step.point
     bow = (max(0.0, step.detour**2 - 1) ** 0.5) * 0.5 + (step.detour > 2) * 1.0

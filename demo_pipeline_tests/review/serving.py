@@ -1,4 +1,4 @@
-"""A review server for tests: in this process, or as the command in one of its own."""
+"""A review server for tests: in this process, or as a command in a process of its own."""
 
 import http.client
 import json
@@ -56,7 +56,7 @@ class Served:
         raw: bool = False,
         **headers: str | None,
     ) -> Answer:
-        """A request, as the page would send it; a header that is None is left out."""
+        """Sends a request as the page does; a header with the value None is left out."""
         sent = {"origin": f"http://127.0.0.1:{self.port}"} if method == "POST" else {}
         sent |= {"content-type": "application/json"} if body is not None else {}
         given = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -82,7 +82,7 @@ class Served:
 
 @contextmanager
 def served(workspace: Workspace, author: str = "ann", port: int = 0) -> Iterator[Served]:
-    """A server in a thread of this process; on a free port, or on this one."""
+    """Runs a server in a thread of this process, on a free port or on `port`."""
     connection = socket.create_server(("127.0.0.1", port))
     port = connection.getsockname()[1]
     app = build_app(ReviewData(workspace.store, workspace.uploads), author, TOKEN, port)

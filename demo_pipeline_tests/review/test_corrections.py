@@ -1,4 +1,4 @@
-"""What people correct reaches the records of that demonstration, and what they say does not."""
+"""Corrections change the records of their demonstration; other decisions change no records."""
 
 import io
 import json
@@ -65,14 +65,14 @@ def rebuilt(workspace: Workspace) -> dict[str, str]:
 
 
 def records(workspace: Workspace, form: str, name: str = "one") -> tuple[Any, list[Any]]:
-    """The first line of a form's records, and the others."""
+    """Returns the first line of a form's records, and the other lines."""
     folder = workspace.store.open(f"records/{name}")[0]
     head, *rest = map(json.loads, (folder / f"{form}.jsonl").read_text().splitlines())
     return head, rest
 
 
 def built(workspace: Workspace) -> dict[str, bytes]:
-    """Every file of every dataset, built now, by output and path."""
+    """Builds every dataset; returns output and path → content of each file."""
     for stage in dataset_stages():
         result = run_dataset_stage(workspace, stage)
         assert result.version is not None, (stage.name, result.problems)
@@ -85,7 +85,7 @@ def built(workspace: Workspace) -> dict[str, bytes]:
     return contents
 
 
-def test_what_changes_no_record_builds_none(workspace):
+def test_decisions_without_corrections_rebuild_no_records(workspace):
     for kind, value in (
         ("approve", {}),
         ("note", {"text": "good"}),
@@ -131,7 +131,7 @@ def test_many_corrections_change_rows_of_their_demonstration_in_every_dataset_an
 
 
 def rows_of(name: str, data: bytes) -> list[str]:
-    """The rows of a table or of lines; of another file nothing."""
+    """Returns the rows of a table or of JSON Lines; nothing for other files."""
     if name.endswith(".parquet"):
         return [repr(row) for row in pq.read_table(io.BytesIO(data)).to_pylist()] if data else []
     return data.decode().splitlines() if name.endswith(".jsonl") else []
@@ -159,7 +159,7 @@ def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace):
     assert len(line["traj"]) == 3  # the longest stretch without it: a part, which does not end
 
 
-def test_what_is_trimmed_off_is_in_nothing_that_is_learnt(workspace, tmp_path):
+def test_trimmed_steps_are_in_no_training_data(workspace, tmp_path):
     decide(workspace, "trim", {"first": 1, "last": 3})
     rebuilt(workspace)
     samples = [json.loads(record["parts"]["line"]) for record in records(workspace, "sft")[1]]
@@ -178,7 +178,7 @@ def test_what_is_trimmed_off_is_in_nothing_that_is_learnt(workspace, tmp_path):
     assert validate_sft_folder(out / "sft") == []
 
 
-def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace):
+def test_a_corrected_outcome_changes_the_dataset_and_not_the_trajectory(workspace):
     before = built(workspace)
     decision_id = decide(workspace, "outcome", {"success": False})
     rebuilt(workspace)

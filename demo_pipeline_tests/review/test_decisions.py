@@ -1,4 +1,4 @@
-"""What holds of the decisions about a demonstration, and what records would use."""
+"""Which decisions about a demonstration apply, and the corrected trajectory."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
-    """The decision with this number, which came after those with lower ones."""
+    """Returns the decision with this number; it is later than those with lower numbers."""
     value = value or {}
     subject = more.pop("subject", SUBJECT)
     members = {
@@ -83,7 +83,7 @@ def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not():
     assert judge([*decisions, undo(4, 3), undo(5, 4)], SUBJECT).status == "approved"
 
 
-def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_same():
+def test_a_decision_about_another_version_applies_if_the_judged_steps_are_equal():
     other = replace(SUBJECT, version="v2", steps={**SUBJECT.steps, 3: "f" * 64})
     decisions = [
         decided(1, "approve"),
@@ -99,15 +99,15 @@ def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_sam
     assert judge([*decisions, undo(5, 1)], other).stale == (decisions[2],)
 
 
-def test_a_decision_about_steps_that_are_not_there_is_stale():
-    """From another store, it was not checked against this trajectory."""
+def test_a_decision_about_missing_steps_is_stale():
+    """A decision from another store was not checked against this trajectory."""
     longer = replace(SUBJECT, steps={step: f"{step:064x}" for step in range(10)})
     for kind, value in (("bad_step", {"step": 9}), ("trim", {"first": 1, "last": 4})):
         held = judge([decided(1, kind, value, subject=longer)], SUBJECT)
         assert (len(held.stale), held.corrections) == (1, NO_CORRECTIONS)
 
 
-def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says():
+def test_a_new_decision_is_later_than_every_decision_its_author_saw():
     seen = [decided(7, "approve")]
     late = next_time(seen, START - timedelta(days=3))
     assert late == "2026-01-02T00:00:07.001Z"
@@ -124,7 +124,7 @@ def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says():
         ("applause", {}, "kind"),
     ],
 )
-def test_a_decision_that_says_nothing_usable_is_refused(kind, value, message):
+def test_an_invalid_decision_is_refused(kind, value, message):
     with pytest.raises(ValidationError, match=message):
         decided(1, kind, value)
 
@@ -162,7 +162,7 @@ class TestCorrectedActions:
             ({"action_type": "double_click", "parameters": {"x": 1, "y": 1}}, "keeps the step"),
         ],
     )
-    def test_what_no_step_could_be_is_refused(self, change, message):
+    def test_an_action_that_no_step_can_have_is_refused(self, change, message):
         with pytest.raises(DecisionError, match=message):
             self.check(**change)
 

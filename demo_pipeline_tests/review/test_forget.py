@@ -1,4 +1,4 @@
-"""A forgotten demonstration is nowhere: no picture and no text of it is left."""
+"""After `forget`, no screenshot and no text of the demonstration is left."""
 
 import errno
 import hashlib
@@ -65,7 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def texts(path: Path) -> Iterator[bytes]:
-    """What a file says: of a table every value, else its bytes."""
+    """Returns the values of a table as text, or the bytes of another file."""
     if path.suffix != ".parquet":
         yield path.read_bytes()
         return
@@ -77,7 +77,7 @@ def texts(path: Path) -> Iterator[bytes]:
 
 
 def traces(root: Path, pictures: set[str]) -> list[str]:
-    """Files below a folder that hold a canary, one of these pictures, or the id in their path."""
+    """Returns files below a folder with a canary, one of the images, or the id in the path."""
     names = []
     for path in sorted(root.rglob("*")):
         if path.is_symlink() or not path.is_file():
@@ -166,7 +166,7 @@ def commit(store: Any, output: str, stage: str, text: str, inputs: dict[str, str
         store.commit(staging, Recipe(stage, "1", "", inputs), {})
 
 
-def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(either):
+def test_all_versions_and_their_datasets_are_removed_from_folders_and_buckets(either):
     for number in range(2):
         commit(either, f"trajectories/{GONE}", "trajectories", f"{number}", {})
         commit(either, "sft_samples", "sft_samples", f"{number}", {GONE: str(number)})
@@ -210,7 +210,7 @@ def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(moto_url, tmp_path, mo
 
 
 def downloaded(url: str, folder: Path) -> Path:
-    """Every object of a bucket as a file."""
+    """Downloads every object of a bucket into a folder."""
     objects = Bucket(url, folder)
     for info in objects.listing():
         target = folder / info.key
@@ -227,7 +227,7 @@ def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path):
     assert forget_demonstration(store, GONE, NAMES)[1] == ["sft_samples"]
 
 
-def test_a_link_in_the_uploads_is_removed_and_not_what_it_leads_to(tmp_path):
+def test_a_link_in_the_uploads_is_removed_and_its_target_stays(tmp_path):
     workspace = open_workspace(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/file").write_text("x")

@@ -1,4 +1,4 @@
-"""The review page in Chromium: by keyboard, through reloads and a killed server."""
+"""The review page in Chromium: keyboard, reloads, and a server that is killed."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page on which an error of the script fails the test."""
+    """Opens a page; an error in its script fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
@@ -159,7 +159,7 @@ def test_parameters_notes_and_rejection_with_a_reason(root, page):
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (1024, 700)])
-def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_closely(
+def test_screenshot_decision_and_undo_are_visible_and_the_screenshot_can_be_zoomed(
     root, browser, size
 ):
     page = browser.new_page(viewport={"width": size[0], "height": size[1]})
@@ -216,7 +216,7 @@ def test_the_grid_sorts_by_doubt_and_draws_each_action_beside_its_whole_text(roo
         expect(page.locator("#tiles .does").first).to_contain_text(text.strip())
 
 
-def test_fifteen_steps_are_in_sight_without_scrolling(real_root, browser):
+def test_fifteen_steps_are_visible_without_scrolling(real_root, browser):
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     with served(open_workspace(real_root)) as running:
         show(page, running, "20261121_212358/0")
@@ -278,7 +278,7 @@ def test_a_draft_survives_a_reload(root, page):
         assert "And more" in page.locator("#words").input_value()
 
 
-def test_the_film_shows_the_frame_of_the_step(root, page):
+def test_the_video_shows_the_frame_of_the_step(root, page):
     workspace = open_workspace(root)
     with served(workspace) as running:
         show(page, running, "first/1")
@@ -344,7 +344,9 @@ def test_two_browsers_and_a_rebuild_at_once_lose_nothing(tmp_path, browser, page
     assert len(judgement.applied) == 4
 
 
-def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path, page):
+def test_a_decision_about_a_version_that_was_rebuilt_meanwhile_is_not_saved_silently(
+    tmp_path, page
+):
     workspace = open_workspace(tmp_path)
     commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2))
     with served(workspace) as running:
@@ -419,7 +421,7 @@ def test_another_sites_page_reads_and_writes_nothing(root, browser):
     assert workspace.store.list_documents("reviews") == []
 
 
-def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root, page):
+def test_annotations_are_shown_and_a_person_overrides_them(root, page):
     workspace = open_workspace(root)
     line = {"demonstration": "first", "step": 0, "kind": "thought", "value": "A model's <b>words"}
     line |= {"source": "model", "author": "m-1"}

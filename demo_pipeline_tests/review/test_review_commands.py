@@ -1,4 +1,4 @@
-"""`demo-pipeline reviews`: what it prints, writes and adds; never what was typed."""
+"""`demo-pipeline reviews`: its output, its files, and that it prints no typed text."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_the_list_says_what_holds_without_what_was_typed(root):
+def test_the_list_says_which_decisions_hold_without_typed_text(root):
     output = run("list")
     assert SECRET not in output
     assert "ann: action step 0 [holds]" in output

@@ -55,7 +55,7 @@ def test_continued_typing_extends_its_step_and_only_hidden_actions_are_marked(
     assert bar["to"] - bar["from"] == pytest.approx((later - typed.press_ms) / 1000, abs=0.01)
 
 
-def test_a_step_says_what_its_text_and_its_clock_rest_on(made_root):
+def test_a_step_has_the_evidence_for_its_text_and_its_clock(made_root):
     shown = data_of(made_root).demonstration("first")
     assert shown is not None
     [typing] = [step for step in shown["steps"] if step["action"]["action_type"] == "type"]

@@ -1,4 +1,4 @@
-"""Decisions in a store: written once each, whoever else writes, and exchanged without loss."""
+"""Decisions in a store: each is written once, even at the same time, and exchanged without loss."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,7 @@ from demo_pipeline_tests.sample_workspace import open_workspace
 
 @pytest.fixture
 def judged(tmp_path: Path) -> tuple[Store, Path, Subject]:
-    """A store with the demonstration `demo` of four steps, its folder, and what is judged."""
+    """A store with the demonstration `demo` of four steps, its folder, and its subject."""
     workspace = open_workspace(tmp_path)
     made = make_trajectory(tmp_path, actions=(CLICK,) * 4)
     version = commit_trajectory(workspace, made)
@@ -33,7 +33,7 @@ def make(store: Store, judged: Any, kind: str, value: Any = None, who: str = "an
     return Reviews(store).make(judged[2], judged[1], who, kind, value or {})
 
 
-def test_many_reviewers_at_once_lose_and_double_nothing(judged):
+def test_decisions_of_many_reviewers_at_once_are_stored_once_each(judged):
     store = judged[0]
 
     def work(who: int) -> list[str]:
@@ -75,13 +75,13 @@ def test_a_document_is_never_replaced(either):
         ("action", {"action": {"step_index": 0, "target_element": {"id": "node_7"}}}, "role"),
     ],
 )
-def test_what_the_trajectory_does_not_have_cannot_be_decided(judged, kind, value, message):
+def test_a_decision_about_something_the_trajectory_lacks_is_refused(judged, kind, value, message):
     with pytest.raises(DecisionError, match=message):
         make(judged[0], judged, kind, value)
     assert judged[0].list_documents("reviews") == []
 
 
-def test_a_damaged_document_counts_for_nothing_and_is_named(judged):
+def test_a_damaged_decision_is_ignored_and_named(judged):
     store = judged[0]
     decision = make(store, judged, "approve")
     store.put_document("reviews/demo/torn.json", b'{"id": ')
@@ -112,7 +112,7 @@ def test_an_export_is_imported_without_loss_and_twice_changes_nothing(judged, tm
     assert reviews.all() == decisions
 
 
-def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(judged, tmp_path):
+def test_invalid_lines_are_named_and_the_others_are_imported(judged, tmp_path):
     store = judged[0]
     good = make(store, judged, "approve")
     wrong = good.model_copy(update={"id": "c" * 32, "demonstration": "../x"})

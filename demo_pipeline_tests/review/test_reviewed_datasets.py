@@ -1,4 +1,4 @@
-"""What people approve, reject, name and mark decides which datasets a demonstration is in."""
+"""Approvals, rejections, corrections and settings decide which datasets a demonstration is in."""
 
 import hashlib
 import json
@@ -51,7 +51,9 @@ def three(tmp_path: Path) -> list[DatasetTrajectory]:
         ({"exclude": ("a", "unknown")}, "c", {"excluded": 1, "rejected": 1}),
     ],
 )
-def test_review_and_exclusion_decide_and_are_counted(tmp_path, settings, chosen, left_out):
+def test_review_and_exclusion_leave_out_demonstrations_and_are_counted(
+    tmp_path, settings, chosen, left_out
+):
     selection = select(three(tmp_path), DatasetSettings(**settings))
     assert [trajectory.source.id for trajectory in selection.chosen] == list(chosen)
     assert {reason: n for reason, n in selection.excluded.items() if n} == left_out
@@ -60,7 +62,7 @@ def test_review_and_exclusion_decide_and_are_counted(tmp_path, settings, chosen,
 def labels(
     tmp_path: Path, made: Sequence[DatasetTrajectory], **settings: Any
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Labels of steps and of the whole by demonstration, and what was left out."""
+    """Returns labels of steps, labels of the whole, and reason → number of left-out ones."""
     out = tmp_path / "out"
     summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
     assert validate_step_labels(out) == []
@@ -94,7 +96,7 @@ def test_bad_steps_are_false_labels(tmp_path):
         ("other", None, None),
     ],
 )
-def test_a_rejected_demonstration_gives_what_its_review_says_and_nothing_else(
+def test_a_rejected_demonstration_gives_labels_by_its_reason_and_nothing_else(
     tmp_path, reason, steps, whole
 ):
     recorded = make_trajectory(tmp_path, "demo", [CLICK] * 3)
@@ -109,7 +111,7 @@ def test_a_rejected_demonstration_gives_what_its_review_says_and_nothing_else(
     assert plan_export([rejected], DatasetSettings()).selection.chosen == ()
 
 
-def test_with_approval_required_only_reviewed_ones_give_labels(tmp_path):
+def test_with_approval_required_only_reviewed_demonstrations_give_labels(tmp_path):
     _, whole, left_out = labels(tmp_path, three(tmp_path), require_review="approved")
     assert whole == {"a": [True], "b": [False]}
     assert left_out == {"not_approved": 1}
@@ -123,8 +125,8 @@ def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path):
     assert selection.excluded["failed"] == 1
 
 
-def test_who_is_given_the_words_of_another_task_is_in_its_split(tmp_path):
-    """And no other task moves, whatever is corrected."""
+def test_a_demonstration_with_the_instruction_of_another_task_joins_its_split(tmp_path):
+    """No other task moves to another split."""
     trajectories = [make_trajectory(tmp_path, f"d{n}", instruction=f"Task {n}") for n in range(30)]
     before = plan_splits(trajectories, DatasetSettings())[1].splits
     source = next(trajectory for trajectory in trajectories if before[trajectory.id] != "train")

@@ -1,4 +1,4 @@
-"""The server of the review page: who may ask, what it sends, and that no decision is lost."""
+"""The server of the review page: which requests it refuses, what it sends, and its decisions."""
 
 import socket
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_the_queue_and_a_demonstration_are_sent_whole(server):
     assert server.ask(f"{step}/tree").json["root"]["role"] == "desktop"
 
 
-def test_the_film_is_sent_in_ranges_and_its_frames_by_time(server, made):
+def test_the_video_is_sent_in_ranges_and_its_frame_times_as_a_list(server, made):
     film = (made / "uploads/first/recording.mp4").read_bytes()
     whole = server.ask("api/demonstrations/first/video")
     assert (whole.status, whole.body) == (200, film)
@@ -61,7 +61,7 @@ def test_the_film_is_sent_in_ranges_and_its_frames_by_time(server, made):
     assert len(frames) > 20
 
 
-def test_another_film_than_the_processed_one_is_not_shown(made, tmp_path):
+def test_a_video_other_than_the_processed_one_is_not_shown(made, tmp_path):
     root = copy_of(made, tmp_path / "root")
     (root / "uploads/first/recording.mp4").write_bytes(b"another")
     with served(open_workspace(root)) as running:
@@ -132,14 +132,14 @@ def test_nothing_is_sent_without_the_token(server, path):
         "page.py",
     ],
 )
-def test_no_path_leads_out_of_what_is_shown(server, path):
+def test_no_path_leads_to_files_that_the_page_does_not_show(server, path):
     version = server.ask("api/demonstrations/first").json["version"]
     answer = server.ask(path.format(version=version))
     assert answer.status in {403, 404}
     assert b"root:" not in answer.body
 
 
-def test_every_answer_keeps_itself_to_the_page(server):
+def test_every_answer_forbids_use_by_other_sites(server):
     for path in ("", "page.js", "api/queue", "api/demonstrations/first/video", "nothing"):
         headers = server.ask(path).headers
         assert "default-src 'none'" in headers["content-security-policy"]
@@ -166,7 +166,7 @@ def test_a_wrong_decision_is_refused_with_the_reason_and_without_its_text(server
     assert server.decide("first", "approve", {}, sent, version="0" * 16).status == 201
 
 
-def test_the_token_is_random_kept_and_its_owners_alone(tmp_path):
+def test_the_token_is_random_kept_and_readable_by_its_owner_only(tmp_path):
     token = kept_token(tmp_path / "cache", TOKEN_FILE)
     assert len(token) >= 32
     assert kept_token(tmp_path / "cache", TOKEN_FILE) == token
@@ -175,7 +175,7 @@ def test_the_token_is_random_kept_and_its_owners_alone(tmp_path):
 
 
 @pytest.mark.parametrize("left", ["", "short"])
-def test_a_token_that_a_crash_cut_is_made_anew(tmp_path, left):
+def test_a_token_that_was_cut_by_a_crash_is_replaced(tmp_path, left):
     (tmp_path / "review-token").write_text(left)
     token = kept_token(tmp_path, TOKEN_FILE)
     assert len(token) >= 32
@@ -183,7 +183,7 @@ def test_a_token_that_a_crash_cut_is_made_anew(tmp_path, left):
     assert kept_token(tmp_path, TOKEN_FILE) == token
 
 
-def test_a_taken_port_is_told(tmp_path, monkeypatch):
+def test_a_taken_port_ends_the_command_with_a_message(tmp_path, monkeypatch):
     live_in(tmp_path, monkeypatch)
     with socket.create_server(("127.0.0.1", 9572)):
         result = CliRunner().invoke(app, ["review", "--port", "9572"])
@@ -191,7 +191,7 @@ def test_a_taken_port_is_told(tmp_path, monkeypatch):
     assert "port 9572 is taken" in result.output
 
 
-def test_the_queue_shows_what_was_decided_and_who_is_alike(tmp_path):
+def test_the_queue_shows_decisions_and_near_duplicates(tmp_path):
     workspace = open_workspace(tmp_path)
     commit_trajectory(workspace, make_trajectory(tmp_path, "one", actions=(CLICK,) * 4))
     with served(workspace) as running:

@@ -1,4 +1,4 @@
-"""Figures of doubt: made faults come first, clean demonstrations are left in peace."""
+"""Signals of doubt: demonstrations with made faults have more doubt than clean ones."""
 
 from collections import Counter
 from dataclasses import replace
@@ -46,7 +46,7 @@ SIGNALS = {
 
 @pytest.fixture
 def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made pictures repeat: each is decoded once."""
+    """Decodes each made screenshot once, because many are equal."""
     seen: dict[bytes, Any] = {}
 
     def read(path: Path) -> Any:
@@ -84,7 +84,7 @@ def test_faults_of_ten_kinds_come_before_the_clean_demonstrations(tmp_path, each
         assert signals, (kind, row)
 
 
-def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(made_root):
+def test_the_triage_of_real_stages_has_its_columns_and_is_reproducible(made_root):
     workspace = open_workspace(made_root)
     for name in DEMOS:
         folder, version = workspace.store.open(f"triage/{name}")
@@ -101,7 +101,7 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(made
         assert row["doubt"] == pytest.approx(doubt(counts, whole))
 
 
-def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path):
+def test_a_damaged_screenshot_causes_no_crash_and_no_signal(tmp_path):
     demo = clean(3)
     inputs = triage_inputs(*write_outputs(demo, tmp_path))
     (inputs.folders["trajectories"] / "steps/001/screenshot.png").write_bytes(b"\x89PNG\r\n")
@@ -149,7 +149,7 @@ def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
     return screenshots
 
 
-def test_a_torn_picture_is_half_of_each_neighbour(tmp_path):
+def test_a_torn_screenshot_shows_half_of_each_neighbour(tmp_path):
     old, half, upside, new = pictures(tmp_path, (50, 90), (50, 200), (150, 90), (150, 200))
     assert torn(old, half, new)
     assert torn(old, upside, new)
@@ -158,7 +158,7 @@ def test_a_torn_picture_is_half_of_each_neighbour(tmp_path):
 
 
 class TestNearDuplicates:
-    """The same task, the same actions, screens that look alike."""
+    """Near-duplicates have the same task, the same actions, and similar screens."""
 
     def one(
         self, name: str, hashes: tuple[int, ...] = (1, 2), task: str = "t", kind: str = "type"
@@ -171,12 +171,12 @@ class TestNearDuplicates:
             **hashes_column,
         }
 
-    def test_those_near_each_other_are_one_group_through_any_member(self):
+    def test_a_group_contains_all_that_are_near_any_member(self):
         step = 0b111
         chain = [self.one(name, (step << (3 * n), 0)) for n, name in enumerate("abc")]
         assert near_duplicates(chain) == [frozenset("abc")]
 
-    def test_another_task_other_actions_or_other_screens_are_others(self):
+    def test_other_tasks_actions_or_screens_are_no_near_duplicates(self):
         far = (2**64 - 1, 2)
         assert near_duplicates([self.one("a"), self.one("b", task="u")]) == []
         assert near_duplicates([self.one("a"), self.one("b", kind="click")]) == []

@@ -45,7 +45,7 @@ _Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 
 def wanted_stages(settings: Settings) -> list[Stage[Any]]:
-    """The stages of the datasets that the settings want, in the order in which they run."""
+    """Returns the stages of the datasets that the settings want, in the order in which they run."""
     return built_stages(settings)
 
 
@@ -58,7 +58,7 @@ def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
 
 def datasets_job(settings: Settings) -> Any:
-    """The job that builds every dataset."""
+    """Returns the job that builds every dataset."""
     return dg.define_asset_job(
         DATASETS_JOB,
         [stage.name for stage in wanted_stages(settings)],
@@ -125,7 +125,7 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 
 
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
-    """The asset with the parents that the UI shows.
+    """Returns the asset with the parents that the UI shows.
 
     A training export that fails must not hold up the index and the statistics. Therefore their
     steps do not depend on its step: the exports run first because of their priority, and are
@@ -143,7 +143,7 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
 
 
 def _graph_of_run(run_id: str, workspace: Workspace) -> Graph:
-    """The graph of a run. All its datasets share the trajectories that the graph has opened."""
+    """Returns the graph of a run, so that all datasets of the run share its opened trajectories."""
     if run_id not in _graphs:
         _graphs.clear()  # a process executes one run at a time
         _graphs[run_id] = Graph(workspace)
@@ -166,7 +166,7 @@ def newest_records_event(instance: dg.DagsterInstance) -> int:
 
 
 def built_from_event(instance: dg.DagsterInstance, settings: Settings) -> int:
-    """The newest event of `records` that every dataset contains; 0 while a dataset is missing."""
+    """Returns the newest event of `records` that all datasets contain; 0 if one is missing."""
     stages = [stage for stage in wanted_stages(settings) if stage.reads_trajectories]
     event_ids = []
     for record in instance.get_asset_records([dg.AssetKey(stage.name) for stage in stages]):

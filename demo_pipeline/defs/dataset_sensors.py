@@ -54,7 +54,7 @@ def store_sensor(
 
 
 def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """The sensor `rebuild_datasets`.
+    """Returns the sensor `rebuild_datasets`.
 
     Its cursor holds the newest event of `records` that it has requested datasets for, the time at
     which it first saw a newer event, and the number of failed attempts.
@@ -103,7 +103,7 @@ def _parse_cursor(cursor: str | None) -> tuple[int, float, int]:
 
 
 def _may_retry(instance: dg.DagsterInstance, run_key: str, attempt: int) -> bool:
-    """Whether the requested run failed and the pause after it is over."""
+    """Returns whether the requested run failed and the pause after it is over."""
     record = _requested_run(instance, run_key)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return False
@@ -111,13 +111,13 @@ def _may_retry(instance: dg.DagsterInstance, run_key: str, attempt: int) -> bool
 
 
 def has_demonstrations_in_work(instance: dg.DagsterInstance) -> bool:
-    """Whether a run of a demonstration, or of many, is queued or running."""
+    """Returns whether a run of a demonstration, or of many, is queued or running."""
     runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
     return any(PARTITION_TAG in run.tags or run.job_name == PROCESS_MANY for run in runs)
 
 
 def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """The sensor `tasks_changed`.
+    """Returns the sensor `tasks_changed`.
 
     Its cursor holds a hash of the recipe and the published version, and the number of attempts.
     """

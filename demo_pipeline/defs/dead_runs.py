@@ -27,7 +27,7 @@ _GONE = {"FAILED", "NOT_FOUND"}  # of a launcher's own health check
 
 
 def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[str]:
-    """Close the dead runs of this machine's processes; returns their demonstrations.
+    """Closes the dead runs of this machine's processes; returns their demonstrations.
 
     Args:
         instance: where the runs are recorded.
@@ -49,7 +49,7 @@ def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[
 
 
 def dead_run_ids(instance: dg.DagsterInstance) -> set[str]:
-    """The runs that count as running and have no process any more."""
+    """Returns the runs that count as running and have no process any more."""
     if isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         locked = dead_runs(lock_folder(Path(instance.root_directory)))
         return {*locked, *(run.run_id for run in _never_begun(instance))}
@@ -64,7 +64,7 @@ def dead_run_ids(instance: dg.DagsterInstance) -> set[str]:
 
 
 def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> None:
-    """Let a run be ended. This works, though Dagster does not list it as public."""
+    """Lets a run be ended. This works, though Dagster does not list it as public."""
     if not died:
         instance.report_run_canceled(run, "the command was ended; the next one goes on")
     elif run.status is dg.DagsterRunStatus.CANCELING:
@@ -74,7 +74,7 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 
 
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """Yield the runs that a server of this machine launched and whose process never held a lock.
+    """Yields the runs that a server of this machine launched and whose process never held a lock.
 
     Only runs whose events are in files of this machine: of others, the server may be elsewhere.
     """
@@ -98,7 +98,7 @@ def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
 
 
 def _answers(server: dict[str, object]) -> bool:
-    """Whether somebody listens at a server's socket; one with a port may be elsewhere."""
+    """Returns whether somebody listens at a server's socket; one with a port may be elsewhere."""
     path = server.get("socket")
     if not path:
         return True

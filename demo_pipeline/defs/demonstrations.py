@@ -28,7 +28,7 @@ _Results = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeRe
 
 
 def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
-    """The asset of one stage."""
+    """Yields the asset of one stage."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)  # partitioned checks; tests pin them
         checks = reporting.check_specs(stage.name, stage.checks, DEMONSTRATIONS)
@@ -83,7 +83,7 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
 
 
 def _failed_first_check(stage: Stage[RecordingInputs], error: RefusedError) -> CheckOutcome:
-    """The outcome shown for a stage that wrote nothing, so that no check could run."""
+    """Returns the outcome shown for a stage that wrote nothing, so that no check could run."""
     check = stage.checks[0]
     return CheckOutcome(check.name, False, error.problems, blocking=check.blocking)
 

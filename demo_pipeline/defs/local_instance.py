@@ -65,7 +65,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def make_databases(home: Path) -> None:
-    """Let a home have whole databases: those that are missing, or were never finished, are made.
+    """Lets a home have whole databases: those that are missing, or were never finished, are made.
 
     Dagster makes a database by many transactions, and cannot use one that a killed process left
     half-made. So it makes them in a folder aside, and each takes its place when it is whole. A
@@ -98,7 +98,7 @@ def make_databases(home: Path) -> None:
 
 
 def _is_unfinished(database: Path) -> bool:
-    """Whether a database is missing, or has neither Dagster's mark of a whole one nor any row."""
+    """Returns whether a database is missing, or was created only in part and holds no row."""
     if not database.exists():
         return True
     try:
@@ -112,7 +112,7 @@ def _is_unfinished(database: Path) -> bool:
 
 
 def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
-    """Read a little from every database that a run needs; returns the states of the sensors."""
+    """Reads a little from every database that a run needs; returns the states of the sensors."""
     instance.get_run_ids(limit=1)
     instance.get_dynamic_partitions(PARTITIONS_NAME)
     return [

@@ -33,7 +33,7 @@ _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterR
 
 
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
-    """Delete finished runs created before these epoch seconds, with their events; return their ids.
+    """Deletes old finished runs with their events; returns their ids.
 
     The run of the newest materialization or observation of an asset or partition is kept, because
     without it the UI shows the asset as never materialized. The newest run of each demonstration is
@@ -61,7 +61,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yield the run of the newest event of each partition, dataset and observed asset."""
+    """Yields the run of the newest event of each partition, dataset and observed asset."""
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
         for start in range(0, len(ids), _PAGE):
@@ -79,7 +79,7 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
 def _runs_behind_partitions(
     instance: dg.DagsterInstance, asset: str, partitions: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the run of the newest materialization of each of an asset's partitions."""
+    """Yields the run of the newest materialization of each of an asset's partitions."""
     events = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=partitions)
     missing = set(partitions)
     cursor = None
@@ -95,14 +95,17 @@ def _runs_behind_partitions(
 
 
 def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool:
-    """Whether the partition has an active run, whoever started it; killed runs do not count."""
+    """Returns whether a partition has an active run, whoever started it.
+
+    Runs whose process was killed do not count.
+    """
     filters = dg.RunsFilter(tags={PARTITION_TAG: demonstration}, statuses=_GOING)
     dead = dead_run_ids(instance)
     return any(run.run_id not in dead for run in instance.get_runs(filters))
 
 
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
-    """Remove the partition and its runs with their events and logs; returns how many runs.
+    """Removes the partition and its runs with their events and logs; returns how many runs.
 
     Dagster cannot remove single events. Events that belong to other runs stay: they hold ids and
     counts. In SQLite the bytes of deleted rows stay in the file until other rows replace them.

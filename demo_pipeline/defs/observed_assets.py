@@ -26,7 +26,7 @@ from demo_pipeline.store.errors import StorageError
 
 
 def _observe_tasks(context: dg.AssetExecutionContext, roots: Roots) -> Any:
-    """Write the catalog of task files to the store, unless it is up to date."""
+    """Writes the catalog of task files to the store, unless it is up to date."""
     workspace = roots.workspace
     force = context.run.tags.get(FORCE_TAG) == "true"
     try:
@@ -54,7 +54,7 @@ def _observe_tasks(context: dg.AssetExecutionContext, roots: Roots) -> Any:
 
 
 def _observe_reviews(roots: Roots) -> dg.ObserveResult:
-    """Count the decisions, those that hold, and their demonstrations; shows none of their text."""
+    """Counts the decisions, those that hold, and their demonstrations; shows none of their text."""
     decisions = list(judged_decisions(roots.workspace.store, ()))
     decision_ids = sorted(decision.id for decision, _ in decisions)
     digest = hashlib.sha256("".join(decision_ids).encode()).hexdigest()

@@ -27,13 +27,13 @@ UNFINISHED = [
 
 
 def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
-    """The ids that are not a partition yet, without duplicates, in order."""
+    """Returns the ids that are not a partition yet, without duplicates, in order."""
     registered = set(instance.get_dynamic_partitions(PARTITIONS_NAME))
     return [key for key in dict.fromkeys(ids) if key not in registered]
 
 
 def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
-    """Register the ids that are not a partition yet; returns these, in order."""
+    """Registers the ids that are not a partition yet; returns these, in order."""
     new_ids = unregistered(instance, ids)
     if not new_ids:
         return []

@@ -42,7 +42,7 @@ _HAS_PICTURES = {SCREENSHOTS_STAGE.name, TRAJECTORIES_STAGE.name, CONTACT_SHEETS
 
 
 def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
-    """The counts of a dataset, its location, version, number of files and size in bytes."""
+    """Returns the counts of a dataset, its location, version, number of files and size in bytes."""
     summary = {key: value for key, value in result.summary.items() if value is not None}
     return {
         **plain_values(summary),
@@ -75,12 +75,12 @@ def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
 
 
 def data_version(result: BuildResult) -> dg.DataVersion:
-    """The content of an output, as Dagster compares it."""
+    """Returns the content of an output, as Dagster compares it."""
     return dg.DataVersion(result.content[:16])
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
-    """The columns of an asset's table as its metadata; empty for an asset without a table."""
+    """Returns metadata with the columns of an asset's table; empty for an asset without a table."""
     if schema is None:
         return {}
     descriptions = column_descriptions(schema)
@@ -106,7 +106,7 @@ def check_specs(
     checks: Sequence[Check[Any]],
     partitions_def: dg.PartitionsDefinition[Any] | None = None,
 ) -> list[dg.AssetCheckSpec]:
-    """The checks of a stage as Dagster declares them."""
+    """Returns the checks of a stage as Dagster declares them."""
     return [
         dg.AssetCheckSpec(
             check.name,
@@ -120,7 +120,7 @@ def check_specs(
 
 
 def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.AssetCheckResult]:
-    """Yield the results of the checks that the stage declares today.
+    """Yields the results of the checks that the stage declares today.
 
     An output that is up to date has the results of its build. A check that was renamed since is
     left out.
@@ -134,7 +134,7 @@ def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.A
 def check_result(
     outcome: CheckOutcome, compared: Mapping[str, int] = MappingProxyType({})
 ) -> dg.AssetCheckResult:
-    """The result of a check: how much it compared, or its errors and warnings.
+    """Returns the result of a check: how much it compared, or its errors and warnings.
 
     Dagster stores each result three times. Therefore nothing is repeated in it.
     """
@@ -175,7 +175,7 @@ def _compared_words(compared: Mapping[str, int]) -> str:
 
 
 def first_sentence(problems: Sequence[Problem]) -> str:
-    """The first problem in plain text, and how many more there are."""
+    """Returns the first problem in plain text, and how many more there are."""
     if not problems:
         return "refused without a reason"
     sentence = plain_line(str(problems[0]))
@@ -185,7 +185,7 @@ def first_sentence(problems: Sequence[Problem]) -> str:
 
 
 def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg.Failure:
-    """The failure of a run; its message names the first problem."""
+    """Returns the failure of a run; its message names the first problem."""
     metadata = {WHY: dg.MetadataValue.text(why), "found": problem_table(problems)}
     message = introduction + first_sentence(problems)
     return dg.Failure(message, metadata=metadata, allow_retries=False)
@@ -194,7 +194,7 @@ def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg
 def retried(
     context: dg.AssetExecutionContext, error: TransientError, vain_waits: VainWaits
 ) -> Exception:
-    """The exception to raise after a transient error: three retries, then a failure.
+    """Returns the exception to raise after a transient error: three retries, then a failure.
 
     An upload that changed is not retried, because the sensor requests another run for it. Nor is a
     step retried for a trouble that the run has waited for in vain.
@@ -215,7 +215,7 @@ def retried(
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
-    """The first twenty problems as a table. The UI shows its cells as plain text."""
+    """Returns the first twenty problems as a table. The UI shows its cells as plain text."""
     records = []
     for problem in problems[:_TABLE_ROWS]:
         record = {
@@ -230,7 +230,7 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Pass what this thread logs at INFO and above to `write`, which takes a level and a message.
+    """Passes what this thread logs at INFO and above to `write`, which takes a level and a message.
 
     Runs of other threads have their own logs.
     """

@@ -44,7 +44,7 @@ Roots = dg.ResourceParam[OpenRoots]
 def roots_resource(
     settings: Settings, vain_waits: VainWaits | None = None
 ) -> dg.ResourceDefinition:
-    """The resource `roots` with these settings; it has no config that a run could set.
+    """Yields the resource `roots` with these settings; it has no config that a run could set.
 
     `vain_waits`: shared by the runs of one command. Without it, every run has its own.
     """

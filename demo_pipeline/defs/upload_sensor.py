@@ -106,7 +106,7 @@ def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Seque
 
 
 def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
-    """The job `process_many`. It has its resource already, as jobs of sensors must."""
+    """Returns the job `process_many`. It has its resource already, as jobs of sensors must."""
 
     @dg.job(
         name=PROCESS_MANY,
@@ -120,7 +120,7 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 
 
 def runs_here(instance: dg.DagsterInstance) -> bool:
-    """Whether a process may execute runs that no launcher started.
+    """Returns whether a process may execute runs that no launcher started.
 
     Run monitoring asks the launchers of Ray and Kubernetes about every run, and ends those that
     they do not know.
@@ -129,7 +129,7 @@ def runs_here(instance: dg.DagsterInstance) -> bool:
 
 
 def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefinition:
-    """The sensor `new_uploads`."""
+    """Returns the sensor `new_uploads`."""
 
     @store_sensor(
         "new_uploads",
@@ -178,7 +178,7 @@ def _look(
     settled: SettledUploads,
     seen: dict[str, SeenUpload],
 ) -> Look:
-    """The decision about every upload, with at most `MANY` requests where each becomes a run."""
+    """Decides about every upload; returns at most `MANY` requests if each becomes a run."""
     settled.begin(workspace)
     listed = list_uploads(workspace)
     in_work = _in_work(instance)
@@ -212,7 +212,7 @@ def _run_requests(requests: Sequence[UploadRequest], *, together: bool) -> list[
 
 
 def _in_work(instance: dg.DagsterInstance) -> set[str]:
-    """The demonstrations with a run that is queued or running, also inside a run of many."""
+    """Returns the demonstrations with a queued or active run, alone or in a run of many."""
     in_work = set[str]()
     for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED)):
         run = record.dagster_run
@@ -224,13 +224,13 @@ def _in_work(instance: dg.DagsterInstance) -> set[str]:
 
 
 def _ids_of(run: dg.DagsterRun) -> list[str]:
-    """The demonstrations that a run of many was requested for."""
+    """Returns the demonstrations that a run of many was requested for."""
     config: Any = run.run_config
     return list(config.get("ops", {}).get("demonstrations", {}).get("config", {}).get("ids", ()))
 
 
 def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
-    """The end of the last run of each of these demonstrations, alone or inside a run of many."""
+    """Returns how and when the last run of each demonstration ended, alone or in a run of many."""
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):
         ends = dict.fromkeys(_ids_of(record.dagster_run), _end_of(record))
@@ -242,7 +242,7 @@ def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _R
 def _newest_of_each(
     instance: dg.DagsterInstance, ids: Sequence[str]
 ) -> Iterator[tuple[str, _RunEnd]]:
-    """Yield the demonstrations that have a run of their own, with the end of the newest.
+    """Yields the demonstrations that have a run of their own, with the end of the newest.
 
     Many ids are asked for by one query. With a query for each, 3,000 uploads took 20 to 30 s.
     """

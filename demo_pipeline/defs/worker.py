@@ -105,7 +105,7 @@ def _run(
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:
-    """Yield why each step failed. A failure that our code did not raise is a defect."""
+    """Yields why each step failed. A failure that our code did not raise is a defect."""
     for event in result.get_step_failure_events():
         step = event.step_key or ""
         failure = event.step_failure_data.user_failure_data
@@ -118,7 +118,7 @@ def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:
 
 
 def _dataset_locations(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
-    """Yield each materialized or observed dataset with its location."""
+    """Yields each materialized or observed dataset with its location."""
     for event in result.get_asset_materialization_events():
         materialization = event.step_materialization_data.materialization
         yield materialization.asset_key.path[-1], str(materialization.metadata["path"].value)

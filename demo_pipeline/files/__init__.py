@@ -1,1 +1,1 @@
-"""Files of every kind the project reads or writes: each once."""
+"""Reads and writes the kinds of files that several packages use: JSON, Parquet, PNG, the log."""

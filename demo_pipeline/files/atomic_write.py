@@ -14,8 +14,10 @@ from typing import BinaryIO, NamedTuple
 
 FileId = tuple[int, int]
 """Device and inode: equal for all names of the same file while the file exists."""
-_MANY = 1000  # files
-_MIN_AGE_NS = 2_000_000_000  # two writes within a tick of a coarse clock have the same time
+_MANY = 1000  # for more files, one `os.sync` replaces the sync of each file
+# A file must be older than this before its digest is cached: two writes within a tick of a coarse
+# clock have the same time.
+_MIN_AGE_NS = 2_000_000_000
 
 
 class FileDigest(NamedTuple):
@@ -26,7 +28,7 @@ class FileDigest(NamedTuple):
 
 
 def link_or_copy(source: Path, destination: Path) -> None:
-    """Make `destination` a hard link to `source`, or a copy if the file system refuses links.
+    """Makes `destination` a hard link to `source`, or a copy if the file system refuses links.
 
     Only for files that never change. If `source` is a symbolic link, its target is linked.
     """
@@ -39,7 +41,7 @@ def link_or_copy(source: Path, destination: Path) -> None:
 
 
 def file_id(path: Path) -> FileId | None:
-    """The identity of the file at `path`, following symbolic links; None if it does not exist."""
+    """Returns the identity of a file, following symbolic links; None if the file is missing."""
     try:
         status = path.stat()
     except OSError:
@@ -49,10 +51,12 @@ def file_id(path: Path) -> FileId | None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write. Without an error, it is moved to `path` at the end.
+    """Opens a draft of a file for writing, and moves it to `path` if the block ends without error.
+
+    Readers of `path` see the earlier file or the complete new one. An error deletes the draft.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written to. No draft is left.
+        OSError: the disk is full, or the folder cannot be written to.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}")
     try:
@@ -66,16 +70,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_synced(source: Path, target: Path) -> None:
-    """Move `source` over `target` in one step and sync the folder of `target`.
+    """Moves `source` to `target` in one step and syncs the folder of `target`.
 
-    A file, a link or an empty folder is replaced.
+    `target` may be a file, a link or an empty folder, which is replaced.
     """
     source.replace(target)
     sync(target.parent)
 
 
 def sync(path: Path) -> None:
-    """Force the bytes of a file, or the names in a folder, to the disk."""
+    """Forces the bytes of a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fsync(handle)
@@ -84,8 +88,9 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path, files: Sequence[Path]) -> None:
-    """Sync files, then the folders below a folder, the deepest first, and the folder itself."""
-    if len(files) > _MANY and sys.platform == "linux":  # on other systems `os.sync` does not wait
+    """Syncs files, then the folders below a folder, the deepest first, and the folder itself."""
+    # Other systems than Linux may return from `os.sync` before the data are on the disk.
+    if len(files) > _MANY and sys.platform == "linux":
         os.sync()
         return
     for file in files:
@@ -95,12 +100,11 @@ def sync_tree(folder: Path, files: Sequence[Path]) -> None:
 
 
 def file_digest(path: Path) -> FileDigest:
-    """Size and SHA-256 of a file, cached.
+    """Returns the size and SHA-256 of a file, from a cache if the file is unchanged.
 
-    A file is not read again while its inode, its size, and the times of its last write and of its
-    last change stay the same. No program can set the time of the last change. A file that was
-    written within the last two seconds is always read. Damage by a disk changes none of these: to
-    find it, use `read_digest`.
+    A file counts as unchanged while its inode, its size, its modification time and its change time
+    (`st_ctime`, which no program can set) stay the same. A file that changed within the last two
+    seconds is always read. Damage by a disk changes none of these; use `read_digest` to find it.
     """
     status = path.stat()
     times = (status.st_mtime_ns, status.st_ctime_ns)
@@ -116,13 +120,19 @@ def _cached_digest(path: Path, _identity: tuple[int, ...]) -> FileDigest:
 
 
 def read_digest(path: Path) -> FileDigest:
-    """Size and SHA-256 of a file, which is always read, so that damage is found."""
+    """Reads a file and returns its size and SHA-256."""
     with path.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         return FileDigest(stream.tell(), sha256)
 
 
 def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """SHA-256, in hex, over lines `name sha256` that are sorted by name."""
+    """Returns a SHA-256, in hex, for several files.
+
+    It is the hash of a line `name sha256` for each file, sorted by name.
+
+    Args:
+        digests: pairs of a name and the SHA-256 of the file.
+    """
     text = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(digests))
     return hashlib.sha256(text.encode()).hexdigest()

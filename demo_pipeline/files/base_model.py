@@ -1,7 +1,7 @@
-"""The base class of the models of all formats, and problems for values that a model rejects.
+"""The base class of the pydantic models of all file formats, and the validation of JSON by them.
 
-A model keeps unknown keys. A rejected value becomes a `Problem` with file, line and field, not an
-exception.
+The models keep keys that they do not declare. Validation reports a rejected value as a `Problem`
+with file, line and field instead of raising an exception.
 """
 
 import math
@@ -21,11 +21,11 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # for a file; further problems are counted
+MAX_PROBLEMS = 20  # reported for a file; the rest is only counted
 
 
 def _number(value: Any) -> int | float:
-    with suppress(OverflowError):  # an integer beyond the largest float
+    with suppress(OverflowError):  # `isfinite` raises it for an integer beyond the largest float
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and math.isfinite(value):
             return value  # type: ignore[no-any-return]
@@ -33,14 +33,14 @@ def _number(value: Any) -> int | float:
 
 
 Number = Annotated[int | float, PlainValidator(_number)]
-"""A finite int or float, unchanged: 21 does not become 21.0."""
+"""A finite int or float. Validation keeps its type: 21 does not become 21.0."""
 
 
 class Document(BaseModel):
-    """A frozen model of a JSON object, with strict types. Unknown keys are kept.
+    """A frozen model of a JSON object, with strict types, that keeps undeclared keys.
 
     Attributes:
-        left_out_when_none: names of fields that are not written when they are None.
+        left_out_when_none: names of fields that are not written if their value is None.
     """
 
     model_config = ConfigDict(
@@ -57,7 +57,7 @@ class Document(BaseModel):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset()
 
     def members(self) -> dict[str, Any]:
-        """Key → value as written, without nested levels: declared keys first, then unknown keys."""
+        """Returns key → value, declared keys first; nested models stay models."""
         declared = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()
@@ -80,15 +80,15 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def explain(error: ValidationError) -> Iterator[tuple[Location, str]]:
-    """Yield the location and the message of each error, without the rejected value."""
+    """Yields the location and the message of each error, without the rejected value."""
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         message = fault["msg"].removeprefix("Value error, ")
-        # The end of some messages names a class of this code.
+        # Some messages of pydantic end with "or instance of" and a class, which users do not know.
         yield fault["loc"], message.partition(" or instance of ")[0]
 
 
 def field_name(location: Location) -> str:
-    """A location in the usual notation: `trajectories[3].steps`."""
+    """Returns a location as text, such as `trajectories[3].steps`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -98,17 +98,18 @@ def field_name(location: Location) -> str:
 def check(
     model: type[DocumentT], value: Any, file: str, text: str = "", *, line: int | None = None
 ) -> tuple[DocumentT | None, list[Problem]]:
-    """Validate a JSON value against a model.
+    """Validates a JSON value against a model.
 
     Args:
         model: the expected model.
         value: a parsed JSON value.
-        file: the file that problems name.
-        text: the JSON text of the value, for line numbers.
-        line: the line of all problems, used instead of `text` for JSON Lines.
+        file: the name of the file, for problems.
+        text: the JSON text of the value, from which the lines of problems are computed.
+        line: the line of all problems. Given instead of `text` for JSON Lines.
 
     Returns:
-        The model, with a warning if it has unknown keys; or None, with an error for each field.
+        The model, with a warning if it has undeclared keys. If the value is rejected, None with an
+        error for each wrong field.
     """
     try:
         document = model.model_validate(value)
@@ -136,7 +137,7 @@ def check(
 
 
 def unknown_fields(document: Document) -> set[str]:
-    """The keys that the models do not declare, in this document and in nested documents."""
+    """Returns the undeclared keys of a document and of the documents in its fields."""
     names = {repr(name)[1:-1] for name in document.__pydantic_extra__ or {}}
     for value in vars(document).values():
         children = value if isinstance(value, list | tuple) else (value,)
@@ -147,7 +148,7 @@ def unknown_fields(document: Document) -> set[str]:
 
 
 def limited(problems: list[Problem]) -> list[Problem]:
-    """At most `MAX_PROBLEMS` problems of a file; the last one says how many were left out."""
+    """Returns at most `MAX_PROBLEMS` problems; the last one counts the problems left out."""
     if len(problems) <= MAX_PROBLEMS:
         return problems
     last = problems[MAX_PROBLEMS - 1]

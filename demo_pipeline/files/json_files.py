@@ -1,8 +1,9 @@
-"""Reading and writing JSON: files, and text of any depth.
+"""Reads and writes JSON files and JSON text.
 
-Errors name file and line. Equal values are written as equal bytes. Each level of a UI tree is two
-levels of JSON. If `json` reaches the interpreter's recursion limit, slower code in plain Python
-takes over with a higher limit, because it does not use the stack of the system.
+Errors name file and line. Equal values become equal bytes. UI trees can be nested more deeply than
+the standard `json` module allows, because each level of a tree is two levels of JSON. If `json`
+reaches the recursion limit of Python, a slower decoder or encoder in plain Python is used with a
+higher limit. This is safe because calls in plain Python do not use the stack of the system.
 """
 
 import json
@@ -24,9 +25,10 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 Location = tuple[str | int, ...]
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
-MAX_LOCATED_DEPTH = 8
-_ITEMS_AT_ONCE = 256  # items of a very long list or object that are written together
-_MOST_CALLS = 200_000  # two for each level, of 1 kB; no real tree needs so many
+MAX_LOCATED_DEPTH = 8  # levels of JSON; `places_in` locates no deeper values
+_ITEMS_AT_ONCE = 256  # items of a very long list or object that are encoded together
+# Raised recursion limit. A level of JSON takes two calls of about 1 kB; no real tree needs so many.
+_MOST_CALLS = 200_000
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
@@ -34,13 +36,13 @@ _recursion_lock = threading.RLock()
 
 
 class JsonFileError(ValueError):
-    """A file cannot be read as JSON.
+    """Raised if a file cannot be read as JSON.
 
     Attributes:
-        file: the name that the reader gave.
-        line: the 1-based line; None if unknown.
-        message: the reason, without a quotation of the content.
-        column: the 1-based character in a text on a single line; None if unknown.
+        file: the name of the file, as the caller of the reading function gave it.
+        line: the line, from 1; None if unknown.
+        message: the reason; never quotes the content.
+        column: the character in the line, from 1. Given only if the text is a single line.
     """
 
     def __init__(
@@ -59,7 +61,11 @@ class JsonFileError(ValueError):
 
 @contextmanager
 def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
-    """Raise the recursion limit in the block. The default suits only functions in plain Python."""
+    """Raises the recursion limit of Python in the block.
+
+    The default of `limit` is safe only for recursion in plain Python: so many calls through C, as
+    in `json`, would overflow the stack of the system.
+    """
     with _recursion_lock:
         usual_limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(usual_limit, limit))
@@ -85,19 +91,19 @@ _DEEP_DECODER.scan_once = py_make_scanner(_DEEP_DECODER)  # type: ignore[attr-de
 
 
 def decode(text: str) -> Any:
-    """The value of a JSON text at any depth. If a key occurs twice, the last one counts.
+    """Returns the value of a JSON text of any depth. If a key occurs twice, the last one counts.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a number is not finite. The error has
             the position.
-        RecursionError: the text has more levels than any real data.
+        RecursionError: the text is nested more deeply than the raised recursion limit allows.
     """
     try:
         with deeper_calls():
             return _DEEP_DECODER.decode(text)
     except json.JSONDecodeError:
         raise
-    except ValueError as error:  # a wrong number; this error has no position
+    except ValueError as error:  # a number is wrong; find its position
         for position, lexeme in _lexemes(text):
             try:
                 if lexeme[0] not in '{}[],:"':
@@ -108,7 +114,12 @@ def decode(text: str) -> Any:
 
 
 def encode(value: Any, *, indent: int | None) -> str:
-    """Like `json.dumps`, for a value of any depth; `indent` is the spaces of a level."""
+    """Returns a value of any depth as JSON text.
+
+    Args:
+        value: the value.
+        indent: the spaces per level; None: the text is a single line without spaces.
+    """
     pieces: list[str] = []
     colon = ": "
     first_line = "\n"
@@ -117,7 +128,7 @@ def encode(value: Any, *, indent: int | None) -> str:
         first_line = ""
 
     def write(item: Any, line: str) -> None:
-        """Write a value; `line` is the line end and the indent before its closing bracket."""
+        """Adds a value to `pieces`; `line` is the line break and indent of its closing bracket."""
         if isinstance(item, BaseModel | Mapping):
             item = _expand(item)
         if not (isinstance(item, dict | list | tuple) and item):
@@ -145,19 +156,19 @@ def encode(value: Any, *, indent: int | None) -> str:
 
 
 def _lexemes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the offset and the text of every bracket, comma, colon, string and other scalar."""
+    """Yields the offset and the text of every bracket, comma, colon, string and other scalar."""
     for match in _TOKEN.finditer(text):
         lexeme = match[match.lastindex or 0]
         yield match.end() - len(lexeme), lexeme
 
 
 def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
-    """A function that tells the 1-based line and column of each value of a JSON text.
+    """Returns a function from the location of a value in a JSON text to its line and column.
 
-    A member of an object has the place of its key. If a key occurs twice, the last one counts. A
-    location that does not exist, or is deeper than `MAX_LOCATED_DEPTH`, has the place of the
-    nearest value around it. Columns are None unless the text is on a single line. Without text,
-    lines are None, too.
+    Lines and columns count from 1. Columns are None unless the whole text is a single line. Both
+    are None if the text is empty. The place of a member of an object is the place of its key; if a
+    key occurs twice, the last one counts. For a location that does not exist, or is deeper than
+    `MAX_LOCATED_DEPTH`, the function returns the place of the nearest value around it.
     """
     places: dict[Location, tuple[int | None, int | None]] = {}
     is_on_one_line = "\n" not in text.strip()
@@ -181,8 +192,8 @@ def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
 
 
 def _offsets(text: str) -> Iterator[tuple[Location, int]]:
-    """Yield the location and the offset of each value, in the order of the text."""
-    path: list[Any] = []  # to the next value; the last part is None while a key is expected
+    """Yields the location and the offset of each value, in the order of the text."""
+    path: list[Any] = []  # the location of the next value; ends with None if a key comes next
     for position, lexeme in _lexemes(text):
         if lexeme in "}]":
             path.pop()
@@ -205,7 +216,7 @@ def _offsets(text: str) -> Iterator[tuple[Location, int]]:
 
 
 def decode_text(data: bytes, file: str) -> str:
-    """The UTF-8 text of a file, without a byte order mark. Raises `JsonFileError`."""
+    """Returns the UTF-8 text of a file, without a byte order mark. Raises `JsonFileError`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -214,14 +225,17 @@ def decode_text(data: bytes, file: str) -> str:
 
 
 def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
-    """The value of a JSON document. If a key occurs twice, the last one counts.
+    """Returns the value of a JSON document. If a key occurs twice, the last one counts.
 
-    A byte order mark is ignored. Without `any_depth`, a document deeper than Python's own limit is
-    rejected at once: the answer of a stranger's server may be millions of brackets.
+    Args:
+        data: the document; a byte order mark is ignored.
+        file: the name of the file, for errors.
+        any_depth: if False, a document deeper than the usual recursion limit is rejected at once.
+            Use it for the answer of a foreign server, which could be millions of brackets.
 
     Raises:
-        JsonFileError: the document is not UTF-8, not JSON, or has a number that is not finite. The
-            error names `file`.
+        JsonFileError: the document is not UTF-8, not JSON, too deep, or has a number that is not
+            finite.
     """
     if isinstance(data, bytes):
         text = decode_text(data, file)
@@ -235,7 +249,8 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
         except (ValueError, RecursionError) as error:
             if isinstance(error, RecursionError) and not any_depth:
                 raise
-            # Neither error has a position; those of the slower decoder have.
+            # The document is deep, or a number is wrong and the error has no position. The slower
+            # decoder reads deep documents and finds the position.
             return decode(text)
     except RecursionError:
         raise JsonFileError(file, None, "nested too deeply") from None
@@ -246,7 +261,11 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
 
 
 def load_json(path: Path, file: str | None = None) -> Any:
-    """The value of a JSON file. Errors name `file`, or the last part of `path`.
+    """Returns the value of a JSON file.
+
+    Args:
+        path: the file.
+        file: its name for errors; None: the last part of `path`.
 
     Raises:
         JsonFileError: the file cannot be read, or is not JSON.
@@ -256,7 +275,7 @@ def load_json(path: Path, file: str | None = None) -> Any:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """The bytes of a file. Raises `JsonFileError` if it is missing or cannot be read."""
+    """Returns the bytes of a file. Raises `JsonFileError` if it is missing or cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -265,9 +284,14 @@ def read_bytes(path: Path, file: str) -> bytes:
 
 
 def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
-    """UTF-8 with a final newline; indented by two spaces, or on a single line if compact.
+    r"""Returns a value as JSON in UTF-8 with a final newline.
 
-    Keys are in the order of declaration. A lone surrogate is written as its escape.
+    Keys keep their order; those of models are in the order of declaration. A lone surrogate is
+    written as an escape such as `\ud800`.
+
+    Args:
+        value: the value.
+        compact: writes a single line instead of indenting each level by two spaces.
 
     Raises:
         ValueError: a number is not finite.
@@ -286,25 +310,25 @@ def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
         )
     except RecursionError:
         text = encode(value, indent=indent)
-    # `backslashreplace` writes a surrogate as \udXXX, which is also JSON's escape.
+    # `backslashreplace` writes a surrogate as \udXXX, which JSON reads as the same surrogate.
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> None:
-    """Write what `json_bytes` returns to a file, and create its folder."""
+    """Writes a value to a JSON file, formatted by `json_bytes`; creates the folder if necessary."""
     data = json_bytes(value, compact=compact)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
-    """Write a JSON file with a very long member without holding it in memory.
+    """Writes a JSON file without holding its longest member, a list or an object, in memory.
 
-    The file equals the one of `dump_json`.
+    The bytes are those that `dump_json` writes for the complete value.
 
     Args:
         path: the file.
-        value: the object, in which the long member is an empty list or object.
+        value: the object to write, with an empty list or object in place of the long member.
         name: the key of the long member.
         items: the items of the long list, or pairs of key and value of the long object.
     """
@@ -318,8 +342,7 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
         separator = b""
         end = b""
         unwritten = iter(items)
-        # Several items at a time, because each call of the indenting encoder leaves a cycle of
-        # closures.
+        # Each call of the indenting encoder leaves a reference cycle, so a call encodes many items.
         while group := list(islice(unwritten, _ITEMS_AT_ONCE)):
             lines = json_bytes(group if is_list else dict(group)).splitlines()[1:-1]
             file.write(separator + b"".join(b"\n  " + line for line in lines))
@@ -329,8 +352,8 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
 
 
 def _expand(value: Any) -> Any:
-    """The first level of a value that `json` cannot encode."""
-    if hasattr(value, "members"):  # a `Document` gives its first level, without a full dump
+    """Converts a model or mapping, which `json` cannot encode, to a dict."""
+    if hasattr(value, "members"):  # a `Document`: its nested models are converted one by one
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

@@ -1,8 +1,8 @@
-"""The log: every package has a logger with its name; this module shows the log to people.
+"""Shows the log of the package in a terminal, or passes it on to Dagster.
 
-Stages log at INFO what they built and how long it took, and at DEBUG decisions that a person may
-question. No message contains typed text or the name of an element. Log lengths, numbers, positions,
-line numbers and ids.
+Each package logs to a logger with its own name. Stages log at INFO what they built and how long it
+took, and at DEBUG the decisions that a person may question. Messages must not contain typed text or
+names of UI elements; they may contain lengths, numbers, positions, line numbers and ids.
 """
 
 import logging
@@ -11,21 +11,24 @@ from collections.abc import Callable
 from demo_pipeline.files.shown_text import plain_line
 
 LOG_ROOT = "demo_pipeline"
-LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # by how often --verbose is given
+LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # index: how often --verbose is given
 # The process id distinguishes the lines of parallel workers.
 _FORMAT = "%(asctime)s %(levelname)-5s %(process)d %(name)s: %(message)s"
 
 
 class _PlainFormatter(logging.Formatter):
-    """Writes each message on a line, whatever it quotes."""
+    """Writes each message on a single line, with escapes for control characters."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the library
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides a method
         record.message = plain_line(record.message)
         return super().formatMessage(record)
 
 
 def show_log(level: int) -> None:
-    """From now on, write the log at and above a level to standard error."""
+    """Writes messages of at least this level to standard error from now on.
+
+    WARNING changes nothing: Python writes warnings to standard error by default.
+    """
     logger = logging.getLogger(LOG_ROOT)
     if level >= logging.WARNING:
         return
@@ -37,14 +40,14 @@ def show_log(level: int) -> None:
 
 
 def shown_level() -> int:
-    """The level given to `show_log`, for worker processes; WARNING if it was not called."""
+    """Returns the level given to `show_log`, for worker processes; WARNING if it was not called."""
     return logging.getLogger(LOG_ROOT).level or logging.WARNING
 
 
 class PassedOnLog(logging.Handler):
-    """Passes the level and message of each line at INFO or above to a function.
+    """Passes the level and message of each log line to a function, such as Dagster's log.
 
-    Lines at DEBUG are too many for an event log.
+    Lines below INFO are dropped, because they are too many for Dagster's event log.
     """
 
     def __init__(self, write: Callable[[int, str], None]) -> None:
@@ -52,11 +55,11 @@ class PassedOnLog(logging.Handler):
         self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a line on."""
+        """Passes a log line to the function."""
         self._write(record.levelno, plain_line(record.getMessage()))
 
     def begin(self) -> None:
-        """Receive lines from now on."""
+        """Receives lines from now on."""
         logger = logging.getLogger(LOG_ROOT)
         logger.addHandler(self)
         if not logger.isEnabledFor(logging.INFO):

@@ -1,7 +1,7 @@
-"""Parquet files: writing, reading, and checking them against a declared schema.
+"""Writes and reads Parquet files, and checks them against a declared schema.
 
-The module that writes a table declares its columns, each with a description and a domain: a choice,
-a range or a pattern.
+The module that writes a table declares its columns. Each has a description and may have a domain,
+which is the set of its allowed values: a list, a range or a pattern.
 """
 
 import json
@@ -20,21 +20,21 @@ import pyarrow.parquet as pq
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
-DOMAIN = b"domain"  # key in the metadata of a column
+DOMAIN = b"domain"  # key of the domain in the metadata of a declared column
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The allowed values of a column. For a column of lists, the allowed values in the lists.
+    """The allowed values of a column, or of the items of a column of lists.
 
     Attributes:
-        values: all allowed texts; empty: any text.
-        low, high: the smallest and the largest allowed number.
-        pattern: a regular expression that must match each text as a whole.
-        given, when: the rows that must have a value: those in which the column `given` has one of
-            the values `when`, or any value if `when` is empty. All other rows must have no value.
-            An empty list is not a value.
-        only: the rows that must have a value may lack it.
+        values: the allowed texts; empty: any text.
+        low, high: the smallest and the largest allowed number; None: no limit.
+        pattern: a regular expression that must match the whole of each text.
+        given: another column, which decides the rows with a value; empty: all rows are free.
+        when: the values of `given` for which a row must have a value; empty: any value except
+            null. All other rows must be null, or an empty list.
+        only: the rows selected by `given` and `when` may be null, too.
     """
 
     values: tuple[str, ...] = ()
@@ -46,22 +46,32 @@ class Domain:
     only: bool = False
 
     def where(self, column: str, *when: str) -> Self:
-        """The same domain, with a value exactly in these rows."""
+        """Returns the domain with the rule that exactly these rows have a value.
+
+        Args:
+            column: the column that selects the rows; see `given`.
+            when: its values in these rows; none: any value.
+        """
         return replace(self, given=column, when=when)
 
     def only_where(self, column: str, *when: str) -> Self:
-        """The same domain, with a value at most in these rows."""
+        """Returns the domain with the rule that only these rows may have a value.
+
+        Args:
+            column: the column that selects the rows; see `given`.
+            when: its values in these rows; none: any value.
+        """
         return replace(self, given=column, when=when, only=True)
 
     def metadata(self) -> dict[str, str]:
-        """The metadata of a column of a declared schema."""
+        """Returns the entry for the metadata of a declared column; empty for `ANY`."""
         if self == ANY:
             return {}
         return {DOMAIN.decode(): json.dumps(asdict(self))}
 
     @property
     def words(self) -> str:
-        """The rules, for people."""
+        """The rules as a phrase for people, such as `0 to 1; only with kind click`."""
         rules = []
         if self.values:
             rules.append(", ".join(self.values))
@@ -79,9 +89,9 @@ class Domain:
         return "; ".join(rules)
 
     def fault(self, column: str, table: pa.Table) -> str:
-        """The number of the first wrong row of a column, and the rule; empty if all are right.
+        """Returns a message about the first wrong row of a column; empty if all rows are right.
 
-        The wrong value is not quoted.
+        It has the number of the row and the rule, and does not quote the wrong value.
         """
         values = table[column]
         if self.given:
@@ -114,8 +124,13 @@ class Domain:
         return value is not None and self.low <= value <= high
 
     def _wrong_presence(self, values: Any, others: Any) -> int | None:
-        """The first row, from 0, that has a value and must not, or that lacks a required value."""
-        import pyarrow.compute as pc  # noqa: PLC0415 - few columns need it
+        """Returns the first row, from 0, whose value is forbidden or missing; None without one.
+
+        Args:
+            values: the column.
+            others: the column `given`.
+        """
+        import pyarrow.compute as pc  # noqa: PLC0415 - takes time, and few columns need it
 
         has_value = values.is_valid()
         if pa.types.is_list(values.type):
@@ -138,22 +153,22 @@ NO_DOMAINS: Mapping[str, Domain] = {}
 
 
 def one_of(*values: str) -> Domain:
-    """The domain of these texts."""
+    """Returns the domain that allows these texts only."""
     return Domain(tuple(map(str, values)))
 
 
 def between(low: float, high: float | None = None) -> Domain:
-    """The domain of numbers from `low` to `high`; `high` None: without a largest number."""
+    """Returns the domain of the numbers from `low` to `high`; None: no upper limit."""
     return Domain(low=low, high=high)
 
 
 def fitting(pattern: str) -> Domain:
-    """The domain of texts that a regular expression matches as a whole."""
+    """Returns the domain of the texts that a regular expression matches from start to end."""
     return Domain(pattern=pattern)
 
 
 def column_domains(schema: pa.Schema) -> Iterator[tuple[str, Domain]]:
-    """Yield the columns of a declared schema that have a domain."""
+    """Yields the name and the domain of each column of a declared schema that has a domain."""
     for column in schema:
         text = (column.metadata or {}).get(DOMAIN)
         if text is not None:
@@ -163,7 +178,7 @@ def column_domains(schema: pa.Schema) -> Iterator[tuple[str, Domain]]:
 
 
 def without_domains(schema: pa.Schema) -> pa.Schema:
-    """The schema without domains, as it is written to files."""
+    """Returns the schema without domains, which are not written to files."""
     columns = []
     for column in schema:
         metadata = dict(column.metadata or {})
@@ -172,22 +187,25 @@ def without_domains(schema: pa.Schema) -> pa.Schema:
     return pa.schema(columns, metadata=schema.metadata)
 
 
-# Arrow's own allocators keep freed memory: 25 MB in a process that has built a recording's tables.
+# Arrow's own allocators keep freed memory: 25 MB in a process after it built the tables of a
+# recording.
 pa.set_memory_pool(pa.system_memory_pool())
 
 Column = tuple[str, pa.DataType, bool, str]
-"""Name, type, whether it may be null, and the description with the unit."""
+"""A declared column: name, type, whether it may be null, and a description with the unit."""
 
 _COMPRESSION = {"compression": "zstd", "compression_level": 3}
-_BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
+_BATCH_CHARACTERS = 8 * 2**20  # limits the memory: the payload of one row can be megabytes
 
 
 def described_schema(
     columns: Iterable[Column], domains: Mapping[str, Domain] = NO_DOMAINS
 ) -> pa.Schema:
-    """A schema with the description and the domain of each column in its metadata.
+    """Returns a declared schema: each column has its description and its domain as metadata.
 
-    A key of `domains` names a column, or several columns separated by spaces.
+    Args:
+        columns: the columns, in their order.
+        domains: name of a column, or names of several separated by spaces → their domain.
     """
     domain_by_name: dict[str, Domain] = {}
     for names, domain in domains.items():
@@ -200,37 +218,44 @@ def described_schema(
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """Column name → description, for a schema of `described_schema`."""
+    """Returns column name → description of a schema that `described_schema` made."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a whole table. An error leaves no file."""
+    """Writes a table to a file. An error leaves no file."""
     with TableWriter(path, table.schema) as writer:
         writer.write(table)
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Write rows (column name → value; a missing value is null). An error leaves no file."""
+    """Writes rows to a file. An error leaves no file.
+
+    Args:
+        path: the file.
+        rows: column name → value; a missing column is null.
+        schema: the columns.
+    """
     write_table(path, pa.Table.from_pylist(rows, schema=schema))
 
 
 def whole_table(path: Path, schema: pa.Schema) -> "TableWriter":
-    """A writer of a single row group of up to a million rows, for tables that are not large."""
+    """Returns a writer for a table that fits into memory: a row group has up to a million rows."""
     return TableWriter(path, schema, 2**20, None)
 
 
 class RowBatches:
-    """Collects rows into tables of a limited size.
+    """Collects rows, and passes them on as tables of a limited size.
 
     Args:
         schema: the columns.
-        batch_rows: the most rows that are held in memory and become a table.
-        batch_characters: the most characters of text in a table; None: no limit.
-        take: is called with each table.
+        batch_rows: the number of rows at which a table is complete.
+        batch_characters: the number of characters of text at which a table is complete, even with
+            fewer rows; None: no limit.
+        take: called with each table.
 
     Attributes:
-        rows: the number of rows that were added.
+        rows: the number of rows that were added so far.
     """
 
     def __init__(
@@ -250,11 +275,11 @@ class RowBatches:
         self.rows = 0
 
     def append_row(self, row: Mapping[str, Any]) -> None:
-        """Add a row: column name → value; a missing value is null."""
+        """Adds a row, given as column name → value; a missing column is null."""
         self.append(tuple(map(row.get, self._names)))
 
     def append(self, values: Sequence[Any]) -> None:
-        """Add a row: its values in the order of the schema."""
+        """Adds a row, given as its values in the order of the schema."""
         self._held.append(tuple(values))
         self.rows += 1
         self._characters += sum([len(value) for value in values if isinstance(value, str)])
@@ -262,7 +287,7 @@ class RowBatches:
             self.flush()
 
     def flush(self) -> None:
-        """Pass the held rows on."""
+        """Passes the collected rows on as a table, if there are any."""
         if self._held:
             rows = pa.array(self._held, type=pa.struct(self._schema))
             self._take(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
@@ -271,16 +296,17 @@ class RowBatches:
 
 
 class TableWriter(RowBatches):
-    """Writes rows to a Parquet file in row groups. An error deletes the file.
+    """Writes rows to a Parquet file in row groups, as a context manager. An error deletes the file.
 
     Args:
         path: the file, in a folder that exists.
         schema: the columns.
-        batch_rows: the most rows that are held in memory and become a row group.
-        batch_characters: the most characters of text in a batch; None: no limit.
+        batch_rows: the number of rows at which a row group is complete and written.
+        batch_characters: the number of characters of text at which a row group is complete; None:
+            no limit.
 
     Attributes:
-        rows: the number of rows that were written or are held.
+        rows: the number of rows that were added so far.
     """
 
     def __init__(
@@ -310,39 +336,40 @@ class TableWriter(RowBatches):
                     self.flush()
             is_complete = kind is None
         finally:
-            # The Parquet writer ends even an incomplete file with a valid footer.
+            # The Parquet writer gives even an incomplete file a valid footer.
             if not is_complete:
                 self._path.unlink(missing_ok=True)
 
     def write(self, table: pa.Table) -> None:
-        """Write a table of this schema, as row groups of its own."""
+        """Writes a table of this schema as separate row groups, after the collected rows."""
         self.flush()
         self._writer.write_table(table)
         self.rows += table.num_rows
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """A table of the values of each column, in the order of the schema."""
+    """Returns a table of columns, each given as its values, in the order of the schema."""
     return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
 def read_table(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Read a Parquet file.
+    """Reads a Parquet file.
 
     Args:
         path: the file.
-        schema: the wanted schema. A column that the file lacks is null, a column that the schema
-            lacks is ignored, and other types are cast. None: the schema of the file.
-        columns: the names of the wanted columns; None: all. They come in the order of the schema.
+        schema: the schema of the result; None: the schema of the file. A column that the file
+            lacks becomes null, a column that the schema lacks is ignored, and types are cast.
+        columns: the names of the columns to read; None: all. The result has them in the order of
+            the schema.
 
     Raises:
-        pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the type of the
-            schema, or a wanted column is missing and no `schema` is given.
+        pa.ArrowInvalid: the file is not a Parquet file, a value cannot be cast to the type of the
+            schema, or one of `columns` is missing and no `schema` is given.
         OSError: the file is missing or cannot be read.
     """
-    # `pq.read_table` is made for many files and threads; its imports alone take 0.3 s.
+    # Not `pq.read_table`: its imports, for many files and threads, take 0.3 s.
     with pq.ParquetFile(path) as file:
         file_schema = file.schema_arrow
         wanted_schema = file_schema if schema is None else schema
@@ -363,27 +390,31 @@ def read_table(
 
 
 def read_schema(path: Path) -> pa.Schema:
-    """The schema of a Parquet file, from its footer."""
+    """Returns the schema of a Parquet file, from its footer."""
     return pq.read_schema(path)
 
 
 def row_count(path: Path) -> int:
-    """The number of rows of a Parquet file, from its footer."""
+    """Returns the number of rows of a Parquet file, from its footer."""
     return int(pq.read_metadata(path).num_rows)
 
 
 def read_rows(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Like `read_table`, as a list of rows: column name → value."""
+    """Reads a Parquet file as a list of rows, each column name → value.
+
+    The arguments and errors are those of `read_table`.
+    """
     rows: list[dict[str, Any]] = read_table(path, schema, columns).to_pylist()
     return rows
 
 
 def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
-    """How a Parquet file differs from its declared columns, types, nullability and domains.
+    """Returns a problem for each difference between a Parquet file and its declared schema.
 
-    Columns that must not be null need no search for nulls, because Parquet cannot store one there.
+    Names, types, nullability and domains of the columns are compared. The rows of a column that is
+    declared as not null are not searched for nulls, because Parquet cannot store a null there.
     """
 
     def problem(code: str, message: str) -> Problem:
@@ -408,9 +439,11 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 
 class RowGroups:
-    """The row groups of a Parquet file, one after the other.
+    """Reads the row groups of a Parquet file one after the other.
 
-    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is not a Parquet file.
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: the file is not a Parquet file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -418,24 +451,28 @@ class RowGroups:
         self._next = 0
 
     def has_columns(self, schema: pa.Schema) -> bool:
-        """Whether the file has these columns, with these types."""
+        """Returns whether the file has exactly these columns, with these types."""
         return bool(self._file.schema_arrow.equals(without_domains(schema), check_metadata=False))
 
     def read_next(self) -> pa.Table | None:
-        """The next row group; None: there is no further one."""
+        """Returns the next row group; None after the last."""
         if self._next == self._file.num_row_groups:
             return None
         self._next += 1
         return self._file.read_row_group(self._next - 1, use_threads=False)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()
 
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows of a file, and an iterator over its rows that holds `batch` of them.
+    """Opens a Parquet file; gives its number of rows, and an iterator over them.
+
+    Args:
+        path: the file.
+        batch: the number of rows that the iterator holds in memory.
 
     Raises:
         OSError: the file cannot be read.

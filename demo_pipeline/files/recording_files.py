@@ -1,4 +1,4 @@
-"""The files that make up a recording: their names, and how large they may be."""
+"""The names and the size limits of the files that make up a recording."""
 
 from collections.abc import Mapping
 
@@ -9,17 +9,17 @@ META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 SOURCE_FILE = "source.json"  # names the origin of an imported recording
-# Newer recorders, and services that receive uploads, write these files. They are not read.
+# Newer recorders, and services that receive uploads, also write these files. No stage reads them.
 OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json", SOURCE_FILE)
 MAX_BYTES = {
     LOG_FILE: 4 * 2**30,  # recorders write 10 MB a minute
     META_FILE: 4 * 2**20,  # recorders write a few kB
-    VIDEO_FILE: 32 * 2**30,  # 6 hours of 12 Mbit/s
+    VIDEO_FILE: 32 * 2**30,  # 6 hours at 12 Mbit/s
 }
 
 
 def oversized_files(sizes: Mapping[str, int]) -> list[Problem]:
-    """A problem for each file that is larger than `MAX_BYTES`. `sizes`: name → bytes."""
+    """Returns a problem for each file above its limit in `MAX_BYTES`. `sizes`: name → bytes."""
     return [
         Problem(
             "file_too_large",

@@ -1,13 +1,14 @@
-"""Escaping text of recordings, file names and errors, so that it is never markup or a control code.
+"""Escapes text from recordings, file names and errors before it is shown.
 
-Lines of a terminal, a log or a table have an escape of their own, and Markdown has another. Data
-keeps its text unchanged.
+Such text must not act as markup or as a control code of the terminal. `plain_line` escapes it for
+terminals, logs and tables, `markdown_text` for Markdown. Text in datasets is not escaped here.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+# Special tokens of language models, such as `<|im_start|>` and `</think>`
 MARKER = re.compile(
     r"<\|[^<>|\s]+\|>"
     r"|</?(?:image|video|audio|img|tools?|tool_calls?|tool_response|think|box|ref|quad|im_start"
@@ -16,16 +17,17 @@ MARKER = re.compile(
 )
 
 
-# `_SPACES` end a line or move the cursor. `_UNSEEN` are control characters and characters without a
-# glyph: direction marks, byte order marks, tags and surrogates. The joiners U+200C and U+200D are
-# kept, because scripts and emoji need them.
+# Characters that end a line or move the cursor
 _SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]+")
+# Control characters, and characters without a glyph: direction marks, byte order marks, tags and
+# surrogates. The joiners U+200C and U+200D are not among them, because scripts and emoji need them.
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-# CommonMark, GitHub and the Hub read these as markup anywhere in a line. Addresses become links.
-# Underscores inside words are not markup.
+# Characters that CommonMark, GitHub or the Hugging Face Hub treat as markup anywhere in a line.
+# `://`, `www.` and `@` are among them, because addresses become links. Underscores inside words are
+# not markup.
 _MARKUP = re.compile(
     r"[\\`*\[\]<|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|:(?=//)|(?<=\bwww)\.|(?<=\w)@(?=\w)",
     re.IGNORECASE,
@@ -34,12 +36,17 @@ _BLOCK = re.compile(r"\A(\d*)([-+>#=.)])")  # the start of a list, a quotation o
 
 
 def plain_line(text: str) -> str:
-    r"""The text on a single line, with escapes for invisible characters: `\u001b`, `\u202e`."""
+    r"""Returns the text as one line, with escapes such as `\u001b` for invisible characters."""
     return plain_characters(_SPACES.sub(" ", text))
 
 
 def counted(number: int, things: str) -> str:
-    """A number and a noun: `2 steps`, `1 step` or `1 trajectory`; `things` is the plural."""
+    """Returns a number with its noun, such as `2 steps`, `1 step` or `1 trajectory`.
+
+    Args:
+        number: the number.
+        things: the noun in the plural.
+    """
     if number != 1:
         return f"{number} {things}"
     if things.endswith("ies"):
@@ -48,7 +55,10 @@ def counted(number: int, things: str) -> str:
 
 
 def plain_characters(text: str) -> str:
-    """Like `plain_line`, but with the line ends. A JSON text keeps its meaning."""
+    """Returns the text with escapes for invisible characters; newlines stay.
+
+    Escaped JSON text has the same value as before.
+    """
     return _UNSEEN.sub(_escape, text)
 
 
@@ -60,7 +70,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def plain_values(value: Any) -> Any:
-    """A JSON value with `plain_line` applied to all strings, including keys."""
+    """Returns a JSON value in which `plain_line` was applied to all strings, including keys."""
     if isinstance(value, str):
         return plain_line(value)
     if isinstance(value, dict):
@@ -71,21 +81,27 @@ def plain_values(value: Any) -> Any:
 
 
 def markdown_text(text: str) -> str:
-    """Markdown on a single line that shows exactly this text: nothing in it is markup.
+    """Returns Markdown, on one line, that displays exactly this text.
 
-    Use it in a paragraph, a list or the cell of a table, but not between backticks.
+    The result can be used in a paragraph, a list or the cell of a table, but not between backticks.
     """
     return _BLOCK.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", plain_line(text).strip()))
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown. The cells must be Markdown; convert other text by `markdown_text`."""
+    """Returns a table in Markdown.
+
+    Cells are not escaped: pass text that is not Markdown through `markdown_text` first.
+    """
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """The text with square brackets instead of the angle brackets of markers, and their number."""
+    """Replaces the angle brackets of markers by square brackets; returns the text and their number.
+
+    Then a model that reads the text does not take the markers for its special tokens.
+    """
     return MARKER.subn(_in_square_brackets, text)
 
 
@@ -94,5 +110,5 @@ def _in_square_brackets(marker: re.Match[str]) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that UTF-8 can encode. Lone surrogates cannot be encoded in UTF-8 and become "?"."""
+    """Replaces lone surrogates, which cannot be encoded in UTF-8, by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,24 +1,25 @@
-"""Telling errors of the machine and its disks from errors of a single file.
+"""Distinguishes errors of the machine, such as a full disk, from errors of a single file.
 
-Errors of the machine pass by themselves, or when somebody makes room. Here they get plain words.
+Errors of the machine are transient: they end by themselves, or when a person makes room. A file
+must not be rejected because of them.
 """
 
 import errno
 import os
 from pathlib import Path
 
-# Errors because of the name, the kind or the permissions of a single file
+# Errors whose cause is the name, the kind or the permissions of a single file
 _OF_THE_FILE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 _OF_THE_FILE |= {errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.EFBIG, errno.EOVERFLOW}
 _CV_NO_MEMORY = -4  # OpenCV's StsNoMem
-_CHUNK = 2**20  # bytes
+_CHUNK = 2**20  # bytes per read
 
 
 def system_trouble(error: BaseException) -> str | None:
-    """The trouble of the machine that an error reports, in plain words; None for other errors.
+    """Returns the cause of an error of the operating system as a phrase; None for other errors.
 
-    Some errors of libraries only look like errors of the system: FFmpeg uses the system's error
-    numbers for damaged videos, and an image that cannot be decoded has no error number.
+    Some errors of libraries only look like system errors: FFmpeg reports damaged videos with the
+    error numbers of the system, and an `OSError` about a damaged image has no error number.
     """
     library = type(error).__module__.partition(".")[0]
     if library == "av":
@@ -36,7 +37,10 @@ def system_trouble(error: BaseException) -> str | None:
 
 
 def raise_system_trouble(error: BaseException) -> None:
-    """Raise an error again unless the file that was being read is at fault."""
+    """Raises an error again if the machine caused it, not the file that was being read.
+
+    If it returns, the caller reports the file.
+    """
     if system_trouble(error) is None:
         return
     if isinstance(error, OSError) and error.errno in _OF_THE_FILE:
@@ -45,7 +49,15 @@ def raise_system_trouble(error: BaseException) -> None:
 
 
 def raise_disk_trouble(error: BaseException, path: Path) -> None:
-    """After FFmpeg failed to read `path`: raise `OSError` if the system cannot read it either."""
+    """Raises `OSError` if the disk, not the content, is why FFmpeg could not read a file.
+
+    FFmpeg also reports damaged content as an input/output error, so the file is read again without
+    FFmpeg.
+
+    Args:
+        error: the error of FFmpeg.
+        path: the file.
+    """
     if not isinstance(error, OSError) or error.errno != errno.EIO:
         return
     with path.open("rb") as file:

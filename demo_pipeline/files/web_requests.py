@@ -1,8 +1,9 @@
-"""Rejecting requests of other sites' pages to a server of this machine.
+"""Rejects requests that pages of other sites send to a server on this machine.
 
-Any page that is open in a browser can send requests to this machine. The browser tells where they
-come from: `Host` is the name that the page used, and `Origin` and `Sec-Fetch-Site` tell whose page
-it is. The review page and Dagster's UI use the same rule and the same token.
+Any page that is open in a browser can send requests to this machine. The browser adds headers with
+their origin: `Host` is the name under which the page addressed the server, and `Origin` and
+`Sec-Fetch-Site` tell which site the page comes from. The servers of the review page and of
+Dagster's UI both apply these rules.
 """
 
 import secrets
@@ -11,24 +12,24 @@ from pathlib import Path
 
 OTHER_ADDRESS = "this server answers to its own address only"
 OTHER_PAGE = "this server answers to its own page only; type its address, do not follow a link"
-_READING = frozenset({"GET", "HEAD"})
-_OWN_SITES = frozenset({"same-origin", "none"})  # none: a person typed the address
-_TOKEN_LENGTH = 32  # characters at least
+_READING = frozenset({"GET", "HEAD"})  # methods that change nothing
+_OWN_SITES = frozenset({"same-origin", "none"})  # `none`: a person typed the address
+_TOKEN_LENGTH = 32  # random bytes of a new token, and the least characters of a stored token
 
 
 def own_hosts(port: int) -> frozenset[str]:
-    """The values of `Host` that name a server on this port of this machine."""
+    """Returns the values of the header `Host` for a server on this port of this machine."""
     return frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
 
 
 def page_refusal(method: str, origins: Collection[str], origin: str | None, site: str) -> str:
-    """Why a request is rejected, because a page of another site sent it; empty if it is not.
+    """Returns why a request is rejected; empty if a page of this server or a person sent it.
 
     Args:
         method: the method of the request.
         origins: the origins of the server's own pages.
-        origin: the `Origin` of the request; None if it has none, as when a person opens a page.
-        site: the `Sec-Fetch-Site` of the request; `none` if it has none.
+        origin: the header `Origin`; None without it, as when a person opens a page.
+        site: the header `Sec-Fetch-Site`; pass `none` for a request without it.
     """
     is_own = origin in origins
     is_opened = origin is None and method in _READING
@@ -38,22 +39,23 @@ def page_refusal(method: str, origins: Collection[str], origin: str | None, site
 
 
 def is_token(path: str, token: str) -> bool:
-    """Whether the first part of a path is the token."""
+    """Returns whether the first part of the path of a request is the token."""
     first = path.removeprefix("/").partition("/")[0].partition("?")[0]
     return secrets.compare_digest(first.encode(), token.encode())
 
 
 def kept_token(folder: Path, name: str) -> str:
-    """The token of this machine's user. It stays the same, so that open pages keep working.
+    """Returns the secret token of the user, which the addresses of the server contain.
 
-    The first call writes a random token to a file that only its owner can read.
+    The first call writes a random token to the file `name` in `folder`, which only its owner can
+    read. Later calls return the same token, so that open pages work after a restart.
     """
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     token = ""
     if path.is_file():
         token = path.read_text().strip()
-    if len(token) < _TOKEN_LENGTH:  # a power cut can leave an empty file
+    if len(token) < _TOKEN_LENGTH:  # no token yet, or a power cut left an empty file
         token = secrets.token_urlsafe(_TOKEN_LENGTH)
         draft = folder / f".{secrets.token_hex(8)}"
         draft.touch(0o600)

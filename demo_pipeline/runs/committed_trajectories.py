@@ -1,7 +1,8 @@
-"""The committed trajectories that datasets and evaluations are built from.
+"""Opens the committed trajectories, from which datasets and evaluations are built.
 
-Decides which demonstrations take part, which of their files are read, and how a recipe depends on
-them. A demonstration whose records are damaged takes no part: it is counted as broken, and named.
+This module decides which demonstrations datasets contain, which of their files are read, and how
+the recipe of a dataset depends on them. Demonstrations with damaged records are left out; their
+number and their names are returned.
 """
 
 import hashlib
@@ -25,18 +26,22 @@ from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-SPLITS = "splits"  # among the inputs of a recipe
+SPLITS = "splits"  # the input of a recipe that stands for the splits of all trajectories
 
 
 @dataclass(frozen=True, slots=True)
 class _CommittedRecords:
-    """A version of records, reduced to the facts that datasets need: thousands are in memory.
+    """The facts that datasets need about the records of a demonstration.
+
+    Thousands are in memory, so it holds neither the manifest nor a `Path`.
 
     Attributes:
-        folder: the folder of its files, as text; a `Path` takes ten times the memory.
-        name: the version.
+        folder: the folder with the files of the records; text takes a tenth of the memory of a
+            `Path`.
+        name: the version of the records.
         trajectory: the version of the trajectory that the records were made from.
-        digests: file → SHA-256, for the files in the present form; see `_files_in_present_form`.
+        digests: file → SHA-256, for the files that the present code and settings would write
+            unchanged; see `_files_in_present_form`.
         withheld: why the demonstration must not leave the store; empty if it may.
         summary: the summary of the records.
     """
@@ -56,17 +61,18 @@ class _CommittedRecords:
         fingerprints: Mapping[str, str],
         privacy: PrivacySettings,
     ) -> Self:
-        """Reduce a version.
+        """Takes the needed facts from a version of records.
 
         Args:
-            folder: the folder of its files.
-            version: a version of records.
-            fingerprints: file of records → the fingerprint of the code and settings of today.
-            privacy: what the privacy stages must have looked for.
+            folder: the folder with its files.
+            version: the version.
+            fingerprints: file of records → the fingerprint of the present code and settings that
+                write it.
+            privacy: the settings with which the privacy stages must have searched the screenshots.
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]
-        stage_of_link = link.output.partition("/")[0]  # the original or the redacted trajectory
+        stage_of_link = link.output.partition("/")[0]  # `trajectories`, or `redactions` if redacted
         content = manifest.inputs[stage_of_link]
         in_present_form = _files_in_present_form(version, fingerprints)
         return cls(
@@ -87,12 +93,12 @@ class _CommittedRecords:
 
 
 def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
-    """The names of the files of records that datasets may read, by the code and settings of today.
+    """Returns the files of records that the present code and settings would write unchanged.
 
-    Datasets make the rows of any other file again, from the trajectory. This is not the question
-    of `Graph.state`, whether the records are up to date: datasets also read the records of a
-    demonstration whose upload was changed, rejected or removed, and one version of records may
-    have files in the present form beside others.
+    Datasets read these files, and make the rows of all other files again from the trajectory.
+    `Graph.state` cannot tell which files they are: it tells whether the records are up to date.
+    Datasets also read records whose upload was changed, rejected or removed, and a version of
+    records may have some files in the present form and others in an earlier form.
     """
     in_present_form = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest
@@ -117,14 +123,14 @@ def _why_withheld(summary: Mapping[str, Any], privacy: PrivacySettings) -> str:
 def committed_trajectories(
     workspace: Workspace, damaged: Collection[str] = ()
 ) -> CommittedTrajectories:
-    """Every trajectory with records, placed in its split.
+    """Returns every trajectory with undamaged records, placed in its split.
 
-    A quarantined demonstration whose last good records are still committed takes part with them.
-    Damaged records that are found on the way are left out.
+    A quarantined demonstration is included if records from before the quarantine are committed.
+    If more damage is found, the trajectories are placed again without the damaged ones.
 
     Args:
-        workspace: opens the store.
-        damaged: outputs that are known to be damaged.
+        workspace: the workspace with the store.
+        damaged: names of outputs that are known to be damaged.
 
     Raises:
         StorageError: the store cannot be read.
@@ -140,9 +146,9 @@ def committed_trajectories(
 
 
 def damaged_records(committed: CommittedTrajectories) -> Iterator[ChangedOutput]:
-    """Yield the first damaged file of each version of records; reads all of their tables.
+    """Reads the tables of all records; yields the first damaged file of each demonstration.
 
-    Annotated screenshots among the records are not read: `run --verify` reads them.
+    Annotated screenshots among the records are not read here; `run --verify` reads them.
     """
     for trajectory in committed.trajectories:
         output = committed.records[trajectory.id].output
@@ -184,7 +190,7 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
 def _open_records(
     workspace: Workspace, damaged: Collection[str]
 ) -> tuple[list[_CommittedRecords], list[str]]:
-    """Open all undamaged records. Also returns the damaged output of each other demonstration."""
+    """Returns the undamaged records, and the damaged output of each other demonstration."""
     store = workspace.store
     privacy = workspace.settings.privacy
     fingerprints = record_fingerprints(workspace.settings)
@@ -202,18 +208,18 @@ def _open_records(
         except MissingOutput:
             broken.append(_damaged_output(store, name))
             continue
-        folder = store.local.content(version.at)
+        folder = store.local.content(version.path)
         opened.append(_CommittedRecords.of(folder, version, fingerprints, privacy))
     return opened, broken
 
 
 def _is_forgotten(store: Store, output: str) -> bool:
-    """Whether an output was removed after it was listed."""
+    """Returns whether an output is unpublished, because `forget` removed it after it was listed."""
     return [damage.code for damage in store.verify(output)] == ["missing_output"]
 
 
 def _damaged_output(store: Store, records: str) -> str:
-    """The damaged output because of which records cannot be read: the trajectory or themselves."""
+    """Returns the output to blame for unreadable records: a damaged trajectory, or the records."""
     trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
     return trajectory if store.verify(trajectory) else records
 
@@ -221,7 +227,7 @@ def _damaged_output(store: Store, records: str) -> str:
 def _trajectories(
     workspace: Workspace, usable: Mapping[str, _CommittedRecords]
 ) -> tuple[DatasetTrajectory, ...]:
-    """The trajectories with the verdicts of their reviews; they have no split yet."""
+    """Returns the trajectories with the verdicts of reviewers, but without splits."""
     versions = {key: records.trajectory for key, records in usable.items()}
     verdicts = workspace.reviews.verdicts(versions)
     trajectories = []
@@ -245,7 +251,13 @@ def _trajectories(
 def trajectory_fingerprints(
     committed: CommittedTrajectories, files: Sequence[str], required_review: str
 ) -> dict[str, str]:
-    """The inputs of a recipe that reads these files of the records of every trajectory."""
+    """Returns the inputs of the recipe of a dataset: a fingerprint for each trajectory.
+
+    Args:
+        committed: the trajectories.
+        files: the files of records that the dataset reads.
+        required_review: the setting `datasets.require_review`.
+    """
     fingerprints = {
         trajectory.id: trajectory_fingerprint(trajectory, files, required_review)
         for trajectory in committed.trajectories
@@ -257,7 +269,10 @@ def trajectory_fingerprints(
 def trajectory_fingerprint(
     trajectory: DatasetTrajectory, files: Sequence[str], required_review: str
 ) -> str:
-    """The fingerprint of a trajectory, of these files of its records, and of a decisive review."""
+    """Returns a fingerprint of a trajectory and of these files of its records.
+
+    The verdict of reviewers is part of it if it decides whether a dataset has the trajectory.
+    """
     parts = [trajectory.content, *(trajectory.digests.get(name, "") for name in files)]
     is_rejected = required_review == "not_rejected" and trajectory.rejected_for
     if required_review == "approved" or is_rejected:

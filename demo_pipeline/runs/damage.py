@@ -1,7 +1,7 @@
-"""Damaged outputs: which demonstration they belong to, and which command rebuilds them.
+"""Finds damaged outputs, and names the demonstration and the command that rebuilds them.
 
-The store compares files with manifests, but it knows neither assets nor the command line. The
-sentences that name a command are written here.
+The store compares files with manifests, but it knows neither assets nor the command line. Therefore
+the messages that name a command are written here.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,10 +38,10 @@ class Verification:
     """The result of comparing outputs with their manifests.
 
     Attributes:
-        outputs: how many outputs were read.
-        damages: each difference once.
+        outputs: the number of outputs that were read.
+        damages: all differences, each once.
         demonstrations: the ids of the demonstrations with a damaged output.
-        datasets: whether an output over all demonstrations is damaged.
+        datasets: whether a dataset or another output over all demonstrations is damaged.
     """
 
     outputs: int
@@ -54,7 +54,7 @@ class Verification:
 
 
 def rebuild_command(output: str) -> str:
-    """The command that builds an output, e.g. `events/<id>`."""
+    """Returns the command that builds an output, such as `events/<id>`."""
     if output == TASKS_STAGE.folder:
         return _RUN_VERIFY  # no asset builds the catalog
     for dataset in dataset_stages():
@@ -66,7 +66,7 @@ def rebuild_command(output: str) -> str:
 
 
 def _remedy(output: str) -> str:
-    """How to rebuild a damaged output, and with it every output that shares its files."""
+    """Returns the advice that rebuilds a damaged output and all outputs that share its files."""
     top = output.partition("/")[0]
     is_verified = top in _STAGES or any(
         stage.folder.partition("/")[0] == top for stage in dataset_stages()
@@ -79,7 +79,7 @@ def _builds_again(command: str) -> str:
 
 
 def storage_message(error: StorageError) -> str:
-    """The message of a storage error, with the command that corrects it if there is one."""
+    """Returns the message of a storage error, with a command that corrects it if one exists."""
     if isinstance(error, MissingOutput):
         return f"{error}; build it with `{rebuild_command(error.output)}`"
     if isinstance(error, OutputError) and not isinstance(error, DamagedDocument):
@@ -88,16 +88,18 @@ def storage_message(error: StorageError) -> str:
 
 
 def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
-    """The problem of a build whose input is missing or damaged, with the command that rebuilds it.
+    """Returns the problem of a build with a missing or damaged input, and how to rebuild the input.
 
-    `demonstration`: the id of the demonstration that was built; empty for a dataset.
+    Args:
+        error: the error about the input.
+        demonstration: the id of the demonstration that was being built; empty for a dataset.
     """
     message = storage_message(error)
     return Problem("unusable_input", error.output, message, demonstration=demonstration)
 
 
 def damage_problem(damage: OutputDamage) -> Problem:
-    """The problem of a damaged file, with the command that rebuilds its output."""
+    """Returns the problem of a damaged file; its remedy is the command that rebuilds the output."""
     return Problem(damage.code, damage.file, damage.message, remedy=_remedy(damage.output))
 
 
@@ -105,7 +107,7 @@ def damage_problem(damage: OutputDamage) -> Problem:
 
 
 def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> Verification:
-    """Read every byte of the outputs of the datasets, and of all or some demonstrations."""
+    """Reads every byte of the outputs of the datasets, and of all or some demonstrations."""
     store = workspace.store
     read: dict[str, list[OutputDamage]] = {}
     damages: dict[OutputDamage, None] = {}
@@ -121,7 +123,7 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
 
 
 def _demonstration(output: str) -> str | None:
-    """The demonstration that an output belongs to; None for an output of a dataset stage."""
+    """Returns the demonstration of an output; None for a dataset or another common output."""
     folder, _, key = output.partition("/")
     return key if folder in _STAGES and key else None
 
@@ -132,7 +134,7 @@ def _demonstration(output: str) -> str | None:
 def trajectory_damage(
     store: Store, damaged: Sequence[str], unreadable: Sequence[Problem]
 ) -> Iterator[Problem]:
-    """Yield why a dataset lacks a demonstration, and the command that rebuilds its output.
+    """Yields why a dataset lacks a demonstration, and the command that rebuilds its output.
 
     Args:
         store: the store of the outputs.
@@ -148,7 +150,7 @@ def trajectory_damage(
 
 
 def _first_damage(store: Store, output: str) -> Problem:
-    """The first damaged file of an output of a demonstration, as a problem."""
+    """Returns the first damaged file of an output of a demonstration, as a problem."""
     damages = [damage for damage in store.verify(output) if damage.output == output]
     if damages:
         problem = noted_problem(damages[0])
@@ -159,7 +161,7 @@ def _first_damage(store: Store, output: str) -> Problem:
 
 
 def noted_problem(damage: OutputDamage) -> Problem:
-    """The problem of a damage that a dataset has noted: an ordinary run repairs it."""
+    """Returns the problem of a damage that a dataset has noted: an ordinary run repairs it."""
     return replace(
         damage_problem(damage),
         remedy=_builds_again(_RUN),
@@ -168,14 +170,14 @@ def noted_problem(damage: OutputDamage) -> Problem:
 
 
 def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
-    """The problems that `trajectory_damage` added to the summary of a dataset."""
+    """Returns the problems that `trajectory_damage` added to the summary of a dataset."""
     noted = summary.get("damaged")
     values = noted if isinstance(noted, list) else []
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
 
 
 def noted_demonstrations(workspace: Workspace) -> set[str]:
-    """The demonstrations that a published dataset left out because of damage.
+    """Returns the demonstrations that a published dataset left out because of damage.
 
     They may have been rebuilt since.
     """
@@ -183,7 +185,7 @@ def noted_demonstrations(workspace: Workspace) -> set[str]:
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """The damage because of which a published dataset lacks a demonstration, each once.
+    """Returns the damage because of which a published dataset lacks a demonstration, each once.
 
     Only datasets that the settings build are read: the next run builds no others again.
     """
@@ -209,6 +211,6 @@ def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=256)
 def _damage_in_version(store: Store, output: str, _place: str) -> tuple[Problem, ...]:
-    """The damage that a version of a dataset notes. A version never changes."""
+    """Returns the damage that a version of a dataset notes. A version never changes."""
     version = store.published(output)
     return tuple(left_out_damage(version.manifest.summary)) if version else ()

@@ -93,7 +93,7 @@ class DatasetDiff:
 
 
 def compare_datasets(workspace: Workspace, before: str, after: str) -> list[DatasetDiff]:
-    """Compare every dataset that both texts name.
+    """Compares every dataset that both texts name.
 
     Args:
         workspace: whose store has the versions.
@@ -139,7 +139,7 @@ def _compare(old: _Dataset, new: _Dataset) -> DatasetDiff:
 
 
 def _named_datasets(store: Store, text: str) -> dict[str, _Dataset]:
-    """Stage → dataset, of those that a text names; see `compare_datasets`."""
+    """Stages → dataset, of those that a text names; see `compare_datasets`."""
     path = Path(text).absolute()
     exported = _exported_datasets(path) if path.is_dir() else {}
     if exported:
@@ -171,7 +171,7 @@ def _version_name(version: Version) -> str:
 
 
 def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
-    """The rows of a version in the store; digests of files are those of the manifests."""
+    """Returns the rows of a version in the store; digests of files are those of the manifests."""
     digests = {entry.path: entry.sha256 for entry in version.manifest.files}
     for place, link in version.manifest.links.items():
         for _, linked in store.versions(link.output):
@@ -182,7 +182,7 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Stage → dataset, of the datasets at or below a path in an export; empty without an export."""
+    """Returns stage → dataset for the datasets below a path in an export; empty without one."""
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():
@@ -259,7 +259,7 @@ def _row(value: Mapping[str, Any], split: str, digest: _FileDigest) -> tuple[str
 
 
 def _file_names(value: Any) -> Iterator[str]:
-    """Yield the strings in a value that may be names of files."""
+    """Yields the strings in a value that may be names of files."""
     if isinstance(value, str):
         if _FILE_NAME.fullmatch(value):
             yield value

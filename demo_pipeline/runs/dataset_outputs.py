@@ -1,8 +1,8 @@
 """The outputs over all committed trajectories: training exports, index, statistics and catalogs.
 
-Decides how a dataset finds and opens its inputs, what happens if one of thousands of records is
-damaged, and how the index shows the training exports. `graph` decides whether a dataset is up to
-date, and builds it.
+This module finds and opens the inputs of a dataset, leaves damaged demonstrations out, and tells
+the index about the training exports. graph.py decides whether a dataset is up to date, and builds
+it.
 """
 
 import logging
@@ -41,8 +41,10 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-LOOKED_FOR = "looked_for"  # in a recipe and a summary
-_FAILED_EXPORTS = "failed_exports"
+# Key in recipes and summaries: a hash of the settings with which screenshots were searched for
+# private data
+LOOKED_FOR = "looked_for"
+_FAILED_EXPORTS = "failed_exports"  # folder of the documents that note failed exports
 _LOG = logging.getLogger(__package__)
 
 
@@ -58,13 +60,13 @@ class DatasetOutput(Output[DatasetInputs]):
         return f"{self.stage.folder}/{export.subfolder(self._inputs_to_ask())}"
 
     def inputs(self) -> list[Output[Any]]:
-        """The datasets that it reads, unless the settings switch them off."""
+        """Returns the datasets that this one reads and that the settings do not switch off."""
         stages = {stage.name: stage for stage in built_stages(self.graph.workspace.settings)}
         names = [name for name in self.stage.inputs if name in stages]
         return [DatasetOutput(self.graph, stages[name]) for name in names]
 
     def names_of_inputs(self) -> list[str]:
-        """The datasets that it reads, and every trajectory with its records."""
+        """Returns the names of the datasets, trajectories and records that this dataset reads."""
         names = super().names_of_inputs()
         if self.stage.reads_trajectories:
             committed = self.graph.trajectories
@@ -73,7 +75,7 @@ class DatasetOutput(Output[DatasetInputs]):
         return names
 
     def plan(self) -> BuildPlan[DatasetInputs]:
-        """Plan from the committed trajectories, the datasets that were built, and the source."""
+        """Plans a build from the trajectories, the datasets that it reads, and its source."""
         stage = self.stage
         workspace = self.graph.workspace
         versions: dict[str, Version] = {}
@@ -99,7 +101,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _inputs_to_ask(self) -> DatasetInputs:
-        """The inputs, except those that only a build opens."""
+        """Returns the inputs that name and plan the output; folders are opened only by a build."""
         reads_trajectories = self.stage.reads_trajectories
         return DatasetInputs(
             settings=self.graph.workspace.settings,
@@ -109,7 +111,10 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Name → version of each published output, if the stage has several; else empty."""
+        """Returns name → published version of each output of a stage with several outputs.
+
+        Empty for a stage with a single output.
+        """
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return {}
@@ -148,7 +153,7 @@ class DatasetOutput(Output[DatasetInputs]):
         yield replace(inputs, folders=folders, views=views, exports=exports)
 
     def _complete_summary(self, summary: Summary) -> Summary:
-        """Add to the summary which demonstrations are left out, and what was looked for."""
+        """Adds the left-out demonstrations and the privacy settings to the summary of a build."""
         if not self.stage.reads_trajectories:
             return summary
         committed = self.graph.trajectories
@@ -166,10 +171,11 @@ class DatasetOutput(Output[DatasetInputs]):
         return {**summary, **additions}
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Build from every demonstration whose records are undamaged.
+        """Builds the dataset from every demonstration with undamaged records.
 
-        A damaged demonstration counts as broken. The summary names the damaged file and the command
-        that rebuilds it. The splits are stored before anything is built from them.
+        The other demonstrations are counted as broken, and the summary names their damaged files
+        and the command that rebuilds them. The splits are stored before anything is built from
+        them.
         """
         if not self.stage.reads_trajectories:
             return build_once()
@@ -185,16 +191,16 @@ class DatasetOutput(Output[DatasetInputs]):
     # Failures
 
     def refusal(self) -> str:
-        """Why the last build of a training export failed."""
+        """Returns why the last build of this training export failed; empty if it did not."""
         return failed_before(self.graph.workspace.store, self.stage)
 
     def remember_refusal(self, error: RefusedError) -> None:
-        """Store which check rejected a training export."""
+        """Notes the name of the check that rejected a training export."""
         failed_checks = [outcome.name for outcome in error.checks if not outcome.passed]
         self._note(failed_checks[-1] if failed_checks else "rejected")
 
     def remember_failure(self, error: Exception) -> None:
-        """Store which kind of error ended the build of a training export."""
+        """Notes the type of the error that ended the build of a training export."""
         self._note(type(error).__name__)
 
     def _note(self, reason: str) -> None:
@@ -203,7 +209,7 @@ class DatasetOutput(Output[DatasetInputs]):
             self.graph.workspace.store.put_document(_key_of_note(self.stage), document)
 
     def remember_success(self, result: BuildResult) -> None:
-        """Forget earlier failures, and unpublish the outputs that this one replaces."""
+        """Deletes the note of a failure, and unpublishes the outputs that this one replaces."""
         store = self.graph.workspace.store
         export = export_of_stage(self.stage)
         if export is None:
@@ -217,7 +223,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Name the versions whose files a training export may hard-link, the most likely first."""
+    """Adds the versions whose files a training export may hard-link, the most likely first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -235,7 +241,10 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 
 
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
-    """Link every trajectory, but copy the files of those whose result a reviewer changed."""
+    """Links every trajectory into the index, except those whose result a reviewer changed.
+
+    The files of the latter are copied or hard-linked by the build, because their content differs.
+    """
     judged_ids = {
         trajectory.id
         for trajectory in committed.trajectories
@@ -251,12 +260,18 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 
 
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
-    """What was looked for in screenshots, even if nothing was redacted; empty if nothing was."""
+    """Returns a hash of the settings with which screenshots are searched for private data.
+
+    Empty if the settings do not search screenshots.
+    """
     return {LOOKED_FOR: hash_of_settings(privacy)} if privacy.reads_pictures else {}
 
 
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
-    """The files of records that a dataset reads; the file of its form, if any, comes last."""
+    """Returns the files of records that a dataset reads.
+
+    The file that only the form of the dataset needs, if any, comes last.
+    """
     export = export_of_stage(stage)
     form = (export.kept,) if export and export.kept else ()
     return (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, *form)
@@ -266,16 +281,16 @@ def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
 
 
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
-    """The state of every training export.
+    """Returns the state of every training export.
 
-    A disabled export has no asset yet: its name is in the module of its form, which a question
-    does not load. See `with_assets`.
+    The states of disabled exports lack the name of the asset. It would take time to import the
+    module of the form that has it; `with_assets` does so.
     """
     return tuple(_export_state(graph, name) for name in export_names())
 
 
 def with_assets(states: Sequence[ExportState]) -> tuple[ExportState, ...]:
-    """The states with the asset of every export, also of the disabled ones."""
+    """Returns the states with the names of the assets of all exports, also of disabled ones."""
     return tuple(replace(state, asset=training_export(state.name).stage.name) for state in states)
 
 
@@ -312,7 +327,7 @@ def _export_state(graph: Graph, name: str) -> ExportState:
 
 
 def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
-    """Why the last build of a training export failed; empty if it did not fail."""
+    """Returns why the last build of a training export failed; empty if it did not fail."""
     if not stage.export:
         return ""
     data = store.get_document(_key_of_note(stage))
@@ -320,7 +335,7 @@ def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
         return ""
     try:
         return str(unsealed(data, _key_of_note(stage)).get("reason"))
-    except DamagedDocument:  # the export did fail; the next build tells why
+    except DamagedDocument:  # the export failed; its next build reports why
         return "its note is damaged"
 
 

@@ -1,8 +1,8 @@
-"""The outputs of one demonstration: its uploaded recording, and what the stages make of it.
+"""The outputs of a single demonstration, from its uploaded recording to its records.
 
-Decides how such an output finds and opens its inputs, what happens if an upload changes while it is
-read, and which demonstrations are quarantined. `graph` decides whether an output is up to date, and
-builds it.
+This module finds and opens the inputs of such an output, handles uploads that change while they are
+read, and decides which demonstrations are quarantined. graph.py decides whether an output is up to
+date, and builds it.
 """
 
 import os
@@ -54,16 +54,16 @@ from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-IMPORTED_FILES = "imported_files"  # an input in the recipe of a trajectory without a recording
+IMPORTED_FILES = "imported_files"  # input in the recipe of a trajectory that was imported
 IMPORTED_ID = "imported_id"  # problem code: an imported trajectory has the id of this upload
-UPLOAD = "upload"  # an input in the recipe of a recording
+UPLOAD = "upload"  # input in the recipe of a recording: the fingerprint of the upload
 _CHANGED = "upload_changed"  # problem code: the upload differs from its listing
 _RECORDING = RAW_RECORDINGS_STAGE.name
 _TRAJECTORY = TRAJECTORIES_STAGE.name
 
 
 def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]:
-    """Every output of a demonstration, in the order in which they are built."""
+    """Returns every output of a demonstration, in the order in which they are built."""
     stages: Sequence[Stage[RecordingInputs]] = STAGES
     is_imported = has_imported_trajectory(graph, demonstration)
     if is_imported and graph.workspace.uploads.find(demonstration) is None:
@@ -74,7 +74,7 @@ def demonstration_outputs(graph: Graph, demonstration: str) -> list[Output[Any]]
 def demonstration_output(
     graph: Graph, stage: Stage[RecordingInputs], demonstration: str
 ) -> Output[Any]:
-    """The output that a stage builds for a demonstration."""
+    """Returns the output that a stage builds for a demonstration."""
     if not stage.inputs:
         return RecordingOutput(graph, stage, demonstration)
     if stage.name == _TRAJECTORY and has_imported_trajectory(graph, demonstration):
@@ -83,13 +83,13 @@ def demonstration_output(
 
 
 def demonstration_states(graph: Graph, demonstration: str) -> Iterator[State]:
-    """Yield the state of each output of a demonstration. A state is computed when it is taken."""
+    """Yields the state of each output of a demonstration, computed one after the other."""
     for output in demonstration_outputs(graph, demonstration):
         yield graph.state(output)
 
 
 def is_up_to_date(graph: Graph, demonstration: str) -> bool:
-    """Whether a run would build no output of a demonstration."""
+    """Returns whether a run would build no output of a demonstration."""
     try:
         states = demonstration_states(graph, demonstration)
         return all(isinstance(state, Current) for state in states)
@@ -98,7 +98,7 @@ def is_up_to_date(graph: Graph, demonstration: str) -> bool:
 
 
 def is_refused(graph: Graph, demonstration: str) -> bool:
-    """Whether this version of the package rejected the demonstration as it is now."""
+    """Returns whether this version of the package rejected the present upload."""
     try:
         states = demonstration_states(graph, demonstration)
         return any(isinstance(state, Refused) for state in states)
@@ -107,9 +107,11 @@ def is_refused(graph: Graph, demonstration: str) -> bool:
 
 
 def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
-    """The damage that made datasets leave demonstrations out, and that is still there.
+    """Returns the present damage of demonstrations that datasets left out because of damage.
 
-    `demonstrations`: only theirs; None: of all.
+    Args:
+        graph: the graph of outputs.
+        demonstrations: limits the result to these ids; None: all.
     """
     suspects = graph.suspects if demonstrations is None else graph.suspects & {*demonstrations}
     problems: list[Problem] = []
@@ -120,9 +122,9 @@ def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) ->
 
 
 def is_outdated(graph: Graph, demonstration: str) -> bool:
-    """Whether new code or settings would build other outputs from the upload that was built.
+    """Returns whether outputs are stale only because code or settings changed.
 
-    False for an upload that was never built, has changed since, or was rejected as it is now.
+    False for an upload that was never built, changed after its build, or was rejected.
     """
     recording = graph.state(demonstration_output(graph, STAGES[0], demonstration))
     if isinstance(recording, Absent | Refused):
@@ -136,7 +138,7 @@ def is_outdated(graph: Graph, demonstration: str) -> bool:
 
 
 def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
-    """Whether the trajectory with this id was imported and has no recording."""
+    """Returns whether the trajectory with this id was imported without a recording."""
     version = graph.published(TRAJECTORIES_STAGE.output(demonstration))
     if version is None or IMPORTED_FILES not in version.manifest.inputs:
         return False
@@ -144,7 +146,7 @@ def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
 
 
 def stages_after_import() -> list[Stage[RecordingInputs]]:
-    """The stages after `trajectories` that need no output of a recording, in order."""
+    """Returns the stages, in order, that need a trajectory but no other output of a recording."""
     available = {_TRAJECTORY}
     stages: list[Stage[RecordingInputs]] = []
     for stage in STAGES:
@@ -158,14 +160,14 @@ class DemonstrationOutput(Output[RecordingInputs]):
     """An output that a stage builds from earlier outputs of the same demonstration."""
 
     def inputs(self) -> list[Output[Any]]:
-        """The outputs of the stages that this stage names as its inputs."""
+        """Returns the outputs of the stages that this stage names as its inputs."""
         return [
             demonstration_output(self.graph, STAGE_BY_NAME[name], self.key)
             for name in self.stage.inputs
         ]
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Plan from the committed versions of the inputs, and from the source of the stage."""
+        """Plans a build from the committed versions of the inputs and the source of the stage."""
         versions = {
             name: self.graph.required_version(STAGE_BY_NAME[name].output(self.key))
             for name in self.stage.inputs
@@ -180,14 +182,14 @@ class DemonstrationOutput(Output[RecordingInputs]):
         )
 
     def _source(self, versions: Mapping[str, Version]) -> SourceInput:
-        """The data that the stage reads although no stage wrote it."""
+        """Returns the data that the stage reads besides the outputs of other stages."""
         workspace = self.graph.workspace
         if self.stage.source is not None:
             return self.stage.source(workspace, self.key, versions)
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
         match = match_task(workspace, versions[_RECORDING])
-        # Only its own match, so that another task in the catalog rebuilds no trajectory.
+        # The recipe has only the match, not the catalog, so that new tasks rebuild no trajectory.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
     @contextmanager
@@ -223,7 +225,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Attempts
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Build, unless an earlier stage has rejected the demonstration."""
+        """Builds, unless an earlier stage has rejected the demonstration."""
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
         if record is not None and self._is_held_up_by(record):
@@ -237,10 +239,10 @@ class DemonstrationOutput(Output[RecordingInputs]):
             raise
 
     def _is_held_up_by(self, record: QuarantineRecord) -> bool:
-        """Whether a quarantine record of an earlier stage stops this stage.
+        """Returns whether a quarantine record of an earlier stage stops this stage.
 
-        It does not if the upload was rejected because an imported trajectory has its id: the
-        trajectory is not at fault.
+        A record does not stop it if the upload was rejected only because an imported trajectory
+        has the same id: later stages process that trajectory.
         """
         if record.stage not in self._earlier_stages():
             return False
@@ -253,9 +255,9 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Quarantine
 
     def refusal(self) -> str:
-        """Why this stage or an earlier stage rejected the demonstration as it is now.
+        """Returns why this or an earlier stage rejected the present upload; empty if none did.
 
-        Records of other versions of the package are ignored: a new version may accept it.
+        Records of other versions of the package are ignored, because this version may accept it.
         """
         workspace = self.graph.workspace
         record = read_quarantine(workspace.store, self.key)
@@ -268,23 +270,23 @@ class DemonstrationOutput(Output[RecordingInputs]):
         return str(record.known_problems()[0]) if record.problems else "no reason was given"
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Whether a success of this stage ends the quarantine by the stage of a record."""
+        """Returns whether a success of this stage ends the quarantine by the stage of a record."""
         return stage_of_record == self.stage.name
 
     def remember_refusal(self, error: RefusedError) -> None:
-        """Quarantine the demonstration."""
+        """Quarantines the demonstration."""
         workspace = self.graph.workspace
         identity = workspace.uploads.identity(self.key)
         stage = self.stage.name
         quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantine the demonstration after a defect: the next run would end in the same way."""
+        """Quarantines the demonstration after a defect, because the next run would fail as well."""
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 
     def remember_success(self, result: BuildResult) -> None:
-        """End the quarantine by this stage."""
+        """Ends a quarantine that this stage began."""
         del result
         store = self.graph.workspace.store
         record = read_quarantine(store, self.key)
@@ -295,10 +297,11 @@ class DemonstrationOutput(Output[RecordingInputs]):
 class RecordingOutput(DemonstrationOutput):
     """The output of the first stage, which reads the upload."""
 
-    _listing: str | None = None  # the listing at the start of the attempt; None: it failed
+    # The fingerprint of the listing of the upload at the start of the attempt; None: no upload
+    _listing: str | None = None
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Plan from the uploaded files."""
+        """Plans a build from the uploaded files."""
         uploads = self.graph.workspace.uploads
         identity = self._identity_by_times() or uploads.identity(self.key)
         if identity is None:
@@ -312,12 +315,15 @@ class RecordingOutput(DemonstrationOutput):
         )
 
     def _identity_by_times(self) -> str | None:
-        """The identity at the last build, if the graph trusts times and no file was touched since.
+        """Returns the fingerprint at the last build if the change times show an unchanged upload.
 
-        The identity is a hash of the files: for thousands of videos it takes minutes. The time of
-        an entry's last change (ctime) is set by the system: copying an old file renews the file's,
-        and moving an old folder renews the folder's. The store must be a folder: the time of a
-        cached copy is unrelated to the time of the build.
+        This saves hashing the files, which takes minutes for thousands of videos. The change time
+        (ctime) of a file or folder is set by the system: copying an old file renews the time of the
+        file, and moving an old folder renews the time of the folder.
+
+        Returns None if a file or the folder changed after the last build, if the graph does not
+        trust times, or if the uploads or the store are in a bucket. With a store in a bucket, the
+        local time of a version is the time of its download and not of its build.
         """
         store = self.graph.workspace.store
         uploads = self.graph.workspace.uploads
@@ -327,7 +333,7 @@ class RecordingOutput(DemonstrationOutput):
         if version is None:
             return None
         with suppress(OSError):
-            built = os.stat(store.local.content(version.at)).st_mtime  # noqa: PTH116 - faster
+            built = os.stat(store.local.content(version.path)).st_mtime  # noqa: PTH116 - faster
             if uploads.last_change(self.key) < built:
                 return version.manifest.inputs[UPLOAD]
         return None
@@ -346,10 +352,11 @@ class RecordingOutput(DemonstrationOutput):
             )
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Build, and read the upload a second time if it differs from its listing.
+        """Builds, and reads the upload a second time if it differs from its listing.
 
-        An upload that is replaced during the build is left to the next run. An upload that differs
-        from its listing twice, while the listing stays the same, can never be read: it is rejected.
+        If the listing changed, the upload was replaced during the build and is left to the next
+        run. If the upload differs from an unchanged listing twice, it cannot be read and is
+        rejected.
         """
         require_safe_id(self.key)
         if has_imported_trajectory(self.graph, self.key):
@@ -375,24 +382,24 @@ class RecordingOutput(DemonstrationOutput):
             raise DemonstrationError(list(map(_as_unreadable, error.problems))) from None
 
     def _require_same_listing(self) -> None:
-        """Raise `UploadChangedError` if the upload was replaced since the attempt began."""
+        """Raises `UploadChangedError` if the upload was replaced since the attempt began."""
         if self.graph.workspace.uploads.listed(self.key) != self._listing:
             raise UploadChangedError(UPLOAD_CHANGED)
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Whether the record is of this stage, or of a stage that no longer exists."""
+        """Returns whether the record is of this stage, or of a stage that no longer exists."""
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 
 
 class ImportedTrajectory(DemonstrationOutput):
-    """A trajectory that was imported without a recording, so that it cannot be rebuilt."""
+    """A trajectory that was imported without a recording and therefore cannot be rebuilt."""
 
     def inputs(self) -> list[Output[Any]]:
-        """No output of the store."""
+        """Returns nothing: an imported trajectory has no inputs in the store."""
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Plan with the recipe of the published version."""
+        """Plans the published version again, so that the trajectory is never stale."""
         version = self.graph.required_version(self.name)
         return BuildPlan(recipe=version.manifest.recipe, open_inputs=self._refuse_to_build)
 
@@ -402,14 +409,14 @@ class ImportedTrajectory(DemonstrationOutput):
 
 
 def _imported_id(demonstration: str) -> Problem:
-    """The problem of an upload that would replace the imported trajectory with the same id."""
+    """Returns the problem of an upload that has the id of an imported trajectory."""
     message = "an imported trajectory has this id, so the recording is not processed"
     remedy = "rename the folder, or first remove the trajectory with `demo-pipeline forget`"
     return Problem(IMPORTED_ID, ".", message, remedy=remedy, demonstration=demonstration)
 
 
 def require_safe_id(demonstration: str) -> None:
-    """Raise `UnusableInputError` if a key cannot be the id of a demonstration."""
+    """Raises `UnusableInputError` if a partition key cannot be the id of a demonstration."""
     if not is_safe_id(demonstration):
         remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
         message = f"{demonstration!r} is not a demonstration id"
@@ -421,7 +428,7 @@ def _is_change(error: DemonstrationError) -> bool:
 
 
 def _as_unreadable(problem: Problem) -> Problem:
-    """Turn "changed while it was read" into "cannot be read": the listing did not change."""
+    """Converts "changed while it was read" to "cannot be read", for an unchanged listing."""
     if problem.code != _CHANGED:
         return problem
     return replace(

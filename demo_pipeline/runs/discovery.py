@@ -1,8 +1,9 @@
-"""Decides for which uploads a run is requested: the complete ones that are new or changed.
+"""Decides for which uploads a run is requested: complete uploads that are new or changed.
 
-The store says which uploads are built or rejected, the caller which have a run. Between two looks
-only uploads are remembered that changed a moment ago, or that are not in the store yet. This module
-does not know Dagster.
+A sensor calls it again and again; each call is a *look* at the uploads. The store knows which
+uploads are built or rejected, and the caller knows which have a run. Only uploads that changed a
+moment ago, or are not in the store yet, are remembered until the next look. This module does not
+depend on Dagster.
 """
 
 import hashlib
@@ -25,18 +26,18 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-_SECONDS_PER_LOOK = 20.0  # for questions to the store; the next look asks the other questions
-NO_END = (False, 0.0)  # of a run: no person cancelled it, and it ended long ago
-STOPPED = -1  # instead of a number of attempts: a person cancelled the run, so it is not repeated
+_SECONDS_PER_LOOK = 20.0  # limit for questions to the store; the next look asks the rest
+NO_END = (False, 0.0)  # end of a run that never existed: not cancelled, and long ago
+STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run: not repeated
 
 
 class ListedUpload(NamedTuple):
     """A folder in a listing of the uploads.
 
     Attributes:
-        state: a hash that changes with any of its files, and with its decisions by people.
-        is_whole: all files of a recording exist.
-        is_marked: the marker of completeness exists.
+        state: a hash that changes with any of its files, and with any decision of a reviewer on it.
+        is_whole: whether all files of a recording exist.
+        is_marked: whether the file `discovery.complete_marker` exists.
     """
 
     state: str
@@ -45,12 +46,12 @@ class ListedUpload(NamedTuple):
 
 
 class SeenUpload(NamedTuple):
-    """The memory of an upload between two looks.
+    """The facts that are remembered about an upload until the next look.
 
     Attributes:
         state: see `ListedUpload`.
-        since: when this state was seen first, epoch seconds.
-        attempt: number of runs that were requested for this state, or `STOPPED`.
+        since: the time at which this state was seen first, epoch seconds.
+        attempt: the number of runs that were requested for this state, or `STOPPED`.
     """
 
     state: str
@@ -60,7 +61,14 @@ class SeenUpload(NamedTuple):
 
 @dataclass(frozen=True)
 class UploadRequest:
-    """A run to request for an upload. `reason`: new, changed or again."""
+    """A run to request for an upload.
+
+    Attributes:
+        id: the id of the demonstration.
+        state: see `ListedUpload`.
+        attempt: the number of this run among those for the same state, from 1.
+        reason: `new`, `changed` or `again`.
+    """
 
     id: str
     state: str
@@ -69,19 +77,19 @@ class UploadRequest:
 
     @property
     def run_key(self) -> str:
-        """The key by which Dagster launches the same run only once."""
+        """The key of the request: Dagster launches only one run for equal keys."""
         return f"{self.id}@{self.state}#{self.attempt}"
 
 
 @dataclass(frozen=True)
 class Look:
-    """The result of one look at the uploads.
+    """The result of a look at the uploads.
 
     Attributes:
         requests: the runs to request.
-        seen: the memory for the next look.
-        unstable: number of uploads that changed a moment ago.
-        misnamed: number of folders whose names cannot be ids.
+        seen: the remembered uploads, for the next look.
+        unstable: the number of uploads that changed less than `discovery.stable_seconds` ago.
+        misnamed: the number of folders whose names cannot be ids.
     """
 
     requests: Sequence[UploadRequest]
@@ -91,7 +99,9 @@ class Look:
 
 
 def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
-    """Every folder in the uploads, by one listing of them and one of people's decisions.
+    """Returns name → upload for every folder in the uploads.
+
+    It lists the uploads once and the decisions of reviewers once.
 
     Raises:
         StorageError: the uploads or the store cannot be listed.
@@ -99,7 +109,7 @@ def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in workspace.store.list_documents(REVIEWS):
         match key.split("/"):
-            case [_, name, file]:  # a person put any other document there
+            case [_, name, file]:  # keys of another form were not written by the package
                 decisions[name].append(file.removesuffix(".json"))
     marker = workspace.settings.discovery.complete_marker
     folders = workspace.uploads.objects.by_folder()
@@ -123,15 +133,15 @@ def decide(  # noqa: PLR0917 - facts from six places
     in_work: Collection[str],
     settings: DiscoverySettings,
 ) -> Look:
-    """Decide which runs to request now.
+    """Decides which runs to request now.
 
     Args:
         listed: every folder in the uploads.
-        seen: the memory of the look before.
-        settled: answers whether the store has all outputs of an upload.
+        seen: the uploads that the previous look remembered.
+        settled: tells whether the store has all outputs of an upload.
         ends: id → whether a person cancelled its last requested run, and when that run ended.
-        in_work: ids with a run that is queued or running.
-        settings: of discovery.
+        in_work: ids with a queued or active run.
+        settings: the section `discovery` of the settings.
     """
     now = time.time()
     requests: list[UploadRequest] = []
@@ -167,12 +177,12 @@ def decide(  # noqa: PLR0917 - facts from six places
 
 
 class SettledUploads:
-    """Answers whether the store has every output, or a quarantine record, of an upload as it is.
+    """Tells whether uploads are settled: the store has their outputs or a quarantine record.
 
-    The outputs may be built by other code: new code is no reason to process every upload again. An
-    object lives as long as the process that looks. An upload that was settled is asked about again
-    only if it or its quarantine record changed, or if a dataset left the demonstration out because
-    of a damaged output.
+    Outputs count even if other code built them: new code does not cause every upload to be
+    processed again. An object is used for all looks of a process and remembers its answers. It asks
+    the store again about a settled upload only if the upload or its quarantine record changed, or
+    if a dataset left the demonstration out because of a damaged output.
     """
 
     def __init__(self) -> None:
@@ -180,7 +190,7 @@ class SettledUploads:
         self._records: dict[str, str] = {}
 
     def begin(self, workspace: Workspace) -> None:
-        """Begin a look."""
+        """Prepares the questions of a look; call it first in each look."""
         self._workspace = workspace
         self._graph = Graph(workspace, trusts_times=True)
         self.forget(self._graph.suspects)
@@ -192,20 +202,20 @@ class SettledUploads:
                     self._records[name] = f"{self._records.get(name, '')} {file}"
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """The names that can be ids."""
+        """Returns the names that can be ids."""
         return self._workspace.uploads.usable(names)
 
     def was_settled(self, key: str, state: str) -> bool:
-        """Whether an earlier question about the same state was answered with yes."""
+        """Returns whether the upload was settled in this state at an earlier question."""
         return self._settled.get(key) == (state, self._records.get(key, ""))
 
     def forget(self, keys: Collection[str]) -> None:
-        """Forget earlier answers."""
+        """Forgets the answers about these demonstrations."""
         for key in keys:
             self._settled.pop(key, None)
 
     def ask(self, key: str, state: str) -> bool | None:
-        """Whether the upload is settled; None: this look has no time left for the question."""
+        """Returns whether an upload is settled; None if this look has no time left to find out."""
         if time.monotonic() > self._until:
             return None
         quarantined = key in self._records
@@ -215,7 +225,7 @@ class SettledUploads:
         return answer
 
     def reason(self, key: str) -> str:
-        """Why the upload is processed: it is `new` or `changed`."""
+        """Returns why an upload is processed: `new` or `changed`."""
         built = self._workspace.store.current(RAW_RECORDINGS_STAGE.output(key))
         return "new" if built is None and key not in self._records else "changed"
 
@@ -227,13 +237,13 @@ def is_settled(
     quarantined: bool = True,
     graph: Graph | None = None,
 ) -> bool:
-    """Whether the store has every output, or a quarantine record, of the present upload.
+    """Returns whether the store has every output, or a quarantine record, of the present upload.
 
     Args:
         workspace: store and uploads.
-        demonstration: its id.
-        quarantined: it may have a quarantine record.
-        graph: the graph of earlier questions, which trusts times; None: a new graph.
+        demonstration: the id of the upload.
+        quarantined: whether it may have a quarantine record, which is then read.
+        graph: a graph that trusts times, used for several questions; None: a new one.
     """
     graph = graph or Graph(workspace, trusts_times=True)
     states = demonstration_states(graph, demonstration)
@@ -248,19 +258,19 @@ def is_settled(
 
 
 def stuck(seen: Mapping[str, SeenUpload]) -> Iterator[str]:
-    """Yield the ids with an earlier request whose outputs are not in the store yet."""
+    """Yields the ids for which a run was requested and whose outputs are not in the store yet."""
     return (key for key, upload in seen.items() if upload.attempt > 0)
 
 
 def as_plain(seen: Mapping[str, SeenUpload]) -> dict[str, list[str | float | int]]:
-    """The memory as JSON values; `from_plain` reads it."""
+    """Returns remembered uploads as JSON values, which `from_plain` reads."""
     return {
         key: [upload.state, round(upload.since, 1), upload.attempt] for key, upload in seen.items()
     }
 
 
 def from_plain(value: object) -> dict[str, SeenUpload]:
-    """The memory that `as_plain` wrote; empty if a person wrote something else."""
+    """Returns the remembered uploads from JSON values; empty if `as_plain` did not write them."""
     if not isinstance(value, dict):
         return {}
     with suppress(TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""Evaluations over a store: writes requests for a split, and scores predictions.
+"""Evaluates models on the trajectories of a store: writes requests, and scores predictions.
 
-Opens the committed trajectories for the package `evaluation`, which knows no store.
+It opens the committed trajectories for the package `evaluation`, which does not depend on a store.
 """
 
 import math
@@ -37,29 +37,30 @@ from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 
-ANY_SPLIT = "any"
+ANY_SPLIT = "any"  # instead of the name of a split: all splits
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
 SCORES_FILE = "scores.parquet"
 STEP_SCORES_FILE = "steps.parquet"
 REPORT_SUMMARY = "summary.json"
 FAILURES_FILE = "failures.jpg"
 _PREDICTIONS_FILE = "predictions.jsonl"
-_ROWS = 4096  # of the table of steps in memory
+_ROWS = 4096  # rows of the table of steps that are held in memory
 PredictionRows = Iterable[tuple[Any, Any, Any]]
+"""Rows of trajectory id, step index and response."""
 
 
 class EvaluationError(StorageError):
-    """An evaluation that cannot be made; the message says what to do."""
+    """Raised if an evaluation is impossible; the message says what to do."""
 
 
 class Evaluation(BaseModel):
-    """The questions of an evaluation, and the rules that judge the answers.
+    """The options of an evaluation: the questions and the rules that judge the answers.
 
     Attributes:
-        form: the form of the questions, in `ANSWER_FORMS`.
-        split: the split whose steps are asked about; `any`: all steps.
-        presets: the rules, in `PRESETS`.
-        seed: of the bootstrap.
+        form: the form of questions and answers, a key of `ANSWER_FORMS`.
+        split: the split whose steps are asked about; `any`: all splits.
+        presets: the rules, keys of `PRESETS`.
+        seed: the seed of the bootstrap that estimates confidence intervals.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -70,15 +71,17 @@ class Evaluation(BaseModel):
     seed: Annotated[StrictInt, Field(ge=0)] = 0
 
     def model_post_init(self, _: Any) -> None:
-        """Raise an `EvaluationError` for a name that does not exist."""
+        """Raises an `EvaluationError` for a name that does not exist."""
         asked: dict[str, tuple[Sequence[str], Collection[str]]] = {
             "form": ([self.form], ANSWER_FORMS),
             "split": ([self.split], EVALUATION_SPLITS),
             "preset": (self.presets, PRESETS),
         }
-        for what, (names, allowed) in asked.items():
+        for option, (names, allowed) in asked.items():
             if not names or not set(names) <= set(allowed):
-                raise EvaluationError(f"there is no such {what}; choose from {', '.join(allowed)}")
+                raise EvaluationError(
+                    f"there is no such {option}; choose from {', '.join(allowed)}"
+                )
 
     @property
     def splits(self) -> list[Split]:
@@ -97,14 +100,19 @@ def write_evaluation_requests(
     system: str | None,
     images: str,
 ) -> int:
-    """Write the requests for a split, mode 0600; returns their number.
+    """Writes a request to a model for each step of a split; returns the number of requests.
 
-    Pictures are inside the lines (`data`), or copies in a folder `<stem>_images` next to the file
-    (`path`), from which the pictures of an earlier run are removed. `system` replaces the prompt of
-    the form.
+    Args:
+        workspace: the workspace with the trajectories.
+        out: the JSON Lines file, which only its owner can read (mode 0600).
+        asked: the options of the evaluation.
+        model: the name of the model in the requests.
+        system: a system prompt instead of the prompt of the form; None: that of the form.
+        images: `data`: screenshots are inside the lines. `path`: they are copied to a folder
+            `<stem>_images` next to the file; copies of an earlier run are removed.
 
     Raises:
-        EvaluationError: the split holds no step, or there is no such way to show pictures.
+        EvaluationError: the split has no steps, or `images` is something else.
     """
     if images not in ("data", "path"):
         raise EvaluationError("--images is data or path")
@@ -135,10 +143,12 @@ def write_evaluation_requests(
 
 
 def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> int:
-    """Write the answers of a model that is always right, mode 0600; returns their number.
+    """Writes the correct answer for each step of a split; returns the number of answers.
+
+    Only the owner can read the file (mode 0600).
 
     Raises:
-        EvaluationError: the split holds no step.
+        EvaluationError: the split has no steps.
     """
 
     def line(record: StepRecord) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> i
 def _write_lines(
     workspace: Workspace, out: Path, asked: Evaluation, line: Callable[[StepRecord], dict[str, Any]]
 ) -> int:
-    """Write a line for every step of a split; returns their number."""
+    """Writes a line for every step of a split; returns their number."""
     written = 0
 
     def add(record: StepRecord) -> None:
@@ -172,10 +182,10 @@ def _write_lines(
 
 
 def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) -> ScoreReport:
-    """Score predictions given as rows of trajectory id, step index and response.
+    """Scores predictions that are given as rows of trajectory id, step index and response.
 
     Raises:
-        EvaluationError: the split holds no step.
+        EvaluationError: the split has no steps.
     """
     names = ("trajectory_id", "step_index", "response")
     with TemporaryDirectory(prefix="demo_pipeline-") as folder:
@@ -188,7 +198,7 @@ def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) ->
 
 
 def _plain(value: Any) -> Any:
-    """A value of a table as JSON has it; None for a value that can be neither answer nor key."""
+    """Returns a text or a finite number as it is; None for any other value, such as NaN."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and math.isfinite(value):
@@ -199,10 +209,16 @@ def _plain(value: Any) -> Any:
 def score_file(
     workspace: Workspace, predictions: Path, asked: Evaluation, out: Path | None = None
 ) -> ScoreReport:
-    """Score a file of plain JSON Lines, or results of an OpenAI batch; with `out`, write tables.
+    """Scores predictions from a file.
+
+    Args:
+        workspace: the workspace with the trajectories.
+        predictions: plain JSON Lines, or the results of an OpenAI batch.
+        asked: the options of the evaluation.
+        out: a folder for tables of scores, a summary and images of failures; None: none is written.
 
     Raises:
-        EvaluationError: the split holds no step.
+        EvaluationError: the split has no steps.
         OSError: a file cannot be read or written.
     """
     settings = workspace.settings.datasets
@@ -235,7 +251,7 @@ def score_file(
 
 
 def _discard(_row: Mapping[str, Any]) -> None:
-    """Take a row of scores that is not written."""
+    """Ignores a row of scores, because no table is written."""
 
 
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Writes plain copies of the built datasets, and one dataset for the Hugging Face Hub.
+"""Writes plain copies of the built datasets, or a dataset for the Hugging Face Hub.
 
-This is `demo-pipeline export`. The stages say which outputs are exported; `exports.hub_layout`
-decides the content of the files for the Hub.
+This module implements `demo-pipeline export`. `exports/hub_layout.py` decides the content of the
+files for the Hub.
 """
 
 import os
@@ -45,8 +45,8 @@ _EXPORTED = (
     *(stage.folder for stage in datasets_job_stages()),
     CONTACT_SHEETS_STAGE.folder,
 )
-_PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # never changed in place
-_DRAFT_DIGITS = 16  # in the name of a draft
+_PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # may be hard-linked: nobody edits them in place
+_DRAFT_DIGITS = 16  # random hex digits in the name of a draft
 
 
 def export_datasets(
@@ -55,18 +55,24 @@ def export_datasets(
     disabled: Collection[str] = (),
     privacy: PrivacySettings | None = None,
 ) -> dict[str, int]:
-    """Copy every exported output but the `disabled` to `dest`, as files without symbolic links.
+    """Copies the datasets to a folder, as files without symbolic links.
 
-    Equal pictures are stored once, as hard links where the file system has them. `dest` must not
-    exist, or be empty; it gets all files, or stays unchanged. Contact sheets are copied only of the
-    demonstrations in the index, since private demonstrations are not in it.
+    Equal images are stored once, as hard links if the file system supports them. Of the contact
+    sheets, only those of demonstrations in the index are copied, because the index does not contain
+    private demonstrations.
+
+    Args:
+        store: the store.
+        dest: the folder. It must not exist, or be empty. It gets all files, or stays unchanged.
+        disabled: folders of outputs that are not copied.
+        privacy: the settings with which the datasets must have been built; None: not checked.
 
     Returns:
-        The name of each copied output, which is also its path below `dest`, and the bytes written.
+        Name of each copied output, which is also its path below `dest` → bytes written.
 
     Raises:
-        StorageError: `dest` is not empty, a dataset was not built with `privacy`, a file of
-            an output was changed, or the disk is full.
+        StorageError: `dest` is not empty, a dataset was built with other privacy settings, a file
+            of an output was changed, or the disk is full.
         MissingOutput: the store has nothing to export.
     """
     wanted = [prefix for prefix in _EXPORTED if prefix not in disabled]
@@ -91,7 +97,10 @@ def export_datasets(
 
 
 def _may_leave(name: str, index: Path | None) -> bool:
-    """Whether an output may be copied: contact sheets only of demonstrations in the index."""
+    """Returns whether an output may be exported.
+
+    Contact sheets may be exported only of the demonstrations in the index.
+    """
     folder, _, demonstration = name.rpartition("/")
     if folder != CONTACT_SHEETS_STAGE.folder:
         return True
@@ -101,10 +110,10 @@ def _may_leave(name: str, index: Path | None) -> bool:
 def _require_same_privacy(
     store: Store, names: Iterable[str], privacy: PrivacySettings | None
 ) -> None:
-    """Raise `StorageError` for an output in which other secrets were looked for than today.
+    """Raises `StorageError` for an output that was built with other settings of `privacy`.
 
-    This compares what the versions say of themselves. It does not ask whether they are up to date,
-    as `Graph.state` does: an outdated dataset may be exported if the same secrets were looked for.
+    The settings are read from the versions. An outdated output may be exported if it was built with
+    the same settings of `privacy`.
     """
     if privacy is None or not privacy.reads_pictures:
         return
@@ -118,10 +127,10 @@ def _require_same_privacy(
 
 
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
-    """Whether secrets were looked for with these settings before an output was built.
+    """Returns whether screenshots were searched with these settings before an output was built.
 
-    Datasets note the settings. Contact sheets do not: they must be drawn from the redactions that
-    were made with these settings.
+    The summary of a dataset has a hash of the settings. That of a contact sheet does not, so the
+    contact sheet must have been made from the current redactions, and these with the settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)
@@ -136,9 +145,9 @@ def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> b
 
 @contextmanager
 def folder_draft(dest: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `dest` when the body ends without an error.
+    """Creates a draft folder next to `dest`, and renames it to `dest` if the block succeeds.
 
-    Folders that killed processes have left beside `dest` are removed first.
+    Drafts that killed processes have left next to `dest` are removed first.
 
     Raises:
         StorageError: `dest` is not empty, or a file could not be written.
@@ -164,7 +173,7 @@ def folder_draft(dest: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned_drafts(dest: Path) -> None:
-    """Remove drafts of `dest` in which no process works. A draft may be a copy of all datasets."""
+    """Removes the drafts of `dest` whose processes have died; a draft can be very large."""
     draft_name = re.compile(rf"\.{re.escape(dest.name)}\.[0-9a-f]{{{_DRAFT_DIGITS}}}")
     for path in dest.parent.iterdir():
         if draft_name.fullmatch(path.name):
@@ -174,10 +183,10 @@ def _remove_abandoned_drafts(dest: Path) -> None:
 
 
 class _Copier:
-    """Copies files; a picture that was copied before becomes a hard link to the first copy.
+    """Copies files; an image that was copied before becomes a hard link to the first copy.
 
     Attributes:
-        written: bytes copied so far.
+        written: the bytes copied so far, without hard links.
     """
 
     def __init__(self) -> None:
@@ -196,7 +205,7 @@ class _Copier:
             self.written += status.st_size
 
     def _first_copy(self, source: Path, target: Path) -> Path | None:
-        """The first copy of the same picture; None for the first picture, and for other files."""
+        """Returns the first copy of the same image; None if it is the first, or no image."""
         if source.suffix not in _PICTURES:
             return None
         identity = file_id(source)
@@ -209,7 +218,7 @@ class _Copier:
 
 
 def require_undamaged(store: Store, name: str) -> None:
-    """Compare an output with its manifest.
+    """Compares an output with its manifest, byte by byte.
 
     Raises:
         StorageError: a file was changed.
@@ -233,7 +242,9 @@ def _require_empty(dest: Path) -> None:
 
 
 def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]:
-    """Write the exports of `datasets.exports` that have tables, with their pictures, and a card.
+    """Writes a dataset for the Hugging Face Hub: tables, images and a card.
+
+    It contains the exports named in `datasets.exports` that have tables.
 
     Raises:
         StorageError: `datasets.license` or `hub.language` is not set, `dest` is not empty, or a
@@ -268,7 +279,10 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
 
 
 def _require_named(settings: Settings) -> None:
-    """Require the settings that only the owner of the recordings knows; asks for all at once."""
+    """Raises `StorageError` unless the license and the language of the dataset are set.
+
+    Only the owner of the recordings knows them.
+    """
     missing = []
     if settings.datasets.license == "unknown":
         missing.append(

@@ -1,8 +1,8 @@
 """Classifies errors: transient errors, faults of a demonstration, and defects of this package.
 
-Only faults of a demonstration and defects quarantine it. Transient errors, such as a full disk,
-storage that does not answer or too little memory, are retried by the one table here. Messages that
-may quote typed text do not reach logs and records.
+Faults of a demonstration and defects quarantine the demonstration. Transient errors do not: a full
+disk, storage that does not answer, or too little memory. They are retried after the pauses that are
+defined here. Messages that may quote typed text are removed before they reach logs and records.
 """
 
 import logging
@@ -19,25 +19,28 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Seconds before the retries of a transient error within a run. After the last, the run fails.
+# Pauses before the retries of a transient error within a run. After the last retry, the run fails.
 RETRY_SECONDS = (5, 20, 80)
-# Seconds before the daemon requests another run; doubled after each run, up to the longest.
+# Pauses before the daemon requests another run for the demonstration. The pause is doubled after
+# each run, from the first to the longest.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # more change nothing
+_DOUBLINGS = 10  # limits the exponent; the longest pause is reached before
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-_SQLITE_TROUBLE = (  # the last two last until a person moves the file away
+# SQLite errors that count as transient. The last two, damaged files, stay until a person moves the
+# file away.
+_SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
 )
 
 
 class TransientError(Exception):
-    """Something outside a demonstration stopped its run; a later attempt may succeed.
+    """Raised if a cause outside the demonstration stopped its run, so that a later run may succeed.
 
     Attributes:
-        reason: in plain words, e.g. `video.mp4: could not be written: No space left on device`.
+        reason: for people, such as `video.mp4: could not be written: No space left on device`.
         trouble: the reason without the name of a file, so that it is equal for all demonstrations.
     """
 
@@ -51,21 +54,21 @@ class TransientError(Exception):
 
 
 class InstanceError(Exception):
-    """DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
+    """Raised if DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
 
 
 UPLOAD_CHANGED = "the upload changed while it was read: nothing is kept; run it again as it is now"
 
 
 class UploadChangedError(TransientError):
-    """The upload changed since its processing began, so that a retry is useless."""
+    """Raised if an upload changed after its processing began; the run is not retried."""
 
 
 class RefusedError(DemonstrationError):
-    """The inputs of a build are at fault.
+    """Raised if the inputs of a build are at fault.
 
     Attributes:
-        checks: the outcomes of the checks of the stage, if a check rejected the build.
+        checks: the outcomes of the checks of the stage, if one of them rejected the build.
     """
 
     def __init__(
@@ -76,24 +79,30 @@ class RefusedError(DemonstrationError):
 
 
 class UnusableInputError(RefusedError):
-    """An input cannot be used, and the recording is not at fault.
+    """Raised if an input cannot be used although the recording is not at fault.
 
-    The input is missing or damaged, its demonstration is quarantined already, or the key is not an
-    id.
+    The input is missing or damaged, its demonstration is quarantined already, or the partition key
+    is not an id.
     """
 
 
 class DefectError(Exception):
-    """A stage failed for a reason that no input should be able to cause."""
+    """Raised if a stage failed because of a defect of this package."""
 
 
 def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
-    """Seconds to wait after so many failed attempts: `first`, doubled after each, up to a limit."""
+    """Returns the seconds to wait after failed attempts.
+
+    Args:
+        attempts: the number of failed attempts.
+        first: the pause after the first; it is doubled after each further attempt, up to
+            `LONGEST_PAUSE_SECONDS`.
+    """
     return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)
 
 
 def transient_reason(error: BaseException) -> str | None:
-    """Why an error is transient, in plain words; None if it is not.
+    """Returns the reason of a transient error, for people; None if the error is not transient.
 
     Missing and damaged outputs do not count as transient errors: they must be rebuilt.
     """
@@ -104,13 +113,13 @@ def transient_reason(error: BaseException) -> str | None:
     if isinstance(error, StorageError):
         return str(error)
     reason = system_trouble(error) or _database_trouble(error)
-    if reason is None and error.__cause__ is not None:  # libraries wrap what the system said
+    if reason is None and error.__cause__ is not None:  # a library wrapped an error of the system
         return transient_reason(error.__cause__)
     return reason
 
 
 def _transient_trouble(error: BaseException) -> str:
-    """The cause of a transient error without the name of a file; empty if it is not known."""
+    """Returns the cause of a transient error without the name of a file; empty if unknown."""
     if isinstance(error, TransientError | StorageError):
         return error.trouble
     if system_trouble(error) is None and error.__cause__ is not None:
@@ -119,13 +128,16 @@ def _transient_trouble(error: BaseException) -> str:
 
 
 def error_words(error: BaseException) -> str:
-    """A description of an error without typed text: our own words, or the type of the error."""
+    """Returns a description of an error that cannot contain typed text.
+
+    It is the reason of a transient error, and the type of any other error.
+    """
     return transient_reason(error) or type(error).__name__
 
 
 def _database_trouble(error: BaseException) -> str | None:
-    """SQLite's own words for trouble of its disk or files, e.g. `database or disk is full`."""
-    cause = getattr(error, "orig", error)  # SQLAlchemy wraps it
+    """Returns why a database failed, such as `database or disk is full`; None for other errors."""
+    cause = getattr(error, "orig", error)  # SQLAlchemy wraps the error of the database
     if isinstance(cause, sqlite3.Error):
         name = getattr(cause, "sqlite_errorname", "")
         return str(cause) if name.startswith(_SQLITE_TROUBLE) else None
@@ -137,15 +149,15 @@ def _database_trouble(error: BaseException) -> str | None:
 
 
 def is_defect(error: BaseException) -> bool:
-    """Whether neither an input, nor the store, nor the machine explains an error."""
+    """Returns whether an error is a defect: no input, storage or machine explains it."""
     is_explained = isinstance(error, StorageError | DemonstrationError)
     return not is_explained and transient_reason(error) is None
 
 
 def warning_words(error: BaseException) -> str:
-    """The reason that a warning gives for an error after which the work goes on.
+    """Returns the reason of an error, for a warning.
 
-    A defect is named by its type and its place, because its message may quote typed text.
+    A defect is described by its type and its line, because its message may quote typed text.
     """
     if is_defect(error):
         kind = type(error).__name__
@@ -155,28 +167,35 @@ def warning_words(error: BaseException) -> str:
 
 @contextmanager
 def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
-    """Go on after an error in the block, with a warning that names the `work` and the reason."""
+    """Logs a warning instead of raising an error from the block.
+
+    Args:
+        log: where the warning is logged.
+        work: the name of the work in the block, for the warning.
+    """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - that is its purpose
+    except Exception as error:  # noqa: BLE001 - the work in the block may fail in any way
         log.warning("%s failed: %s", work, warning_words(error))
 
 
 @contextmanager
 def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
-    """Replace the message of a defect by its type, the stage and the line of our code.
+    """Replaces errors from the block by errors whose messages cannot quote typed text.
 
-    Errors with messages of our own keep them, and lose only their cause.
+    Errors that this package raises keep their message and lose their cause. Any other error is a
+    defect: the new message has its type, the stage, and the line in this package.
 
     Raises:
-        DefectError: a subclass with the name of the exception, since Dagster keeps that name.
+        DefectError: a subclass with the name of the original exception, because Dagster shows that
+            name.
         TransientError: a transient error, such as a full disk, stopped the stage.
     """
     try:
         yield
     except (DemonstrationError, OutputError, TransientError) as error:
         raise error from None
-    except Exception as error:  # noqa: BLE001 - it is raised again, without its message
+    except Exception as error:  # noqa: BLE001 - every error is raised again, without its message
         reason = transient_reason(error)
         if reason is not None:
             raise TransientError(reason, _transient_trouble(error)) from None
@@ -187,7 +206,7 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> str:
-    """`, at <file>:<line>` of the innermost frame in this package; empty if there is none."""
+    """Returns `, at <file>:<line>` for the innermost call in this package; empty without one."""
     for frame in reversed(extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.is_relative_to(_PACKAGE):

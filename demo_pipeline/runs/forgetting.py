@@ -49,7 +49,7 @@ class FieldValue:
 
 
 def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldValue]:
-    """Yield every field of meta.json that holds a text or a number, items of lists included."""
+    """Yields every field of meta.json that holds a text or a number, items of lists included."""
     if isinstance(meta, Mapping) and depth < _MAX_DEPTH:
         for key, value in meta.items():
             name = f"{prefix}.{key}" if prefix else str(key)
@@ -75,7 +75,7 @@ class PersonSearch:
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, meta: Any) -> bool:
-        """Whether a meta.json is of this person."""
+        """Returns whether a meta.json is of this person."""
         values = list(field_values(meta))
         names = {value.value.casefold() for value in values if value.names_person}
         if self.person and self.person.strip().casefold() not in names:
@@ -93,7 +93,7 @@ class SearchResult:
 
 
 def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchResult:
-    """Search the uploads, and the recordings in the store whose upload is gone.
+    """Searches the uploads, and the recordings in the store whose upload is gone.
 
     Raises:
         StorageError: the uploads or the store cannot be read.
@@ -114,7 +114,7 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
 
 
 def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
-    """The meta.json of the upload and that of the stored recording, which may differ."""
+    """Returns the meta.json of the upload and that of the stored recording, which may differ."""
     metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
     if info is not None:
@@ -159,7 +159,7 @@ class Removal:
 
 
 def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
-    """List what forgetting each demonstration would remove. Nothing is changed."""
+    """Lists what forgetting each demonstration would remove. Nothing is changed."""
     stages = [stage.name for stage in STAGES]
     records = _records(workspace.store)
     removals = []

@@ -104,7 +104,7 @@ State = Current | Stale | Refused | Absent
 
 
 def is_of_present_inputs(state: State) -> bool:
-    """Whether an output was built from its present inputs, by any code and with any settings."""
+    """Returns whether an output was built from its present inputs, by any code and any settings."""
     if isinstance(state, Stale):
         return state.causes <= {Cause.CODE, Cause.SETTINGS}
     return isinstance(state, Current)
@@ -148,11 +148,11 @@ class Output(ABC, Generic[AnyInputs]):
         return self.stage.output(self.key)
 
     def inputs(self) -> Sequence["Output[Any]"]:
-        """The outputs that must be current before this output can be current."""
+        """Returns the outputs that must be current before this output can be current."""
         return ()
 
     def names_of_inputs(self) -> list[str]:
-        """The names of all outputs that a build reads."""
+        """Returns the names of all outputs that a build reads."""
         return [output.name for output in self.inputs()]
 
     @abstractmethod
@@ -165,7 +165,7 @@ class Output(ABC, Generic[AnyInputs]):
         """
 
     def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Call `build_once`, and call it again if a second attempt can help."""
+        """Calls `build_once`, and call it again if a second attempt can help."""
         return build_once()
 
     def refusal(self) -> str:
@@ -232,7 +232,7 @@ class Graph:
         return self._damages[name]
 
     def damaged_inputs_of_datasets(self) -> set[str]:
-        """The damaged outputs because of which datasets leave a demonstration out."""
+        """Returns the damaged outputs because of which datasets leave a demonstration out."""
         names = [f"{folder}/{key}" for folder in RECORDS_AND_SOURCES for key in self.suspects]
         return {name for name in names if self.damages(name)}
 
@@ -249,7 +249,7 @@ class Graph:
         return self._trajectories
 
     def read_records(self) -> None:
-        """Compare all records with their manifests, once, and leave out damaged demonstrations.
+        """Compares all records with their manifests, once, and leave out damaged demonstrations.
 
         Called before the first dataset of a run is built, so that every dataset of the run leaves
         out the same demonstrations.
@@ -261,7 +261,7 @@ class Graph:
             self.leave_out(error)
 
     def leave_out(self, error: OutputError) -> bool:
-        """Leave out the demonstration that a damaged output belongs to.
+        """Leaves out the demonstration that a damaged output belongs to.
 
         Returns whether the committed trajectories change: a damaged dataset belongs to no
         demonstration, and a demonstration can be left out only once.
@@ -270,7 +270,7 @@ class Graph:
         if key not in self.trajectories.versions or self._damages.get(error.output):
             return False
         self.suspects.add(key)
-        unknown = OutputDamage.of(error.output, "changed_file", ".", str(error))
+        unknown = OutputDamage.for_path(error.output, "changed_file", ".", str(error))
         self._damages[error.output] = self.workspace.store.verify(error.output) or [unknown]
         self._trajectories = None
         self.forget_states()
@@ -278,7 +278,7 @@ class Graph:
         return True
 
     def attempt_without_damaged(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Call `build_once` until it meets no damaged trajectory, leaving each of them out.
+        """Calls `build_once` until it meets no damaged trajectory, leaving each of them out.
 
         A single damaged record among thousands must not stop the datasets.
         """
@@ -292,26 +292,26 @@ class Graph:
     # Versions
 
     def published(self, name: str) -> Version | None:
-        """The published version of an output; None if it was never built."""
+        """Returns the published version of an output; None if it was never built."""
         if name not in self._versions:
             self._versions[name] = self.workspace.store.published(name)
         return self._versions[name]
 
     def required_version(self, name: str) -> Version:
-        """The published version. Raises `MissingOutput` if there is none or it lacks a file."""
+        """Returns the published version. Raises `MissingOutput` if it is missing or incomplete."""
         version = self.published(name)
         if version is None or not self._is_complete(version):
             raise MissingOutput(name)
         return version
 
     def _is_complete(self, version: Version) -> bool:
-        """Whether no file is missing. The files of a version are looked at once."""
+        """Returns whether no file is missing. The files of a version are looked at once."""
         if version.key not in self._complete and self.workspace.store.is_complete(version):
             self._complete.add(version.key)
         return version.key in self._complete
 
     def fingerprint_of_settings(self, stage: Stage[Any]) -> str:
-        """The fingerprint of the settings that the outputs of a stage depend on."""
+        """Returns the fingerprint of the settings that the outputs of a stage depend on."""
         if stage.name not in self._fingerprints:
             self._fingerprints[stage.name] = stage.fingerprint(self.workspace.settings)
         return self._fingerprints[stage.name]
@@ -319,7 +319,7 @@ class Graph:
     # Asking
 
     def state(self, output: Output[Any]) -> State:
-        """Whether the output is up to date, and if not, why. Writes nothing.
+        """Returns whether the output is up to date, and if not, why. Writes nothing.
 
         Raises:
             StorageError: the store or a source cannot be read.
@@ -341,7 +341,7 @@ class Graph:
         return Refused(state.version, reason) if reason else state
 
     def _compare(self, output: Output[Any], published: Version) -> Current | Stale:
-        """Compare a published version, and the outputs it is built from, with a build of today."""
+        """Compares a published version, and the outputs it is built from, with a build of today."""
         inherited = set[Cause]()
         for input_output in output.inputs():
             inherited |= _inherited_causes(self.state(input_output))
@@ -369,7 +369,7 @@ class Graph:
 
     @reduced_python_gc()
     def build(self, output: Output[Any], *, force: bool = False) -> BuildResult:
-        """Build an output from its committed inputs, unless it is up to date.
+        """Builds an output from its committed inputs, unless it is up to date.
 
         This is the only place that classifies errors, for every kind of output.
 
@@ -394,7 +394,7 @@ class Graph:
             self.forget_states()
 
     def forget_states(self) -> None:
-        """Forget cached states and versions: a build changes them, and thousands need memory."""
+        """Forgets cached states and versions: a build changes them, and thousands need memory."""
         self._states.clear()
         self._versions.clear()
 
@@ -416,7 +416,7 @@ class Graph:
         return result
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Build once. If that fails and an input is damaged, blame the damage, nothing else.
+        """Builds once. If that fails and an input is damaged, blame the damage, nothing else.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -436,7 +436,7 @@ class Graph:
                 raise damage.as_error()
 
     def _build_once(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Open the inputs, build, check and commit. If any step fails, nothing is published."""
+        """Opens the inputs, build, check and commit. If any step fails, nothing is published."""
         store = self.workspace.store
         stage = output.stage
         plan = output.plan()
@@ -468,7 +468,7 @@ class Graph:
 
 
 def _inherited_causes(state: State) -> frozenset[Cause]:
-    """The causes that an output inherits from the state of an input."""
+    """Returns the causes that an output inherits from the state of an input."""
     match state:
         case Current():
             return frozenset()
@@ -500,7 +500,7 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
 def run_checks(
     stage: Stage[AnyInputs], inputs: AnyInputs, folder: Path, demonstration: str
 ) -> list[CheckOutcome]:
-    """Run the checks of a staged folder, up to the first blocking check that fails."""
+    """Runs the checks of a staged folder, up to the first blocking check that fails."""
     outcomes: list[CheckOutcome] = []
     for check in stage.checks:
         try:
@@ -517,14 +517,14 @@ def run_checks(
 
 
 def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
-    """Raise `RefusedError` with the outcomes of all checks if a blocking check failed."""
+    """Raises `RefusedError` with the outcomes of all checks if a blocking check failed."""
     for outcome in outcomes:
         if outcome.blocking and not outcome.passed:
             raise RefusedError(outcome.problems, outcomes)
 
 
 def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tuple[Problem, ...]:
-    """The problems, each with the demonstration that it belongs to."""
+    """Returns the problems, each with the demonstration that it belongs to."""
     return tuple(
         replace(problem, demonstration=problem.demonstration or demonstration)
         for problem in problems
@@ -532,7 +532,7 @@ def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tupl
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    """The whole numbers of a summary as text, such as `15 actions, 2 pauses, 60 records`."""
+    """Returns the integers of a summary as text, such as `15 actions, 2 pauses, 60 records`."""
     numbers = {name: value for name, value in summary.items() if type(value) is int}
     records = summary.get("records")
     if isinstance(records, Mapping):

@@ -237,7 +237,7 @@ def _quick_damage(store: Store) -> Iterator[OutputDamage]:
     """Yields the first damage of each output with a missing file or a file of another size."""
     for name in store.outputs():
         if store.current(name) is None:
-            incomplete = OutputDamage.of(name, "changed_file", ".", "is not complete")
+            incomplete = OutputDamage.for_path(name, "changed_file", ".", "is not complete")
             yield next(iter(store.verify(name)), incomplete)
 
 

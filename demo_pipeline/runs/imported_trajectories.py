@@ -176,7 +176,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
 
 
 def renew_catalog(workspace: Workspace) -> None:
-    """Build the catalog of the benchmark's tasks, if there are any, so that imports find theirs.
+    """Builds the catalog of the benchmark's tasks, if there are any, so that imports find theirs.
 
     A catalog that cannot be built is left as it is: `run` reports why.
     """
@@ -189,7 +189,7 @@ def renew_catalog(workspace: Workspace) -> None:
 def import_trajectory(
     workspace: Workspace, importer: Importer, found: SourceFiles, options: Given
 ) -> ImportOutcome:
-    """Publish a trajectory, and build the outputs that need only trajectories, such as records.
+    """Publishes a trajectory, and build the outputs that need only trajectories, such as records.
 
     If the trajectory is invalid, nothing is published, and the outcome says what is wrong.
     """
@@ -211,7 +211,7 @@ def import_trajectory(
 def _import(
     workspace: Workspace, importer: Importer, found: SourceFiles, given: Given
 ) -> ImportOutcome:
-    """Publish a trajectory; raises what says that it cannot be."""
+    """Publishes a trajectory; raises what says that it cannot be."""
     place = found.place if importer.read_trajectory is not None else found.folder
     key = import_id(found)
     if not is_safe_id(key):
@@ -242,14 +242,14 @@ def _refused(place: Path, *sentences: str) -> ImportOutcome:
 
 
 def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
-    """The ids of imported trajectories. `recorded`: ids of uploads, which are not imported."""
+    """Returns the ids of imported trajectories. `recorded`: ids of uploads, which are left out."""
     outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
     others = {name.rpartition("/")[2] for name in outputs}.difference(recorded)
     return [key for key in sorted(others) if has_imported_trajectory(Graph(workspace), key)]
 
 
 def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> DemonstrationResult:
-    """Build the stages after an imported trajectory that are not up to date."""
+    """Builds the stages after an imported trajectory that are not up to date."""
     graph = Graph(workspace)
     version = graph.published(TRAJECTORIES_STAGE.output(key))
     summary = version.manifest.summary if version is not None else {}
@@ -268,14 +268,14 @@ def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> Demonstr
 
 
 def _require_valid(folder: Path, key: str) -> None:
-    """Raise `DemonstrationError` if the trajectory does not follow the format."""
+    """Raises `DemonstrationError` if the trajectory does not follow the format."""
     problems = errors(validate_trajectory(folder, key))
     if problems:
         raise DemonstrationError(problems)
 
 
 def _copied_meta(folder: Path) -> Meta:
-    """The task of an OSWorld-Desktopd trajectory, in the form in which recordings have it."""
+    """Returns the task of an OSWorld-Desktopd trajectory, in the form that recordings have."""
     task = read_trajectory(folder).task
     return _meta(task.instruction, task.application, task.osworld_task_id)
 
@@ -283,7 +283,7 @@ def _copied_meta(folder: Path) -> Meta:
 def _source_meta(
     workspace: Workspace, found: SourceFiles, source: SourceTrajectory, given: Given
 ) -> Meta:
-    """The task of a trajectory of another tool: as given, as its source says, or the benchmark's.
+    """Returns the task of a trajectory of another tool.
 
     Raises:
         UnreadableSourceError: it is not known.

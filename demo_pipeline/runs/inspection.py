@@ -66,7 +66,7 @@ _MAX_REJECTED = 20  # rejected lines that are printed
 def timeline_lines(
     events_folder: Path, actions_folder: Path, manifest: RecordingManifest
 ) -> list[str]:
-    """The timeline as lines of plain text, without markup and without typed characters.
+    """Returns the timeline as lines of plain text, without markup and without typed characters.
 
     It is read from the outputs of the `events` and `actions` stages; seconds are counted from
     meta.timestamp in the manifest.
@@ -214,7 +214,7 @@ def _wheel(actions: Sequence[Action]) -> str:
 
 
 def _keyboard_lines(actions: Sequence[Action], meta: Meta) -> Iterator[str]:
-    """Yield the keyboard layout of each run of typed texts, why it was used, and doubtful texts."""
+    """Yields lines about the keyboard layouts that were used, their reasons, and doubtful texts."""
     typed = [action for action in actions if action.action_type == "type"]
     if not typed:
         yield "Keyboard: nothing was typed"
@@ -239,7 +239,7 @@ _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 
 
 def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
-    """Yield the steps of a trajectory: number, action, picture, leak and target.
+    """Yields the steps of a trajectory: number, action, picture, leak and target.
 
     The name of a target is not shown, because it may have been typed.
 
@@ -270,7 +270,7 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
 
 
 def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
-    """Yield how many records of a demonstration each dataset has, or why it has none."""
+    """Yields how many records of a demonstration each dataset has, or why it has none."""
     if store.current(INDEX_STAGE.folder) is None:
         yield "Datasets: none was built yet; `demo-pipeline run` builds them"
         return
@@ -300,7 +300,7 @@ def _membership(row: Mapping[str, Any]) -> str:
 
 
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
-    """Yield which outputs are damaged or not up to date, and the command that builds them.
+    """Yields which outputs are damaged or not up to date, and the command that builds them.
 
     Nothing is promised for a demonstration without an upload, or for a quarantined demonstration.
     """
@@ -319,7 +319,7 @@ def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
 
 
 def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:
-    """Yield why a demonstration is quarantined, and what to do; nothing if it is not."""
+    """Yields why a demonstration is quarantined, and what to do; nothing if it is not."""
     record = read_quarantine(store, demonstration)
     if record is not None:
         yield f"{demonstration} is quarantined in {record.stage}:"

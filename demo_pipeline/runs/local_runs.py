@@ -91,7 +91,7 @@ class LocalRuns:
         self._pool = Pool[WorkerTask, WorkerAnswer](begin, arguments, workers)
 
     def close(self) -> None:
-        """End the workers, and close the runs that they had begun."""
+        """Ends the workers, and close the runs that they had begun."""
         self._pool.end()
         if dead_runs(self._locks):
             with best_effort(_LOG, "closing the runs of ended processes"):
@@ -99,7 +99,7 @@ class LocalRuns:
         self._pool.close()
 
     def prepare(self, ids: Sequence[str]) -> set[str]:
-        """Register demonstrations; returns those whose runs were killed.
+        """Registers demonstrations; returns those whose runs were killed.
 
         Raises:
             InstanceError: Dagster cannot record runs.
@@ -111,7 +111,7 @@ class LocalRuns:
         return {*answer.again}
 
     def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
-        """Take each demonstration through its stages in a run of its own; yield each result.
+        """Takes each demonstration through its stages in a run of its own; yield each result.
 
         If the process of a run dies, the demonstration is processed again; after the third death it
         is quarantined.
@@ -127,7 +127,7 @@ class LocalRuns:
                 yield self._result(key, answer or _KILLED)
 
     def _result(self, key: str, answer: WorkerAnswer) -> DemonstrationResult:
-        """The result of a demonstration: its summary from the store, its failure from its run."""
+        """Returns the result of a demonstration, from the store, or from its run if it failed."""
         for failure in answer.failures:
             problem = Problem("run_failed", ".", failure.sentence, demonstration=key)
             problems: tuple[Problem, ...] = (problem,)
@@ -141,7 +141,7 @@ class LocalRuns:
         return DemonstrationResult(key, Status.BUILT, trajectory_summary(self._workspace, key))
 
     def build_datasets(self, job: str = DATASETS_JOB, *, force: bool = False) -> BuiltDatasets:
-        """Run a job of datasets."""
+        """Runs a job of datasets."""
         answer = self._pool.ask(WorkerTask("datasets", (job,), force))
         store = self._workspace.store
         outcomes = [
@@ -154,7 +154,7 @@ class LocalRuns:
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
-    """The summary of a trajectory, with its `recorded_outcome`; empty without one."""
+    """Returns the summary of a trajectory, with its `recorded_outcome`; empty without one."""
     recording = workspace.store.current(f"recordings/{key}")
     trajectory = workspace.store.current(f"trajectories/{key}")
     if recording is None or trajectory is None:

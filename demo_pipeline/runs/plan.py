@@ -62,7 +62,7 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
 
 
 def reasons_to_build(graph: Graph, demonstration: str, why: str = "") -> Reasons:
-    """The stages that a run would build for a demonstration; all of them if `why` is given."""
+    """Returns the stages that a run would build for a demonstration; with `why`, all stages."""
     outputs = demonstration_outputs(graph, demonstration)
     if why:
         return [(output.stage.name, why) for output in outputs]
@@ -75,7 +75,7 @@ def reasons_to_build(graph: Graph, demonstration: str, why: str = "") -> Reasons
 
 
 def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the stage of each output that is not current, and why."""
+    """Yields the stage of each output that is not current, and why."""
     for output in outputs:
         state = graph.state(output)
         if not isinstance(state, Current):
@@ -126,7 +126,7 @@ def bytes_written(store: Store, output: str) -> int:
 
 
 def tasks_unchanged(workspace: Workspace) -> bool:
-    """Whether the catalog of OSWorld tasks is current."""
+    """Returns whether the catalog of OSWorld tasks is current."""
     graph = Graph(workspace)
     return isinstance(graph.state(DatasetOutput(graph, TASKS_STAGE)), Current)
 

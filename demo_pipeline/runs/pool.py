@@ -61,7 +61,7 @@ class Pool(Generic[_Task, _Answer]):
     _tasks: dict[Any, _Task | None] = field(default_factory=dict)  # by the worker's connection
 
     def __post_init__(self) -> None:
-        """Start the forker, which imports modules while this process goes on."""
+        """Starts the forker, which imports modules while this process goes on."""
         self._to_forker, end_of_forker = socket.socketpair()
         self._to_forker.settimeout(_LEAVE_SECONDS)
         arguments = (self._to_forker, end_of_forker, self.begin, self.arguments)
@@ -70,7 +70,7 @@ class Pool(Generic[_Task, _Answer]):
         end_of_forker.close()
 
     def ask(self, task: _Task) -> _Answer:
-        """The answer to one task.
+        """Returns the answer to one task.
 
         Raises:
             WorkersError: the worker of the task died three times.
@@ -82,7 +82,7 @@ class Pool(Generic[_Task, _Answer]):
         raise WorkersError("a worker process ended without an error: killed, or out of memory")
 
     def process(self, tasks: Sequence[_Task]) -> Generator[tuple[_Task, _Answer | None]]:
-        """Yield each task with its answer; the answer is None if its worker died three times.
+        """Yields each task with its answer; the answer is None if its worker died three times.
 
         An early end of the iteration ends the workers, so that tasks must survive being killed.
 
@@ -121,7 +121,7 @@ class Pool(Generic[_Task, _Answer]):
         return any(task is not None for task in self._tasks.values())
 
     def _hand_out(self, waiting: deque[_Task]) -> None:
-        """Give tasks to idle workers and to new workers."""
+        """Gives tasks to idle workers and to new workers."""
         idle = [connection for connection, task in self._tasks.items() if task is None]
         while waiting and (idle or len(self._tasks) < self.workers):
             connection = idle.pop() if idle else self._new_worker()
@@ -139,7 +139,7 @@ class Pool(Generic[_Task, _Answer]):
         return connection
 
     def end(self) -> None:
-        """End all workers, even in the middle of a task."""
+        """Ends all workers, even in the middle of a task."""
         for connection in self._tasks:
             connection.close()
         self._tasks.clear()
@@ -150,7 +150,7 @@ class Pool(Generic[_Task, _Answer]):
             self._forker.kill()
 
     def close(self) -> None:
-        """End the workers and the forker."""
+        """Ends the workers and the forker."""
         self.end()
         self._to_forker.close()
         self._forker.kill()
@@ -161,7 +161,7 @@ class Pool(Generic[_Task, _Answer]):
 def _fork_workers(
     to_forker: socket.socket, from_pool: socket.socket, begin: str, arguments: tuple[Any, ...]
 ) -> None:
-    """The main function of the forker: forks and ends workers until the pool is gone."""
+    """Returns the main function of the forker: forks and ends workers until the pool is gone."""
     os.setpgrp()  # the parent alone answers Ctrl-C in a terminal
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     to_forker.close()
@@ -193,7 +193,7 @@ def _work(
     begin: Callable[..., Callable[[Any], Any]],
     arguments: tuple[Any, ...],
 ) -> None:
-    """The main function of a worker: answers every task until the pool is gone."""
+    """Returns the main function of a worker: answers every task until the pool is gone."""
     from_pool.close()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
@@ -207,7 +207,7 @@ def _work(
 
 
 def _receive(connection: Connection, tasks: "queue.SimpleQueue[Any]") -> None:
-    """Receive tasks. If the pool is gone, end the process, even in the middle of a task."""
+    """Receives tasks. If the pool is gone, end the process, even in the middle of a task."""
     while True:
         try:
             tasks.put(connection.recv())

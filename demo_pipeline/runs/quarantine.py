@@ -50,7 +50,7 @@ class QuarantineRecord(BaseModel):
     problems: list[dict[str, JsonValue]] = Field(default_factory=list)
 
     def known_problems(self) -> list[Problem]:
-        """The problems, each of this demonstration."""
+        """Returns the problems, each of this demonstration."""
         return [
             Problem.from_dict(problem, demonstration=self.demonstration)
             for problem in self.problems
@@ -64,7 +64,7 @@ def quarantine_demonstration(
     fingerprint: str | None,
     problems: Sequence[Problem],
 ) -> QuarantineRecord:
-    """Quarantine a demonstration, and count how often this stage failed on the same files.
+    """Quarantines a demonstration, and count how often this stage failed on the same files.
 
     Raises:
         StorageError: the id is not safe.
@@ -93,7 +93,7 @@ def quarantine_demonstration(
 
 
 def write_quarantine(store: Store, record: QuarantineRecord) -> None:
-    """Write or replace the record of one demonstration; records of its other uploads are deleted.
+    """Writes or replace the record of one demonstration; records of its other uploads are deleted.
 
     Raises:
         StorageError: the id is not safe.
@@ -108,7 +108,7 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 
 
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
-    """The newest record of a demonstration; None if it is not quarantined.
+    """Returns the newest record of a demonstration; None if it is not quarantined.
 
     A document that is not a valid record quarantines, too: it is returned as a record with a
     problem that says so.
@@ -132,7 +132,7 @@ def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None
 
 
 def release(store: Store, demonstration: str) -> bool:
-    """Delete the records of a demonstration; returns whether it was quarantined."""
+    """Deletes the records of a demonstration; returns whether it was quarantined."""
     deleted = [store.delete_document(key) for key in _keys(store, demonstration)]
     if any(deleted):
         _LOG.info("%s: released from quarantine", demonstration)
@@ -140,7 +140,7 @@ def release(store: Store, demonstration: str) -> bool:
 
 
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
-    """The newest record of every quarantined demonstration, sorted by id.
+    """Returns the newest record of every quarantined demonstration, sorted by id.
 
     A record that cannot be read now quarantines, too, and hides no other record.
     """
@@ -156,7 +156,7 @@ def list_quarantine(store: Store) -> list[QuarantineRecord]:
 
 
 def _quarantined_ids(store: Store) -> set[str]:
-    """The ids of the demonstrations with a record."""
+    """Returns the ids of the demonstrations with a record."""
     ids: set[str] = set()
     for key in store.list_documents(QUARANTINE_FOLDER):
         match key.split("/"):
@@ -166,7 +166,7 @@ def _quarantined_ids(store: Store) -> set[str]:
 
 
 def _keys(store: Store, demonstration: str) -> list[str]:
-    """The keys of a demonstration's records; several only after a crash."""
+    """Returns the keys of a demonstration's records; several only after a crash."""
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]
 
@@ -196,7 +196,7 @@ def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRec
 def record_crash(
     workspace: Workspace, demonstration: str, stage: str, cause: str
 ) -> QuarantineRecord:
-    """Quarantine a demonstration after a defect of this package or the death of its processes.
+    """Quarantines a demonstration after a defect of this package or the death of its processes.
 
     `cause`: for example the name of an exception, without its message, which may quote the upload.
     """

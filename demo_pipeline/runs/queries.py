@@ -36,13 +36,13 @@ QUERY_SECONDS = 300.0
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
-    """The committed tables. Raises `MissingOutput` if they were never committed."""
+    """Returns the committed tables. Raises `MissingOutput` if they were never committed."""
     folder = workspace.store.open(STATISTICS_STAGE.folder)[0]
     return read_statistics(folder)
 
 
 def current_statistics(workspace: Workspace) -> Tables:
-    """The statistics of what is committed now, without committing them.
+    """Returns the statistics of what is committed now, without committing them.
 
     For a bucket these are the committed tables: counting again would download every dataset.
 
@@ -57,7 +57,7 @@ def current_statistics(workspace: Workspace) -> Tables:
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
-    """The rows that answer a query over the views; errors as of `answering`.
+    """Returns the rows that answer a query over the views; errors as of `answering`.
 
     Raises:
         QueryTimeoutError: it takes too long.
@@ -114,7 +114,7 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _place_files(store: Store, view: View, root: Path) -> None:
-    """Link `root/<output>` to a folder with the view's files, for every output with such files."""
+    """Links `root/<output>` to a folder with the view's files, for every output with such files."""
 
     def place(output: str) -> None:
         rest = view.files.split("/")[len(output.split("/")) :]
@@ -138,7 +138,7 @@ def opened_views(
 
 
 def views_script(url: str) -> str:
-    """The script that creates the views over a local store, for any DuckDB.
+    """Returns the script that creates the views over a local store, for any DuckDB.
 
     Raises:
         StorageError: the store is a bucket.

@@ -91,7 +91,7 @@ class BuildResult:
 
     @classmethod
     def of(cls, version: Version, status: Status) -> Self:
-        """The result of a build that published a version, or found it up to date."""
+        """Returns the result of a build that published a version, or found it up to date."""
         manifest = version.manifest
         return cls(
             stage=manifest.stage,
@@ -166,7 +166,7 @@ class DatasetOutcome:
 
 
 def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a phrase for everything that a dataset leaves out, from the summary of its stage."""
+    """Yields a phrase for everything that a dataset leaves out, from the summary of its stage."""
     for key in ("left_out", "excluded_trajectories"):
         for reason, count in summary.get(key, {}).items():
             if count:

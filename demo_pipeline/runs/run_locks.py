@@ -20,13 +20,13 @@ _held_here: set[str] = set()  # runs that this process holds
 
 
 def lock_folder(home: Path) -> Path:
-    """The folder of the files, inside the folder in which Dagster records runs."""
+    """Returns the folder of the files, inside the folder in which Dagster records runs."""
     return home / "storage" / "demo_pipeline_runs"
 
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Lock the file of a run, and remove it at the end; a nested `held` does nothing."""
+    """Locks the file of a run, and remove it at the end; a nested `held` does nothing."""
     if run_id in _held_here:
         yield
         return
@@ -47,12 +47,12 @@ def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
 
 
 def has_lock(folder: Path, run_id: str) -> bool:
-    """Whether the file of a run exists, locked or not."""
+    """Returns whether the file of a run exists, locked or not."""
     return any((folder / f"{run_id}{suffix}").exists() for suffix in (_SUFFIX, _DRAFT_SUFFIX))
 
 
 def dead_runs(folder: Path) -> dict[str, str]:
-    """Run → demonstration, for each file that no process locks.
+    """Runs → demonstration, for each file that no process locks.
 
     Files that a process did not finish writing before it was killed are removed.
     """
@@ -92,5 +92,5 @@ def _age(descriptor: int) -> float:
 
 
 def forget_run(folder: Path, run_id: str) -> None:
-    """Remove the file of a run that was closed."""
+    """Removes the file of a run that was closed."""
     (folder / f"{run_id}{_SUFFIX}").unlink(missing_ok=True)

@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 
 
 def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
-    """Keep the values of the settings that the output of a stage depends on."""
+    """Keeps the values of the settings that the output of a stage depends on."""
     if stage.section is None:
         return
     section = stage.section(workspace.settings)
@@ -38,7 +38,7 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
 
 
 def section_values(settings: Settings, section: Section) -> Values:
-    """The values that a section's fingerprint covers."""
+    """Returns the values that a section's fingerprint covers."""
     name = next((name for name, value in settings if value is section), "")
     values = section.model_dump(mode="json", exclude=set(section.UNHASHED))
     values |= section.REMOVED
@@ -46,7 +46,7 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
-    """The values with this fingerprint; None if no build has noted them."""
+    """Returns the values with this fingerprint; None if no build has noted them."""
     name = f"{_FOLDER}/{fingerprint}.json"
     data = store.get_document(name)
     if not data:
@@ -58,7 +58,7 @@ def noted_settings(store: Store, fingerprint: str) -> Values | None:
 
 
 def setting_changes(before: Values, after: Values) -> Iterator[str]:
-    """Yield a sentence for each setting that differs."""
+    """Yields a sentence for each setting that differs."""
     for name in sorted({*before, *after}):
         old = json.dumps(before.get(name), ensure_ascii=False)
         new = json.dumps(after.get(name), ensure_ascii=False)

@@ -58,7 +58,7 @@ _AFTER_EXPORTS: tuple[Stage[DatasetInputs], ...] = (QUESTS_STAGE, INDEX_STAGE, S
 
 @cache
 def training_export(name: str) -> TrainingExport[DatasetInputs]:
-    """The training export with this name in `datasets.exports`; loads its form.
+    """Returns the training export with this name in `datasets.exports`; loads its form.
 
     Raises:
         OwnExportError: it is of another package, and has the asset or the folder of another output.
@@ -76,7 +76,7 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
 
 
 def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
-    """Raise `OwnExportError` if an earlier output has the asset or the folder of an export."""
+    """Raises `OwnExportError` if an earlier output has the asset or the folder of an export."""
     names = export_names()
     earlier = map(training_export, names[: names.index(export.name)])
     stages: list[Stage[Any]] = [*STAGES, *_AFTER_EXPORTS, TASKS_STAGE]
@@ -91,17 +91,17 @@ def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
 
 
 def export_of_stage(stage: Stage[DatasetInputs]) -> TrainingExport[DatasetInputs] | None:
-    """The training export that a stage builds; None: it builds no training export."""
+    """Returns the training export that a stage builds; None: it builds no training export."""
     return training_export(stage.export) if stage.export else None
 
 
 def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:
-    """Whether the settings want a dataset."""
+    """Returns whether the settings want a dataset."""
     return not stage.export or stage.export in settings.datasets.exports
 
 
 def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
-    """The stages that the settings build from the trajectories, inputs before their readers."""
+    """Returns the dataset stages that the settings switch on; an input precedes its readers."""
     names = [name for name in export_names() if name in settings.datasets.exports]
     return [*(training_export(name).stage for name in names), *_AFTER_EXPORTS]
 
@@ -127,7 +127,7 @@ def dataset_stages() -> tuple[Stage[DatasetInputs], ...]:
 
 @cache
 def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
-    """The stages of `dataset_stages` by their names."""
+    """Returns the stages of `dataset_stages` by their names."""
     return {stage.name: stage for stage in dataset_stages()}
 
 

@@ -28,13 +28,13 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 
 def read_task_files(workspace: Workspace) -> SourceInput:
-    """The folder of task files; empty if it does not exist."""
+    """Returns the folder of task files; empty if it does not exist."""
     folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
 def _build(inputs: DatasetInputs, out: Path) -> Summary:
-    """Write the catalog. A bad task file only becomes a row of problems.parquet."""
+    """Writes the catalog. A bad task file only becomes a row of problems.parquet."""
     return task_files.build_catalog(inputs.source, out)
 
 
@@ -49,13 +49,13 @@ def _verify_catalog(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 
 def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The problems of the task files, errors first."""
+    """Returns the problems of the task files, errors first."""
     problems = task_files.catalog_problems(out)
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
 def match_task(workspace: Workspace, recording: Version) -> TaskMatch:
-    """The task in the committed catalog of a demonstration, given the version of its recording.
+    """Returns the task in the committed catalog that a recording matches.
 
     The recording is opened only if the catalog has tasks.
 
@@ -70,7 +70,7 @@ def match_task(workspace: Workspace, recording: Version) -> TaskMatch:
 
 
 def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
-    """The task in the committed catalog that a meta.json matches.
+    """Returns the task in the committed catalog that a meta.json matches.
 
     Raises:
         MissingOutput: the committed catalog is damaged.
@@ -80,7 +80,7 @@ def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
 
 
 def _committed_index(workspace: Workspace) -> TaskIndex | None:
-    """The tasks of the committed catalog; None without one."""
+    """Returns the tasks of the committed catalog; None if no catalog is committed."""
     store = workspace.store
     version = store.published(CATALOG_OUTPUT)
     if version is None:
@@ -89,7 +89,7 @@ def _committed_index(workspace: Workspace) -> TaskIndex | None:
 
 
 def task_instruction(workspace: Workspace, task_id: str) -> str:
-    """The instruction of a benchmark's task, by the committed catalog; empty: it has no such task.
+    """Returns the instruction of a task in the committed catalog; empty if it has no such task.
 
     Raises:
         MissingOutput: the committed catalog is damaged.
@@ -103,7 +103,7 @@ def task_instruction(workspace: Workspace, task_id: str) -> str:
 
 @lru_cache(maxsize=2)
 def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
-    """The instructions of a version by task id; of several files with an id the first counts."""
+    """Returns task id → instruction of a version; the first of several files with an id counts."""
     try:
         rows = task_files.read_catalog(folder, ["task_id", "instruction"])
     except (OSError, pa.ArrowException) as error:
@@ -117,7 +117,7 @@ def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=2)
 def _index(folder: Path, _content: str) -> TaskIndex:
-    """The index of a version, which never changes; read once per process."""
+    """Returns the index of a version, which never changes; read once per process."""
     try:
         return TaskIndex.read(folder)
     except (OSError, pa.ArrowException) as error:

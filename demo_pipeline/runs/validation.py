@@ -39,7 +39,7 @@ _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "lo
 
 
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
-    """The problems of a folder in the Training Gym recording format, as the pipeline sees them.
+    """Returns the problems of a recording in the Training Gym format, as the pipeline finds them.
 
     Everything that quarantines a demonstration before its video is decoded is an error, with the
     same code. A rejected line and another unit of time are errors here, although the pipeline goes
@@ -67,7 +67,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
 
 
 def _meta_problems(meta: Meta) -> Iterator[Problem]:
-    """Yield the problems of meta.json: no instruction, missing keys, unknown values."""
+    """Yields the problems of meta.json: no instruction, missing keys, unknown values."""
     try:
         assignment_of(meta)
     except DemonstrationError as error:
@@ -95,7 +95,7 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
 
 
 def _video_warnings(meta: Meta, video: VideoProbe) -> Iterator[Problem]:
-    """Yield a warning if meta.json contradicts the video about the screen or the duration."""
+    """Yields a warning if meta.json contradicts the video about the screen or the duration."""
     screen = meta.primary_monitor
     length = video.last_pts_s - video.first_pts_s
     if screen is not None:
@@ -121,7 +121,7 @@ def _meta_warning(code: str, message: str) -> Problem:
 def _log_problems(
     log: Path, meta: Meta | None, scratch: Path, settings: Settings
 ) -> Iterator[Problem]:
-    """Yield the problems of the stages `events` and `actions`, and of every scan."""
+    """Yields the problems of the stages `events` and `actions`, and of every scan."""
     tables = scratch / "events"
     actions = scratch / "actions"
     tables.mkdir()
@@ -194,7 +194,7 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 
 
 def recognise(path: Path) -> str | None:
-    """The name of the format of a path; None if no format fits.
+    """Returns the name of the format of a path; None if no format fits.
 
     A folder is in the format of whose files it has the largest share. A single file is in a format
     by the keys of its first line if it has lines, else by its suffix, unless its name is that of a
@@ -231,7 +231,7 @@ def _recognise_file(path: Path) -> str | None:
 
 
 def _recognise_lines(path: Path) -> str | None:
-    """The format of a file of lines, by its first line; of an empty file, that of its folder."""
+    """Returns the format of a JSON Lines file by its first line; by its folder if it is empty."""
     with path.open("rb") as lines:
         first = lines.readline(_LONGEST_FIRST_LINE)
     if not first.strip():
@@ -257,7 +257,7 @@ def _share(folder: Path, known_format: ValidatedFormat) -> float:
 
 
 def unreadable_files(path: Path) -> Iterator[str]:
-    """Yield a sentence for each file below a path that no program can read to its end.
+    """Yields a sentence for each file below a path that no program can read to its end.
 
     Devices, pipes and sockets never end, and a JSON document is read as a whole.
     """
@@ -280,7 +280,7 @@ def unreadable_files(path: Path) -> Iterator[str]:
 
 
 def _has_hole(file: Path, size: int) -> bool:
-    """Whether a part of a file was never written; a file of text has no such part."""
+    """Returns whether a part of a file was never written; a file of text has no such part."""
     try:
         with file.open("rb") as stream:
             return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size
@@ -302,7 +302,7 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
-    """The problems of a path in a format of `FORMATS`. Its pictures are decoded."""
+    """Returns the problems of a path in a format of `FORMATS`. Its pictures are decoded."""
     with decoding_images(_decodes):
         return list(FORMATS[name].validate(path, settings))
 

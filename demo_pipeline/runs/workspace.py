@@ -39,7 +39,7 @@ class Workspace:
 
     @classmethod
     def open(cls, settings: Settings) -> "Workspace":
-        """Open the roots. Raises `StorageError` for a root of a kind that is not supported."""
+        """Opens the roots. Raises `StorageError` for a root of a kind that is not supported."""
         cache = local_path(settings.cache)
         uploads = open_uploads(settings.uploads, cache)
         store = open_store(settings.store, cache)

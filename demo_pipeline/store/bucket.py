@@ -1,9 +1,9 @@
-"""A bucket as the store and the uploads use it: objects by their keys, versions with pointers.
+"""Operations on a bucket that holds a store or uploads: objects by key, versions with pointers.
 
-All calls go through the part of s3fs that does not cache. s3fs and botocore read credentials and
+All calls use the functions of s3fs that do not cache. s3fs and botocore read credentials and
 endpoint from the environment (`AWS_…`); this module does not. Messages of errors quote neither the
-server nor the environment. The folder `versions/` of a bucket is visible, because SeaweedFS does
-not list `.versions`.
+server nor the environment. The folder with the versions is named `versions/`, not `.versions` as in
+a folder, because SeaweedFS does not list names that begin with a dot.
 """
 
 import hashlib
@@ -39,22 +39,23 @@ from demo_pipeline.store.versions import (
     is_place,
 )
 
-_CHUNK = 2**20  # bytes
-_PART_BYTES = 16 * 2**20
-_CALLS = 6  # attempts of one operation by botocore, with pauses of up to 1, 2, 4, … seconds
+_CHUNK = 2**20  # bytes per read of a download or a file
+_PART_BYTES = 16 * 2**20  # bytes of a part of a multipart upload
+_CALLS = 6  # attempts of an operation by botocore, with pauses of up to 1, 2, 4, … seconds
 _BODIES = 4  # attempts of a download whose connection breaks
 _FETCHES = 2  # attempts of a download whose bytes do not match the checksum of the object
-_WORKERS = 16
-_PAGE = 1000  # the most objects that S3 lists in an answer
+_WORKERS = 16  # threads of `in_parallel`
+_PAGE = 1000  # objects in an answer to a listing; S3 allows no more
+# The path of a version, and the path of an object inside the version
 _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([0-9]{1,5})")
-_DIRECTORY_BUCKET = "--x-s3"
-_OTHER_BYTES = "OtherBytes"  # a code of our own
-_SENTENCES = {
+_DIRECTORY_BUCKET = "--x-s3"  # the end of the names of directory buckets of Amazon S3
+_OTHER_BYTES = "OtherBytes"  # an error code that only this module uses
+_SENTENCES = {  # sentence for people → the error codes that it explains
     "the bytes that arrive do not match the checksum of the object; check the network, or upload "
     "the file again": (_OTHER_BYTES,),
     "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
@@ -80,12 +81,12 @@ _Result = TypeVar("_Result")
 
 
 class S3CallError(StorageError):
-    """A call that S3 rejected, or that did not reach S3.
+    """Raised for a call that S3 rejected, or that did not reach S3.
 
     Attributes:
-        place: the object's URL, printable.
-        code: S3's error code, or the name of the network error.
-        status: the status of the HTTP answer; 0 without an answer.
+        place: the URL of the object, in printable ASCII.
+        code: the error code of S3, or the class name of a network error.
+        status: the HTTP status of the answer; 0 without an answer.
     """
 
     def __init__(self, place: str, code: str, status: int) -> None:
@@ -102,7 +103,7 @@ class S3CallError(StorageError):
 def _connect() -> Any:
     from s3fs import S3FileSystem  # noqa: PLC0415 - costs 0.6 s
 
-    # Names of other servers rarely resolve with a bucket's name before them.
+    # On other servers than Amazon's, `<bucket>.<server>` is rarely a name that DNS resolves.
     has_own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
     addressing_style = "path" if has_own_server else "auto"
     system = S3FileSystem(
@@ -124,21 +125,22 @@ def _connect() -> Any:
 
 
 class Bucket:
-    """Everything at `s3://bucket/prefix`. Keys that begin with `/` below it are ignored.
+    """Reads and writes the objects, versions and pointers at `s3://bucket/prefix`.
 
-    It connects at the first call, and again after a fork.
+    It connects at the first call, and again after a fork. Objects whose key has a `/` directly
+    after the prefix are ignored.
 
     Args:
         url: the bucket and the prefix.
-        cache: the folder in which outputs of this bucket are built and read, laid out like a store
-            in a folder. It may be removed whenever nothing runs.
+        cache: the folder in which outputs of this bucket are built and read. It has the layout of a
+            store in a folder, and may be removed while no command runs.
 
     Attributes:
         url: `s3://bucket/prefix`.
-        tops, pointers: as in `Folder`.
+        tops, pointers: see `Folder`.
     """
 
-    tops = (VERSIONS, "retired/")  # earlier versions of the package used `retired/`
+    tops = (VERSIONS, "retired/")  # only earlier versions of the package wrote `retired/`
     pointers = POINTERS
 
     def __init__(self, url: str, cache: Path) -> None:
@@ -150,7 +152,12 @@ class Bucket:
         self._seen = False
 
     def call(self, method: str, key: str = "", **arguments: Any) -> Any:
-        """Call an operation of the S3 API, e.g. `head_object`, on the bucket or on an object.
+        """Calls an operation of the S3 API, such as `head_object`.
+
+        Args:
+            method: the name of the operation.
+            key: the key of the object, below the prefix; empty: the operation is on the bucket.
+            arguments: further arguments of the operation.
 
         Raises:
             S3CallError: the operation failed, after the retries of botocore.
@@ -161,12 +168,12 @@ class Bucket:
         return self._call(key, self._system().call_s3, method, **arguments)
 
     def _call(self, key: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call a function of s3fs; errors of its many classes become `S3CallError`."""
+        """Calls a function of s3fs, and converts its errors to `S3CallError`."""
         try:
             return function(*arguments, **options)
-        except Exception as error:
+        except Exception as error:  # s3fs, botocore and aiohttp have no common class of errors
             if isinstance(error, TypeError | AttributeError | KeyError):
-                raise  # a defect; s3fs, botocore and aiohttp raise other classes
+                raise  # a defect of this program; the libraries report failures by other classes
             code, status = _reason(error.__cause__ or error)
             if not _CODE.fullmatch(code):
                 code = "an unknown error"
@@ -174,14 +181,21 @@ class Bucket:
             raise S3CallError(place, code, status) from None
 
     def _system(self) -> Any:
-        """The file system of s3fs in this process: a connection does not survive a fork."""
+        """Returns the file system object of s3fs, a new one in each process.
+
+        A connection does not survive a fork.
+        """
         with self._lock:
             if self._connected is None or self._connected[0] != os.getpid():
                 self._connected = (os.getpid(), _connect())
             return self._connected[1]
 
     def require(self) -> None:
-        """Raise `S3CallError` if the bucket does not exist. A missing object may mean that."""
+        """Raises `S3CallError` if the bucket does not exist.
+
+        S3 may answer a call for an object in the same way, whether the object or the bucket is
+        missing.
+        """
         if not self._seen:
             self.call("list_objects_v2", MaxKeys=1)
             self._seen = True
@@ -189,7 +203,7 @@ class Bucket:
     # Objects by their keys
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield the objects whose key begins with `prefix`, in no order."""
+        """Yields the objects whose key begins with `prefix`, in no order."""
         for page in self._pages(prefix):
             for entry in page.get("Contents", ()):
                 key = entry["Key"].removeprefix(self._prefix)
@@ -197,7 +211,7 @@ class Bucket:
                     yield _object_info(key, entry, entry["Size"])
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names of the visible folders directly below `prefix`."""
+        """Returns the names of the visible folders directly below `prefix`."""
         names = []
         for page in self._pages(prefix, Delimiter="/"):
             for entry in page.get("CommonPrefixes", ()):
@@ -207,12 +221,15 @@ class Bucket:
         return names
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """The objects below a folder by the rest of their keys; None if it has no object."""
+        """Returns path in a folder → object, at any depth; None if the folder has no object."""
         prefix = f"{folder}/"
         return {info.key.removeprefix(prefix): info for info in self.listing(prefix)} or None
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """The `files` of each of `folders`, by a single listing of all objects."""
+        """Returns folder → path in it → object for all visible folders directly below the prefix.
+
+        It makes a single listing of all objects.
+        """
         files = defaultdict[str, dict[str, ObjectInfo]](dict)
         for info in self.listing():
             name, slash, file = info.key.partition("/")
@@ -221,7 +238,7 @@ class Bucket:
         return files
 
     def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
-        """Yield the answers of a listing."""
+        """Yields the answers to a listing; each has up to `_PAGE` objects."""
         while True:
             root = self._prefix + prefix
             answer = self.call("list_objects_v2", Prefix=root, MaxKeys=_PAGE, **more)
@@ -231,7 +248,7 @@ class Bucket:
             more["ContinuationToken"] = answer["NextContinuationToken"]
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The object as it is now; None if it does not exist."""
+        """Returns the present size and ETag of an object; None if it does not exist."""
         try:
             answer = self.call("head_object", key)
         except S3CallError as error:
@@ -241,7 +258,7 @@ class Bucket:
         return _object_info(key, answer, answer["ContentLength"])
 
     def read(self, key: str) -> bytes | None:
-        """The bytes of a small object; None if it does not exist."""
+        """Returns the bytes of a small object; None if it does not exist."""
         out = BytesIO()
         try:
             self._get(key, out)
@@ -252,18 +269,22 @@ class Bucket:
         return out.getvalue()
 
     def _is_missing(self, error: S3CallError) -> bool:
-        """Whether an object does not exist. Raises `S3CallError` if the bucket does not exist."""
+        """Returns whether a call failed because the object does not exist.
+
+        Raises:
+            S3CallError: the bucket does not exist.
+        """
         if error.status != 404 or error.code == "NoSuchBucket":
             return False
         self.require()
         return True
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """Download the object with this ETag to `dest`, and compare the bytes with its checksum.
+        """Downloads an object to `dest` if it still has this ETag, and compares its checksum.
 
         Raises:
             ObjectChangedError: the object was removed or replaced.
-            S3CallError: the bytes did not match the checksum, twice.
+            S3CallError: the call failed, or the bytes did not match the checksum twice.
         """
         changed = ObjectChangedError(f"{key!r} was replaced or removed by another process")
         for _ in range(_FETCHES):
@@ -282,11 +303,12 @@ class Bucket:
         raise S3CallError(f"{self.url}/{ascii_path(key)}", _OTHER_BYTES, 0)
 
     def _matches_checksum(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
-        """Whether the bytes match the checksum that S3 states. Without a checksum they do.
+        """Returns whether downloaded bytes match the checksum of the object; True without one.
 
-        The ETag of an object that was written at once is its MD5. The ETag of an object that was
-        written in parts is the MD5 of the MD5s of the parts, then `-` and the number of parts. In
-        directory buckets, and with keys of KMS or of the customer, the ETag is no checksum.
+        If S3 states no checksum, the ETag serves as one. The ETag of an object that was written by
+        one call is its MD5. The ETag of a multipart upload is the MD5 of the MD5s of its parts,
+        followed by `-` and the number of parts. In directory buckets, and with encryption by keys
+        of KMS or of the customer, the ETag is not a checksum.
         """
         for name, checksum_of in _CHECKSUMS.items():
             checksum = answer.get(f"Checksum{name}", "")
@@ -310,12 +332,12 @@ class Bucket:
             first_size = self._part_size(key, 1)
         if _md5_of_parts(out, [first_size] * count) == digest:
             return True
-        # The parts may have different sizes.
+        # The parts did not all have the size of the first. Ask for the size of each.
         sizes = in_parallel(partial(self._part_size, key), range(1, count + 1))
         return sum(sizes) != size or _md5_of_parts(out, sizes) == digest
 
     def _part_size(self, key: str, number: int) -> int:
-        """The size of a part of an object; 0 if the server does not tell it."""
+        """Returns the bytes of a part of an object; 0 if the server does not report it."""
         try:
             answer = self.call("head_object", key, PartNumber=number)
         except S3CallError:
@@ -324,7 +346,10 @@ class Bucket:
         return size
 
     def _get(self, key: str, out: BinaryIO, **conditions: str) -> Any:
-        """Write an object's bytes to `out`. A download that breaks is retried."""
+        """Writes the bytes of an object to `out`, and retries if the connection breaks.
+
+        Returns the answer of S3 with the headers of the object.
+        """
         for attempt in range(_BODIES):
             if attempt:
                 time.sleep(0.1 * 3**attempt)
@@ -352,8 +377,8 @@ class Bucket:
             body.close()
 
     def put(self, key: str, data: bytes | Path, **condition: str) -> None:
-        """Write or replace an object; readers see the old bytes or the new."""
-        self.require()  # some servers would create the bucket
+        """Writes or replaces an object; readers see the earlier bytes or the new bytes."""
+        self.require()  # some servers create a bucket that is missing
         if isinstance(data, bytes):
             self.call("put_object", key, Body=data, **condition)
             return
@@ -362,7 +387,7 @@ class Bucket:
         self._call(key, self._system().put_file, str(data), place, **parts)
 
     def add(self, key: str, data: bytes) -> bool:
-        """Write an object if it does not exist; returns whether this call wrote it."""
+        """Writes an object if it does not exist; returns whether this call wrote it."""
         if self.head(key):
             return False
         try:
@@ -370,38 +395,51 @@ class Bucket:
         except S3CallError as error:
             if error.status not in (400, 403, 409, 412, 501):
                 raise
-            stored = self.read(key)  # perhaps written by this call, whose first answer was lost
+            # The object exists, or the server does not support conditions. It may have been written
+            # by this call, if the answer to botocore's first attempt was lost.
+            stored = self.read(key)
             if stored is None:  # the server does not support conditions
                 self.put(key, data)
             return stored in (None, data)
         return True
 
     def delete(self, key: str) -> None:
-        """Remove an object, if it exists."""
+        """Removes an object if it exists."""
         self.call("delete_object", key)
 
-    # Versions. `at` is `<output>/<place>`.
+    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`.
 
     def pointer(self, output: str) -> str | None:
-        """The folder of the version that readers see, even if it is missing; None without one."""
+        """Returns the place of the published version; None if the output has no pointer.
+
+        The version itself may be missing.
+        """
         data = self.read(f"{POINTERS}{output}") or b""
         place = data.decode("ascii", "replace").rstrip("\n")
         return place if is_place(place) else None
 
     def point(self, output: str, place: str) -> None:
-        """Move the pointer of an output: readers see the version."""
+        """Sets the pointer of an output, so that readers get the version in the folder `place`."""
         self.put(f"{POINTERS}{output}", f"{place}\n".encode())
 
     def outputs(self, folder: str) -> set[str]:
-        """The outputs with a pointer at or below a folder; empty: all."""
+        """Returns the names of all published outputs.
+
+        Args:
+            folder: the name of an output, or of a folder of outputs, to which the result is
+                limited; empty: all.
+        """
         names = (info.key.removeprefix(POINTERS) for info in self.listing(f"{POINTERS}{folder}"))
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Version below a folder → when it was superseded, or else written, in epoch seconds.
+        """Returns path of a version → the time since which it is unpublished, in epoch seconds.
 
-        Versions are listed whether or not they are published or complete. Objects that are not
-        laid out like a version are ignored.
+        For a version that was never superseded, it is the time at which the version was written.
+        Versions that are not complete are listed, too. Objects outside of versions are ignored.
+
+        Args:
+            within: the name of an output, or of a folder of outputs; empty: all.
         """
         prefix = VERSIONS
         if within:
@@ -409,21 +447,21 @@ class Bucket:
         ages: dict[str, float] = {}
         for info in self.listing(prefix):
             if inside := _INSIDE.fullmatch(info.key.removeprefix(VERSIONS)):
-                at = inside[1]
-                ages[at] = max(info.modified, ages.get(at, 0.0))
+                version_path = inside[1]
+                ages[version_path] = max(info.modified, ages.get(version_path, 0.0))
         return ages
 
-    def manifest(self, at: str) -> bytes | None:
-        """The bytes of a version's manifest; None without one."""
-        return self.read(f"{VERSIONS}{at}/{MANIFEST}")
+    def manifest(self, version_path: str) -> bytes | None:
+        """Returns the bytes of the manifest of a version; None if it is missing."""
+        return self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
 
-    def sizes(self, at: str) -> dict[str, int | None]:
-        """Path → bytes of every file in the content of a version."""
-        prefix = f"{VERSIONS}{at}/{CONTENT}/"
+    def sizes(self, version_path: str) -> dict[str, int | None]:
+        """Returns path → bytes of each file in the content of a version."""
+        prefix = f"{VERSIONS}{version_path}/{CONTENT}/"
         return {info.key.removeprefix(prefix): info.size for info in self.listing(prefix)}
 
     def digests(self, version: Version) -> Sequence[str | None]:
-        """SHA-256 of each file of the manifest; None if the file is missing."""
+        """Returns the SHA-256 of each file of the manifest; None if the file is missing."""
 
         def digest(file: FileEntry) -> str | None:
             with TemporaryFile() as out:
@@ -432,9 +470,9 @@ class Bucket:
         return in_parallel(digest, version.manifest.files)
 
     def download(self, version: Version, file: FileEntry, out: BinaryIO) -> str | None:
-        """Write a file of a version to `out`; returns its SHA-256, or None if it is missing."""
+        """Writes a file of a version to `out`; returns its SHA-256, or None if it is missing."""
         try:
-            self._get(f"{VERSIONS}{version.at}/{CONTENT}/{file.path}", out)
+            self._get(f"{VERSIONS}{version.path}/{CONTENT}/{file.path}", out)
         except S3CallError as error:
             if self._is_missing(error):
                 return None
@@ -443,48 +481,51 @@ class Bucket:
         return hashlib.file_digest(out, "sha256").hexdigest()  # type: ignore[arg-type]
 
     def upload(self, staging: Staging, version: Version) -> None:
-        """Upload the files of a staged directory, then its manifest."""
+        """Uploads the files of a staged directory, then its manifest."""
         self.require()
 
         def put(path: str) -> None:
-            self.put(f"{VERSIONS}{version.at}/{path}", staging.directory / path)
+            self.put(f"{VERSIONS}{version.path}/{path}", staging.directory / path)
 
         in_parallel(put, [f"{CONTENT}/{file.path}" for file in version.manifest.files])
         put(MANIFEST)
 
-    def renew(self, at: str) -> None:
-        """Start the grace period of a version now."""
-        data = self.read(f"{VERSIONS}{at}/{MANIFEST}")
+    def renew(self, version_path: str) -> None:
+        """Sets the age of a version to zero, so that its grace period starts now."""
+        data = self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
         if data is not None:
-            self.put(f"{VERSIONS}{at}/{MANIFEST}", data)
+            self.put(f"{VERSIONS}{version_path}/{MANIFEST}", data)
 
-    def discard(self, at: str) -> None:
-        """Remove a version, its manifest first."""
-        self.delete(f"{VERSIONS}{at}/{MANIFEST}")
-        self.delete_all(f"{VERSIONS}{at}/{CONTENT}")
+    def discard(self, version_path: str) -> None:
+        """Removes a version, its manifest first, so that no reader takes the rest as complete."""
+        self.delete(f"{VERSIONS}{version_path}/{MANIFEST}")
+        self.delete_all(f"{VERSIONS}{version_path}/{CONTENT}")
 
     def delete_all(self, key: str) -> bool:
-        """Remove all objects in a folder; returns whether it had any."""
+        """Removes all objects in a folder; returns whether it had any."""
         keys = [info.key for info in self.listing(f"{key}/")]
         in_parallel(self.delete, keys)
         return bool(keys)
 
     def keeps_old(self) -> bool:
-        """Whether the bucket keeps deleted objects as old versions."""
+        """Returns whether the bucket keeps deleted objects, because it has or had versioning."""
         with suppress(S3CallError):
             return "Status" in self.call("get_bucket_versioning")
         return False
 
     def now(self) -> float:
-        """Epoch seconds by the clock that gives versions their ages."""
+        """Returns the time by the clock of the server, in epoch seconds. `ages` uses the same."""
         answer = self.call("list_objects_v2", MaxKeys=1)
         date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
         return parsedate_to_datetime(date).timestamp()
 
     def abort_uploads(self, before: float) -> None:
-        """Abort uploads in parts that began before a time: their processes have died."""
+        """Aborts multipart uploads of versions that began before a time, in epoch seconds.
+
+        The processes that began them have died.
+        """
         answer = {}
-        with suppress(S3CallError):  # some servers do not list them
+        with suppress(S3CallError):  # some servers cannot list multipart uploads
             answer = self.call("list_multipart_uploads", Prefix=f"{self._prefix}{VERSIONS}")
         for upload in answer.get("Uploads", ()):
             key = upload["Key"].removeprefix(self._prefix)
@@ -494,11 +535,11 @@ class Bucket:
 
 
 Objects = Folder | Bucket
-"""Files or objects by their keys."""
+"""A root with files or objects."""
 
 
 def _md5(file: BinaryIO, start: int = 0, size: int = sys.maxsize) -> Any:
-    """The MD5 of a part of a file."""
+    """Returns the MD5 of a part of a file. `start`, `size`: bytes."""
     digest = hashlib.md5(usedforsecurity=False)
     file.seek(start)
     while size > 0 and (chunk := file.read(min(_CHUNK, size))):
@@ -508,7 +549,12 @@ def _md5(file: BinaryIO, start: int = 0, size: int = sys.maxsize) -> Any:
 
 
 def _md5_of_parts(file: BinaryIO, sizes: Sequence[int]) -> str:
-    """The MD5 of the MD5s of the parts of these sizes; the last one may be smaller."""
+    """Returns the MD5, in hex, of the MD5s of the parts of a file.
+
+    Args:
+        file: the file.
+        sizes: the bytes of each part; the last part may be smaller.
+    """
     digest = hashlib.md5(usedforsecurity=False)
     start = 0
     for size in sizes:
@@ -533,12 +579,13 @@ def _sha(name: str) -> Callable[[BinaryIO], str]:
     return checksum
 
 
-# The checksums of whole objects that S3 may store and Python can compute.
+# Checksums that S3 can store for an object and that Python can compute: name in the answer →
+# function
 _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 
 
 def _reason(error: BaseException) -> tuple[str, int]:
-    """The code of S3 or the name of the error, and the status of the HTTP answer or 0."""
+    """Returns the error code of S3, or the class name of the error; and the HTTP status, or 0."""
     answer = getattr(error, "response", None) or {}
     code = str(answer.get("Error", {}).get("Code", type(error).__name__))
     return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -553,9 +600,10 @@ def _etag(answer: dict[str, Any]) -> str:
 
 
 def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Call a function for every item, in threads; returns the results in the order of the items.
+    """Calls a function for every item in threads; returns the results in the order of the items.
 
-    The first error is raised as soon as the calls that had begun have ended.
+    After an error no further calls begin. The error is raised when the calls in progress have
+    ended.
     """
     items = list(items)
     if len(items) < 2:

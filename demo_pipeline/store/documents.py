@@ -1,7 +1,8 @@
-"""Documents with a digest: small JSON files in a store that decide something.
+"""Documents with a digest: small JSON files in a store, such as decisions of reviewers.
 
-Outputs have a manifest. A document is a single file, so that its last member is its own SHA-256.
-Documents that earlier versions of the package wrote have no digest and are read without a check.
+The digests of an output are in its manifest. A document is a single file without a manifest, so it
+contains its own SHA-256 as its last member. Documents of earlier versions of the package have no
+digest and are read without a check.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.store import Store
 
 _DIGEST = "sha256"
-_DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')  # also if its name was damaged
-_WITHOUT = {  # folder of documents → the result of deleting a damaged document in it
+# The digest as the last member. Its key may be anything, because the key can be damaged.
+_DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')
+_WITHOUT = {  # folder of documents → the consequence of deleting a damaged document in it
     "annotations": "then it can be asked for again",
     "failed_exports": "then the export is built again",
     "quarantine": "then the demonstration is tried again",
@@ -30,7 +32,11 @@ _WITHOUT = {  # folder of documents → the result of deleting a damaged documen
 
 
 class DamagedDocument(OutputError):  # noqa: N818 - the name states what is wrong
-    """A document that does not match its digest, or is not JSON; `output` is its key."""
+    """Raised for a document that does not match its digest or is not JSON.
+
+    Attributes:
+        output: the key of the document.
+    """
 
     def __str__(self) -> str:
         remedy = "restore it from a backup, or delete it"
@@ -41,17 +47,20 @@ class DamagedDocument(OutputError):  # noqa: N818 - the name states what is wron
 
 
 def sealed(value: BaseModel | Mapping[str, Any]) -> bytes:
-    """The bytes of a document with its digest; equal for equal values."""
+    """Returns the bytes of a document with this value and its digest.
+
+    Equal values give equal bytes.
+    """
     text = json_bytes(value)
     members = parse_json(text, "")
     return json_bytes({**members, _DIGEST: _digest_of(members)})
 
 
 def unsealed(data: bytes, key: str) -> dict[str, Any]:
-    """The members of a document, without its digest.
+    """Checks the digest of a document; returns its members without the digest.
 
     Raises:
-        DamagedDocument: it is not JSON, or has another digest.
+        DamagedDocument: the document is not JSON, or does not match its digest.
     """
     try:
         members = parse_json(data, key)
@@ -72,14 +81,14 @@ def _digest_of(members: Mapping[str, Any]) -> str:
 
 
 def damaged_documents(store: Store) -> list[DamagedDocument]:
-    """Read all documents; returns the damaged ones, sorted by key."""
+    """Reads all documents; returns the damaged ones, sorted by key."""
     keys = list[str]()
     for folder in _WITHOUT:
         keys += [key for key in store.list_documents(folder) if key.endswith(".json")]
     damaged = list[DamagedDocument]()
     for key, data in zip(keys, in_parallel(store.get_document, keys), strict=True):
         try:
-            if data is not None:  # it may have been removed meanwhile
+            if data is not None:  # None: another process removed it meanwhile
                 unsealed(data, key)
         except DamagedDocument as error:
             damaged.append(error)

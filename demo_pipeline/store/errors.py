@@ -1,16 +1,17 @@
 """The errors that the store raises.
 
-They name an output, never the command that builds it. Problems of a demonstration itself are
-`DemonstrationError`s.
+Their messages name an output, but not the command that builds it, which the store does not know.
+Problems of a recording are `DemonstrationError`s instead.
 """
 
 
 class StorageError(Exception):
-    """A root, a name or a staged directory that the store cannot work with.
+    """Raised for a root, a name or a staged directory that the store cannot work with.
 
     Attributes:
-        trouble: the cause without the name of a file, so that it is equal for every file, e.g.
-            `No space left on device`; empty if no other file can have the same trouble.
+        trouble: the cause without the name of a file, such as `No space left on device`, so that
+            callers recognize the same cause for another file. Empty if the cause concerns this file
+            only.
     """
 
     def __init__(self, *values: object, trouble: str = "") -> None:
@@ -19,14 +20,14 @@ class StorageError(Exception):
 
 
 class ObjectChangedError(StorageError):
-    """A file or object is missing, or was replaced."""
+    """Raised if a file or object was removed or replaced after it was listed."""
 
 
 class OutputError(StorageError):
-    """An output that cannot be used until it is built again.
+    """Raised for an output that cannot be used until it is built again.
 
     Attributes:
-        output: its name, e.g. `events/<id>`.
+        output: its name, such as `events/<id>`.
     """
 
     def __init__(self, output: str, *more: str) -> None:
@@ -35,14 +36,18 @@ class OutputError(StorageError):
 
 
 class MissingOutput(OutputError):  # noqa: N818 - the name states what is wrong
-    """An output that was never committed, or that lacks one of its files."""
+    """Raised for an output that was never committed, or that lacks one of its files."""
 
     def __str__(self) -> str:
         return f"{self.output}: not committed, or one of its files is missing"
 
 
 class ChangedOutput(OutputError):  # noqa: N818 - the name states what is wrong
-    """An output with a file that was changed after its commit; `file` is its printable path."""
+    """Raised for an output with a file that was changed after its commit.
+
+    Attributes:
+        file: the path of the file in the output, in printable ASCII.
+    """
 
     def __init__(self, output: str, file: str) -> None:
         super().__init__(output, file)

@@ -1,7 +1,7 @@
-"""A folder as the store and the uploads use it: files by their keys, and versions with pointers.
+"""Operations on a folder that holds a store or uploads: files by key, and versions with pointers.
 
-This module does single operations on the file system; the store decides about their order. Hidden
-names, and links that lead outside the folder, are ignored. A listing follows no link to a folder,
+Each operation is a single step on the file system; store.py decides about their order. Hidden
+names, and links that lead out of the folder, are ignored. Listings do not follow links to folders,
 because folders that link to each other would have endlessly many paths.
 """
 
@@ -36,21 +36,22 @@ from demo_pipeline.store.versions import (
 
 _VERSIONS = ".versions"
 _STAGING = ".staging"
-_LOCKS = ".locks"  # earlier versions of the package wrote it
-_ATTEMPTS = 100  # of an operation that fails if another process removes an empty folder meanwhile
+_LOCKS = ".locks"  # a folder that only earlier versions of the package wrote
+# Attempts of an operation in a folder that another process may remove because it is empty
+_ATTEMPTS = 100
 _Result = TypeVar("_Result")
 _Take = Callable[[Path, Path], object]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One file or object as a listing shows it.
+    """A file or object as a listing shows it.
 
     Attributes:
-        key: relative to the root, `/`-separated, never beginning with `/`.
+        key: its path below the root, separated by `/` and without a `/` at the start.
         size: bytes.
-        etag: changes whenever the bytes are replaced.
-        modified: epoch seconds by the store's clock.
+        etag: a text that changes whenever the bytes are replaced.
+        modified: time of the last change, epoch seconds, by the clock of the file system or server.
     """
 
     key: str
@@ -60,15 +61,20 @@ class ObjectInfo:
 
 
 class Folder:
-    """Everything in a root folder. Paths of versions are strings, because a store has very many.
+    """Reads and writes the files, versions and pointers below a root folder.
+
+    Paths of versions are strings instead of `Path`s, because a store has very many.
 
     Args:
-        root: must exist for a listing. The first write creates it, readable by its owner alone.
+        root: the folder. The first write creates it, readable by its owner only. Listings of
+            uploads need a root that exists.
 
     Attributes:
-        url: the root's path.
-        pointers: the prefix of the keys of pointers, which are named like outputs.
-        tops: the prefixes of the other keys that are named like outputs: versions and drafts.
+        url: the path of the root.
+        pointers: the prefix of the keys of pointers. The key of a pointer is this prefix and the
+            name of the output.
+        tops: the prefixes of the other keys that continue with the name of an output: those of
+            versions and of drafts.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")
@@ -81,11 +87,15 @@ class Folder:
     # Files by their keys
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield the files at any depth below a folder.
+        """Yields the files at any depth below a folder; none if the root does not exist.
 
-        `prefix` ends in `/`; empty: the root. Subfolders that cannot be read are skipped. If the
-        root does not exist, there are no files. Raises `StorageError` if the folder cannot be
-        listed.
+        Subfolders that cannot be listed are skipped.
+
+        Args:
+            prefix: the folder, with a `/` at the end; empty: the root.
+
+        Raises:
+            StorageError: the folder itself cannot be listed.
         """
         if not self.root.is_dir():
             return
@@ -98,18 +108,23 @@ class Folder:
                     yield from self.listing(f"{prefix}{name}/")
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names of the visible folders directly under a folder.
+        """Returns the names of the visible folders directly under a folder.
 
         Raises:
-            StorageError: there is no root, or the folder cannot be listed.
+            StorageError: the root does not exist, or the folder cannot be listed.
         """
         return [name for name in self._names(prefix) if _is_folder(self.root / f"{prefix}{name}")]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """The files directly in a folder by their names; None if the folder does not exist.
+        """Returns name → file for the files directly in a folder; None without such a folder.
 
-        A folder that cannot be listed counts as empty. `folder` may be a link to another folder of
-        the root. Raises `StorageError` if the root does not exist.
+        A folder that cannot be listed counts as empty.
+
+        Args:
+            folder: the folder. It may be a link to another folder below the root.
+
+        Raises:
+            StorageError: the root does not exist.
         """
         if not _is_folder(self._existing() / folder):
             return None
@@ -123,21 +138,21 @@ class Folder:
         return files
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """The `files` of each of `folders`."""
+        """Returns folder → name → file for all visible folders directly below the root."""
         return {name: self.files(name) or {} for name in self.folders()}
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The plain file as it is now; None for anything else.
+        """Returns the present size and ETag of a plain file; None if the key is not a plain file.
 
         Raises:
-            StorageError: no permission to read the file or a folder above it.
+            StorageError: the user may not read the file or a folder above it.
         """
         with suppress(FileNotFoundError), self._opened(key):
             return self._info(key)
         return None
 
     def _info(self, key: str) -> ObjectInfo | None:
-        """Like `head`, but needs no permission to read the file itself."""
+        """Returns the result of `head` without testing whether the file itself may be read."""
         try:
             status = (self.root / key).stat()
         except PermissionError:
@@ -150,16 +165,16 @@ class Folder:
         return ObjectInfo(key, status.st_size, etag, status.st_mtime)
 
     def read(self, key: str) -> bytes | None:
-        """The bytes of a small file; None if it does not exist."""
+        """Returns the bytes of a small file; None if it does not exist."""
         with suppress(FileNotFoundError), self._opened(key) as file:
             return file.read()
         return None
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """Copy the file with this ETag to `dest`.
+        """Copies a file to `dest` if it still has this ETag.
 
         Raises:
-            ObjectChangedError: the file was removed or replaced, or changed during the copy.
+            ObjectChangedError: the file was removed or replaced, or it changed during the copy.
         """
         with suppress(FileNotFoundError), self._opened(key) as file, dest.open("wb") as out:
             shutil.copyfileobj(file, out)
@@ -168,11 +183,11 @@ class Folder:
             raise ObjectChangedError(f"{key!r} is no longer the file that was listed")
 
     def put(self, key: str, data: bytes | Path) -> None:
-        """Write or replace a file; readers see the old bytes or the new."""
+        """Writes or replaces a file; readers see the earlier bytes or the new bytes."""
         self._write(key, data)
 
     def add(self, key: str, data: bytes) -> bool:
-        """Write a file if it does not exist; returns whether this call wrote it."""
+        """Writes a file if it does not exist; returns whether this call wrote it."""
         try:
             self._write(key, data, os.link)
         except FileExistsError:
@@ -196,7 +211,7 @@ class Folder:
             raise StorageError(message, trouble=reason) from None
 
     def delete(self, key: str) -> None:
-        """Remove a file if it exists, and the folders that become empty."""
+        """Removes a file if it exists, and each folder above it that becomes empty."""
         path = self.root / key
         if path.is_symlink() or path.is_file():
             path.unlink(missing_ok=True)
@@ -205,7 +220,7 @@ class Folder:
         self._tidy(path)
 
     def delete_all(self, key: str) -> bool:
-        """Remove a folder with its content, a file or a link; returns whether it existed."""
+        """Removes a folder with its content, a file or a link; returns whether it existed."""
         path = self.root / key
         existed = os.path.lexists(path)
         remove_tree(path)
@@ -214,7 +229,12 @@ class Folder:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
-        """Open a file. Raises `FileNotFoundError` if `head` gives None, else what `head` raises."""
+        """Opens a plain file for reading.
+
+        Raises:
+            FileNotFoundError: the key is not a plain file.
+            StorageError: the user may not read the file or a folder above it.
+        """
         if self._info(key) is None:
             raise FileNotFoundError(key)
         try:
@@ -225,7 +245,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Whether a key has only visible names, and no link on its way leads out of the root."""
+        """Returns whether a key has only visible names, and no link in it leads out of the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False
@@ -238,7 +258,11 @@ class Folder:
             return False
 
     def _names(self, folder: str) -> list[str]:
-        """The visible names in a folder of the root, sorted; raises what `folders` raises."""
+        """Returns the visible names in a folder, sorted; empty if it is missing.
+
+        Raises:
+            StorageError: the root does not exist, or the folder cannot be listed.
+        """
         path = self._existing() / folder
         folder = folder.rstrip("/")
         if folder and not self.holds(folder):
@@ -254,7 +278,7 @@ class Folder:
             raise StorageError(message, trouble=reason) from None
 
     def _existing(self) -> Path:
-        """The root. Raises `StorageError` if it does not exist."""
+        """Returns the root. Raises `StorageError` if it does not exist."""
         if not self.root.is_dir():
             raise StorageError(
                 f"{self.root}: the uploads folder does not exist; "
@@ -262,18 +286,24 @@ class Folder:
             )
         return self.root
 
-    # Versions. `at` is `<output>/<place>`.
+    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`.
 
-    def content(self, at: str) -> str:
-        """The path of the content of a version."""
-        return f"{self.root}/{_VERSIONS}/{at}/{CONTENT}"
+    def content(self, version_path: str) -> str:
+        """Returns the absolute path of the folder with the content of a version."""
+        return f"{self.root}/{_VERSIONS}/{version_path}/{CONTENT}"
 
     def pointer(self, output: str) -> str | None:
-        """The folder of the version that readers see, even if it is missing; None without one."""
+        """Returns the place of the published version; None if the output has no pointer.
+
+        The version itself may be missing.
+        """
         return self._target(f"{self.root}/{output}", output)
 
     def _target(self, link: str, output: str) -> str | None:
-        """The place of the version that a link leads to; None if it leads to another output."""
+        """Returns the place of the version to which a link leads.
+
+        Returns None if `link` is not a link to the content of a version of `output`.
+        """
         try:
             text = os.readlink(link)  # noqa: PTH115 - faster; it is called for every trajectory
         except OSError:  # missing, or not a link
@@ -283,26 +313,32 @@ class Folder:
             return None
         return place
 
-    def _relative(self, link: str, at: str) -> str:
-        """The text of a link from anywhere below the root to the content of a version."""
+    def _relative(self, link: str, version_path: str) -> str:
+        """Returns the relative target that a link to the content of a version must have."""
         up = "../" * link[len(self.url) + 1 :].count("/")
-        return f"{up}{_VERSIONS}/{at}/{CONTENT}"
+        return f"{up}{_VERSIONS}/{version_path}/{CONTENT}"
 
-    def set_link(self, link: str, at: str, draft_of: str) -> None:
-        """Create or replace a link to the content of a version."""
+    def set_link(self, link: str, version_path: str, draft_of: str) -> None:
+        """Creates or replaces a link to the content of a version.
+
+        Args:
+            link: the absolute path of the link.
+            version_path: the version.
+            draft_of: the name of the output under which the draft of the link is written.
+        """
         path = Path(link)
         try:
             with self.incoming(path, draft_of) as draft:
-                draft.symlink_to(self._relative(link, at))
+                draft.symlink_to(self._relative(link, version_path))
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
             raise StorageError(_foreign(path.relative_to(self.root))) from None
         sync(path.parent)
 
     def point(self, output: str, place: str) -> None:
-        """Move the pointer of an output: readers see the version.
+        """Sets the pointer of an output, so that readers get the version in the folder `place`.
 
         Raises:
-            StorageError: a file or folder that the store has not written is in the way.
+            StorageError: a file or folder that the store did not write has the name of the pointer.
         """
         for folder in Path(output).parents:
             if folder.name and (self.root / folder).is_symlink():
@@ -310,7 +346,12 @@ class Folder:
         self.set_link(f"{self.root}/{output}", f"{output}/{place}", output)
 
     def outputs(self, folder: str) -> set[str]:
-        """The outputs with a pointer at or below a folder; empty: all."""
+        """Returns the names of all published outputs.
+
+        Args:
+            folder: the name of an output, or of a folder of outputs, to which the result is
+                limited; empty: all.
+        """
         if folder and self.pointer(folder):
             return {folder}
         outputs: set[str] = set()
@@ -322,9 +363,13 @@ class Folder:
         return outputs
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Version below a folder → when it was superseded, or else written, in epoch seconds.
+        """Returns path of a version → the time since which it is unpublished, in epoch seconds.
 
-        Versions are listed whether or not they are published or complete.
+        For a version that was never superseded, it is the time at which the version was written.
+        Versions that are not complete are listed, too.
+
+        Args:
+            within: the name of an output, or of a folder of outputs; empty: all.
         """
         ages: dict[str, float] = {}
         for place, folders, files in self._walk(f"{_VERSIONS}/{within}"):
@@ -334,112 +379,140 @@ class Folder:
                     ages[place[len(_VERSIONS) + 1 :]] = (self.root / place).stat().st_mtime
         return ages
 
-    def manifest(self, at: str) -> bytes | None:
-        """The bytes of a version's manifest; None without one."""
+    def manifest(self, version_path: str) -> bytes | None:
+        """Returns the bytes of the manifest of a version; None if it is missing."""
         try:
-            with open(f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}", "rb") as file:  # noqa: PTH123
+            with open(f"{self.root}/{_VERSIONS}/{version_path}/{MANIFEST}", "rb") as file:  # noqa: PTH123
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def is_whole(self, version: Version) -> bool:
-        """Whether every file exists in its size and every link leads to the right version.
+        """Returns whether every file exists with its size, and every link leads to its version.
 
-        A link is wrong if the same version was published again in another place, because the
-        version at the old place was damaged.
+        A link to an old folder of a version is wrong if the same version was published again in
+        another folder, because that happens only after damage in the old folder.
         """
         links = version.manifest.links.items()
         return (
-            os.path.isdir(self.content(version.at))  # noqa: PTH112 - faster; versions are many
+            os.path.isdir(self.content(version.path))  # noqa: PTH112 - faster; versions are many
             and not any(self.lacking(version))
             and all(self.linked(version, *link) for link in links)
         )
 
     def lacking(self, version: Version, pattern: str | None = None) -> Iterator[FileEntry]:
-        """Yield the files that are missing or have another size, of those that match."""
-        content = self.content(version.at)
+        """Yields the files of a version that are missing or have another size.
+
+        Args:
+            version: the version.
+            pattern: a glob for the paths to examine; None: all.
+        """
+        content = self.content(version.path)
         for file in version.manifest.files:
             matches = pattern is None or fnmatchcase(file.path, pattern)
             if matches and _size(f"{content}/{file.path}") != file.size:
                 yield file
 
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
-        """The version that a link leads to, as `<output>/<place>`; None if the link is wrong."""
-        at = self.leads_to(version, path, link)
-        if at is None or self.manifest(at) is None:
+        """Returns the path of the version to which a link leads; None if the link is wrong.
+
+        A link is wrong if it leads elsewhere, or the version was removed, or the same version was
+        published again in another folder.
+
+        Args:
+            version: the version that contains the link.
+            path: the path of the link in its content.
+            link: the entry of the link in the manifest.
+        """
+        version_path = self.leads_to(version, path, link)
+        if version_path is None or self.manifest(version_path) is None:
             return None
         current = self.pointer(link.output)
         if current and current[:VERSION_LENGTH] == link.version:
-            is_replaced = at != f"{link.output}/{current}"
-            return None if is_replaced else at
-        return at
+            is_replaced = version_path != f"{link.output}/{current}"
+            return None if is_replaced else version_path
+        return version_path
 
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
-        """Like `linked`, also if that version was removed or replaced."""
-        place = self._target(f"{self.content(version.at)}/{path}", link.output)
+        """Returns the path of the version to which a link leads, even if it was removed.
+
+        Returns None if the link leads elsewhere than its entry in the manifest says.
+        """
+        place = self._target(f"{self.content(version.path)}/{path}", link.output)
         if place is None or place[:VERSION_LENGTH] != link.version:
             return None
         return f"{link.output}/{place}"
 
-    def sizes(self, at: str) -> dict[str, int | None]:
-        """Path → bytes of every file in the content of a version; None for anything else."""
-        content = self.content(at)
+    def sizes(self, version_path: str) -> dict[str, int | None]:
+        """Returns path → bytes of each file in the content of a version; None for other entries."""
+        content = self.content(version_path)
         if not os.path.isdir(content):  # noqa: PTH112
             return {}
         return {path: _size(f"{content}/{path}") for path in walk_files(content)}
 
     def digests(self, version: Version) -> Iterator[str | None]:
-        """SHA-256 of each file of the manifest; None if the file cannot be read."""
+        """Yields the SHA-256 of each file of the manifest; None if the file cannot be read."""
         for file in version.manifest.files:
             try:
-                yield read_digest(Path(self.content(version.at), file.path)).sha256
+                yield read_digest(Path(self.content(version.path), file.path)).sha256
             except OSError:
                 yield None
 
     def install(self, staging: Staging, version: Version, unsynced: list[str] | None) -> None:
-        """Sync a staged directory, with its manifest in it, and move it to its place.
+        """Syncs a staged directory, which contains its manifest, and moves it to its place.
 
-        `unsynced`: the files that no commit has synced yet; None for a cache, which needs no sync.
+        Args:
+            staging: the staged directory.
+            version: the version that it becomes.
+            unsynced: the paths of the files that no commit has synced yet; None for a cache, which
+                needs no sync.
         """
         if unsynced is not None:
             files = [f"{CONTENT}/{path}" for path in unsynced]
             sync_tree(staging.directory, [staging.directory / path for path in (*files, MANIFEST)])
-        target = self.root / _VERSIONS / version.at
+        target = self.root / _VERSIONS / version.path
         self._within(target.parent, staging.directory.rename, target)
         sync(target.parent)
 
-    def renew(self, at: str) -> None:
-        """Start the grace period of a version now."""
+    def renew(self, version_path: str) -> None:
+        """Sets the age of a version to zero, so that its grace period starts now."""
         with suppress(FileNotFoundError):
-            os.utime(self.root / _VERSIONS / at)
+            os.utime(self.root / _VERSIONS / version_path)
 
-    def discard(self, at: str) -> None:
-        """Remove a version, its manifest first."""
+    def discard(self, version_path: str) -> None:
+        """Removes a version, its manifest first, so that no reader takes the rest as complete."""
         with suppress(FileNotFoundError):
-            (self.root / _VERSIONS / at / MANIFEST).unlink()
-        self.delete_all(f"{_VERSIONS}/{at}")
+            (self.root / _VERSIONS / version_path / MANIFEST).unlink()
+        self.delete_all(f"{_VERSIONS}/{version_path}")
 
     def traces(self, name: str) -> set[str]:
-        """The outputs `<folder>/<name>` that have a version or a draft."""
+        """Returns the names of the outputs `<any folder>/<name>` that have a version or a draft."""
         outputs: set[str] = set()
         for top in self.tops:
             outputs |= {f"{path.parent.name}/{name}" for path in self.root.glob(f"{top}*/{name}")}
         return outputs
 
     def now(self) -> float:
-        """Epoch seconds by the clock that gives versions their ages. Nothing is created for it."""
+        """Returns the time by the clock of the file system, in epoch seconds.
+
+        `ages` uses the same clock. No file is created.
+        """
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS)
             return (self.root / _VERSIONS).stat().st_mtime
         return time.time()  # the store is empty
 
-    # Drafts: folders of unfinished work. The process that works in a draft holds a lock on it.
+    # Drafts: folders of unfinished work. A process holds a lock on its drafts.
 
     @contextmanager
     def draft(self, name: str) -> Iterator[Path]:
-        """A private folder, as deep as the versions of the output; always removed at the end.
+        """Creates a locked private folder, and removes it after the block.
 
-        No other process removes it, because `sweep` removes only folders that it can lock.
+        Its depth below the root is that of the versions of the output. While this process lives,
+        no other process removes the folder: `sweep` removes only folders that it can lock.
+
+        Args:
+            name: the name of the output, or any other folder for drafts.
         """
         path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
         handle = self._within(path.parent, make_locked_folder, path)
@@ -452,17 +525,29 @@ class Folder:
 
     @contextmanager
     def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
-        """A file to write. Without an error, it is moved to its place at the end, by `take`."""
+        """Gives the path of a draft of a file, and moves the draft to its place after the block.
+
+        After an error the draft is removed instead.
+
+        Args:
+            place: the final path of the file.
+            name: see `draft`.
+            take: moves the first path to the second; None: `Path.replace`.
+        """
         with self.draft(name) as folder:
             yield folder / place.name
             self._within(place.parent, take or Path.replace, folder / place.name, place)
 
     def is_building(self, output: str) -> bool:
-        """Whether a process of this machine is building the output."""
+        """Returns whether a process of this machine is building the output."""
         return len(self._drafts(output)) > len(self.abandoned(output))
 
     def abandoned(self, output: str = "") -> list[str]:
-        """The drafts that dead processes have left, of an output or of all, sorted."""
+        """Returns the paths of the drafts that dead processes have left, sorted.
+
+        Args:
+            output: the name of an output; empty: all outputs.
+        """
         abandoned: list[str] = []
         for path in self._drafts(output):
             with lock_if_free(path) as is_free:
@@ -471,7 +556,7 @@ class Folder:
         return abandoned
 
     def sweep(self) -> list[str]:
-        """Remove the drafts that are `abandoned`, and return their paths."""
+        """Removes the drafts that dead processes have left; returns their paths."""
         remove_tree(self.root / _LOCKS)
         removed: list[str] = []
         for path in self._drafts():
@@ -490,17 +575,24 @@ class Folder:
         return sorted(drafts)
 
     def _walk(self, top: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Like `os.walk` from `top` down, with paths below the root; hidden folders are skipped.
+        """Walks the folders below `top` as `os.walk` does, but with paths relative to the root.
 
-        Raises an error for a folder that cannot be listed. If it passed for an empty folder, its
-        outputs would be built again, or pruned.
+        Hidden folders are named but not entered.
+
+        Raises:
+            OSError: a folder cannot be listed. If it counted as empty, its outputs would be built
+                again, or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files
             folders[:] = [name for name in folders if name[0] != "."]
 
     def _within(self, folder: Path, operation: Callable[..., _Result], *arguments: Path) -> _Result:
-        """Call an operation in a folder, which other processes remove while it is empty."""
+        """Creates a folder and calls an operation that writes into it.
+
+        Other processes remove folders that are empty, so the operation is repeated if it fails
+        because the folder is missing.
+        """
         for attempt in range(_ATTEMPTS):
             try:
                 self._make(folder)
@@ -511,7 +603,7 @@ class Folder:
         raise AssertionError
 
     def _make(self, path: Path) -> None:
-        """Create a folder and its missing parents, and sync the folder above each."""
+        """Creates a folder and its missing parents, and syncs the folder above each."""
         missing: list[Path] = []
         while not path.is_dir():
             missing.append(path)
@@ -522,15 +614,15 @@ class Folder:
             sync(folder.parent)
 
     def _tidy(self, path: Path) -> None:
-        """Remove a folder and the folders above it if they are empty.
+        """Removes a folder and the folders above it, up to the first that is not empty.
 
-        The root, and hidden folders directly in it, stay.
+        The root and the hidden folders directly in it stay.
         """
         parts = path.relative_to(self.root).parts
-        kept = 0
+        kept_depth = 0
         if parts and parts[0][0] == ".":
-            kept = 1
-        for depth in range(len(parts), kept, -1):
+            kept_depth = 1
+        for depth in range(len(parts), kept_depth, -1):
             try:
                 self.root.joinpath(*parts[:depth]).rmdir()
             except FileNotFoundError:
@@ -540,14 +632,15 @@ class Folder:
 
 
 def make_locked_folder(path: Path) -> int:
-    """Create a folder and return a handle that locks it.
+    """Creates a folder and locks it; returns the open handle that holds the lock.
 
     Raises:
         FileNotFoundError: another process removed the folder before it was locked.
     """
     path.mkdir()
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    with suppress(OSError):  # a file system without locks, where `sweep` cannot lock it either
+    # On a file system without locks, `sweep` cannot lock the folder either and leaves it.
+    with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_SH)
     if not path.is_dir():
         os.close(handle)
@@ -557,7 +650,7 @@ def make_locked_folder(path: Path) -> int:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Whether no process of this machine works in a draft. None can begin to in this context."""
+    """Locks a draft in the block; gives False if a living process of this machine has locked it."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:  # removed meanwhile, or a link that an earlier version of the package left
@@ -588,7 +681,10 @@ def _unlisted(error: OSError) -> None:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether this is a folder. A path that cannot be examined, like a link to itself, counts."""
+    """Returns whether a path is a folder.
+
+    A path that exists but cannot be examined, such as a link to itself, counts as a folder.
+    """
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -598,7 +694,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _size(path: str) -> int | None:
-    """The bytes of a plain file; None for anything else."""
+    """Returns the size of a plain file in bytes; None for anything else."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -607,8 +703,8 @@ def _size(path: str) -> int | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, a link or a folder, if it exists."""
-    with suppress(FileNotFoundError):  # another process removes it, too
+    """Removes a file, a link or a folder, if it exists."""
+    with suppress(FileNotFoundError):  # another process removed it meanwhile
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -1,4 +1,4 @@
-"""Names and roots: safe ids, names of outputs and documents, paths and URLs of folders and buckets.
+"""Checks the names of outputs and documents, and reads the roots: paths and URLs.
 
 Messages never repeat a URL, because it may contain credentials.
 """
@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Windows and SMB shares drop a final dot. The store appends the others to names.
+# Windows and SMB shares drop a final dot. The store itself appends the two others to ids.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
@@ -18,38 +18,38 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 VERSIONS = "versions/"
 POINTERS = "pointers/"
 OWN_FOLDERS = (VERSIONS, POINTERS, "retired/")
-"""The folders of a bucket that the store uses; earlier versions of the package used `retired/`."""
+"""Folders of a bucket that documents must not use. Only earlier versions wrote `retired/`."""
 
 
 def is_safe_id(text: str) -> bool:
-    """Whether a demonstration, or a part of an output's name, may have this name.
+    """Returns whether a text can be the id of a demonstration or a part of the name of an output.
 
-    That is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`, and no `.`, `.json` or `.lock` at the
-    end.
+    A safe id matches `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`, does not contain `..` and does not end in
+    `.`, `.json` or `.lock`.
     """
     allowed = _SAFE.fullmatch(text) is not None and ".." not in text
     return allowed and not text.lower().endswith(_RESERVED_ENDINGS)
 
 
 def is_output(name: str) -> bool:
-    """Whether an output may have this name."""
+    """Returns whether an output may have this name: safe ids that are joined by `/`."""
     return all(map(is_safe_id, name.split("/")))
 
 
 def require_output(output: str) -> None:
-    """Raise `StorageError` for a name that no output may have."""
+    """Raises `StorageError` for a name that no output may have."""
     if not is_output(output):
         raise StorageError(f"{output!r} cannot be the name of an output; join safe ids by `/`")
 
 
 def is_document(key: str) -> bool:
-    """Whether a document may have this key: a name in at least one folder, none of them hidden."""
+    """Returns whether a document may have this key: a visible name inside a visible folder."""
     parts = key.split("/")
     return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
 
 
 def require_document(key: str) -> str:
-    """Return the key of a document. Raises `StorageError` for a key that none may have."""
+    """Returns the key of a document. Raises `StorageError` if no document may have it."""
     if not is_document(key) or key.startswith(OWN_FOLDERS):
         raise StorageError(
             f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
@@ -58,14 +58,14 @@ def require_document(key: str) -> str:
 
 
 def is_bucket(url: str) -> bool:
-    """Whether a root is on S3."""
+    """Returns whether a root is an `s3://` URL."""
     return url.strip().lower().startswith(_S3)
 
 
 def bucket_of(url: str) -> tuple[str, str]:
-    """The bucket of an `s3://` URL, and the prefix of every key: empty, or ending in `/`.
+    """Returns the bucket of an `s3://` URL, and the prefix of all keys: empty, or ending in `/`.
 
-    The prefix is used as it is; `%20` stays `%20`.
+    The prefix is not decoded: `%20` stays `%20`.
 
     Raises:
         StorageError: the URL contains credentials, a query or a fragment, or no bucket.
@@ -84,7 +84,7 @@ def bucket_of(url: str) -> tuple[str, str]:
 
 
 def local_path(url: str) -> Path:
-    """The absolute folder of a path or a `file://` URL. It need not exist.
+    """Returns the absolute folder of a path or a `file://` URL. It need not exist.
 
     Raises:
         StorageError: the root is not a local folder.
@@ -114,7 +114,7 @@ def local_path(url: str) -> Path:
 
 
 def _refuse_query(url: str, scheme: str) -> None:
-    """Raise an error for a query, which often contains a token. A signed URL is not a root."""
+    """Raises `StorageError` for a URL with a query, which often contains a token."""
     if "?" in url or "#" in url:
         raise StorageError(
             f"the {scheme} URL has a query or a fragment (`?` or `#`), which a root cannot have; "

@@ -1,7 +1,7 @@
 """The document that remembers the task, split, video and log of every demonstration.
 
-Because of it, no demonstration changes its split when another one arrives, and a recording that was
-uploaded twice is recognized. `datasets/placement` decides about its content.
+Because of it, a demonstration keeps its split when other demonstrations arrive, and a recording
+that was uploaded twice is recognized. `datasets/placement.py` computes its content.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ _SHOWN = 10  # ids in a sentence
 class KnownDemonstration(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """An entry of the document.
+    """The remembered facts about a demonstration.
 
     Attributes:
         task: the recorded task. If the task changes, group and split are forgotten.
-        group, split: where the demonstration was placed; empty if it takes no part.
+        group, split: the task group and the split of the demonstration; empty if no dataset has it.
         files: SHA-256 of its video and of its log.
-        content: the content fingerprint of the trajectory for which the files were hashed.
-        duplicate_of: the older demonstration with the same video or log.
+        content: the content fingerprint of its trajectory when `files` was computed.
+        duplicate_of: the id of an older demonstration with the same video or log; empty without.
     """
 
     task: str = ""
@@ -37,13 +37,14 @@ class KnownDemonstration(
 
 
 class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document.
+    """The content of the document.
 
     Attributes:
-        made_of: a fingerprint of everything that the document is computed from.
+        made_of: a fingerprint of everything that the content was computed from.
         placing: the settings that decide about splits.
-        demonstrations: the entries by id.
-        moved: id → its split before and now, for demonstrations that this build moved.
+        demonstrations: the remembered facts by id.
+        moved: id → its earlier and its present split, for demonstrations that the last build moved
+            to another split.
     """
 
     made_of: str = ""
@@ -52,14 +53,14 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moved: dict[str, tuple[str, str]] = {}
 
     def twins(self) -> Iterator[str]:
-        """Yield a sentence about every demonstration with the video or log of an older one."""
+        """Yields a sentence about each demonstration with the video or log of an older one."""
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
                 same = f"{key} has the same video or log as {entry.duplicate_of}"
                 yield f"{same}: datasets leave it out"
 
     def moves(self) -> Iterator[str]:
-        """Yield sentences about the demonstrations that have another split than before."""
+        """Yields sentences about the demonstrations that the last build moved to another split."""
         changes: dict[tuple[str, str], list[str]] = {}
         for key, change in sorted(self.moved.items()):
             changes.setdefault(change, []).append(key)
@@ -68,13 +69,13 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if len(ids) > _SHOWN:
                 listed_ids += f" and {len(ids) - _SHOWN} more"
             yield (
-                f"{listed_ids} moved from {before} to {now}: a demonstration "
-                "showed that their task is one with an older one, or their application is held out"
+                f"{listed_ids} moved from {before} to {now}: a new demonstration shows that "
+                "their task is the same as an older task, or their application is held out"
             )
 
 
 def read_split_memory(store: Store) -> SplitMemory:
-    """The document of a store; empty before the first build.
+    """Returns the document of a store; empty before the first build.
 
     Raises:
         DamagedDocument: the document cannot be read. If it passed for empty, demonstrations would
@@ -90,13 +91,13 @@ def read_split_memory(store: Store) -> SplitMemory:
 
 
 def keep_split_memory(store: Store, memory: SplitMemory) -> None:
-    """Write the document if it differs from the stored one."""
+    """Writes the document if it differs from the stored one."""
     if memory.made_of and read_split_memory(store) != memory:
         store.put_document(SPLIT_MEMORY, sealed(msgspec.to_builtins(memory)))
 
 
 def forget_split(store: Store, demonstration: str) -> None:
-    """Forget a demonstration, and that others are duplicates of it."""
+    """Removes a demonstration from the document, also as the original of its duplicates."""
     memory = read_split_memory(store)
     if demonstration in memory.demonstrations or demonstration in memory.moved:
         entries = dict(memory.demonstrations)

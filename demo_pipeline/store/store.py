@@ -1,10 +1,17 @@
-"""The store: outputs that are published and read as a whole, in a folder or in a bucket.
+"""The store of outputs. Each output is published as a whole and read as a whole.
 
-This module decides about the order of operations, which is the same for folders and buckets.
-folder.py and bucket.py carry them out. Writers, readers and `prune` need no locks: a commit never
-writes into a folder that exists; a process that moves or removes a pointer first renews the age of
-the version behind it; and `prune` removes no version before its grace period is over. A process
-that dies between any two steps leaves the last good version.
+An output has immutable versions, and a pointer to the version that readers get. The store lies in a
+folder or in a bucket. This module decides the order of operations, which is the same for both;
+folder.py and bucket.py carry the operations out.
+
+Writers, readers and `prune` need no locks, because
+
+- a commit creates a new folder and never writes into a folder that exists,
+- a process that moves or removes a pointer first sets the age of the version it points to back to
+  zero, and
+- `prune` removes only versions that are older than its grace period.
+
+If a process dies between any two steps, the last complete version stays published.
 """
 
 import hashlib
@@ -49,12 +56,12 @@ from demo_pipeline.store.versions import (
     parse_manifest,
 )
 
-_READS = 3  # attempts to read a pointer, which may move before its version is read
+_READS = 3  # attempts to read a pointer and its version, between which the pointer may move
 _LOG = logging.getLogger(__package__)
 
 
 class Store:
-    """Outputs by name (`events/<id>`, `dataset`, …), each with immutable versions.
+    """Publishes and reads outputs by their names, such as `events/<id>` or `dataset`.
 
     Every method raises `StorageError` for a name that does not consist of safe ids joined by `/`.
 
@@ -62,9 +69,10 @@ class Store:
         place: the folder, which the first write creates, or the bucket.
 
     Attributes:
-        objects: the folder or the bucket, for files that people put beside the outputs.
+        objects: the folder or bucket; gives access to files that people put next to the outputs.
         url: the root as it was configured, without credentials.
-        local: the folder in which outputs are built and read: the store's own, or a bucket's cache.
+        local: the folder in which outputs are built and read. It is the folder of the store, or the
+            cache of the bucket.
     """
 
     def __init__(self, place: Path | Folder | Bucket) -> None:
@@ -77,9 +85,11 @@ class Store:
     # Reading
 
     def current(self, output: str, whole: Container[VersionKey] = ()) -> Version | None:
-        """The published version; None if there is none, or if it is not complete.
+        """Returns the published version; None if the output has none, or if it is not complete.
 
-        `whole`: versions that the caller knows to be complete.
+        Args:
+            output: its name.
+            whole: versions that the caller knows to be complete, so that they are not examined.
         """
         version = self.published(output)
         if version and (version.key in whole or self.is_complete(version)):
@@ -87,7 +97,7 @@ class Store:
         return None
 
     def published(self, output: str) -> Version | None:
-        """The published version, whether or not it is complete."""
+        """Returns the published version, complete or not; None if the output has none."""
         require_output(output)
         for _ in range(_READS):
             place = self.objects.pointer(output)
@@ -98,26 +108,30 @@ class Store:
         return None
 
     def is_complete(self, version: Version) -> bool:
-        """Whether every file exists in its size. A bucket has every file of a manifest."""
+        """Returns whether every file of a version exists and has its size.
+
+        In a bucket this is always so, because the manifest is uploaded after all files.
+        """
         return isinstance(self.objects, Bucket) or self.objects.is_whole(version)
 
     def open(
         self, output: str, files: str | None = None, whole: Container[VersionKey] = ()
     ) -> tuple[Path, Version]:
-        """A local folder with the content of the current version, links included. Do not write.
+        """Returns a local folder with the content of the current version, and the version.
 
-        The folder does not change when another version is committed. `prune` removes it a grace
-        period later.
+        Callers must not write into the folder. It stays the same when another version is committed;
+        `prune` removes it a grace period later.
 
         Args:
             output: its name.
-            files: a glob for readers of a few files of a large output. From a bucket, only the
-                output's own files whose paths match are downloaded, and no linked outputs. The
-                folder may contain other files, too.
+            files: a glob, for callers that read only a few files of a large output. From a bucket,
+                only the files with a matching path are downloaded, and no linked outputs. The
+                folder may contain other files, too. None: all files and linked outputs.
             whole: see `current`.
 
         Raises:
-            MissingOutput: `current` is None, or one of these files or a linked output is missing.
+            MissingOutput: the output has no complete version, or a file or a linked output that has
+                to be downloaded is missing.
             ChangedOutput: a downloaded file differs from its manifest.
         """
         version = self.current(output, whole)
@@ -126,24 +140,31 @@ class Store:
         return self.open_version(version, files), version
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
-        """Like `open`, for very many outputs. Outputs that are not complete are left out.
+        """Yields a local folder with the content, and the current version, of each of many outputs.
 
-        The folders are strings, which take a tenth of the memory of a `Path`.
+        Outputs that are missing or not complete are left out. The folders are strings, because a
+        string takes a tenth of the memory of a `Path`.
         """
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 self.open_version(version, None)
-                yield self.local.content(version.at), version
+                yield self.local.content(version.path), version
 
     def open_version(self, version: Version, pattern: str | None = "*") -> Path:
-        """Like `open`, for any version, published or not.
+        """Returns a local folder with the content of a version, published or not.
 
-        `pattern`: a glob for the version's own files; None: all files and all linked versions.
+        Args:
+            version: the version.
+            pattern: a glob for the paths of the files to download from a bucket; None: all files
+                and all linked versions.
+
+        Raises:
+            MissingOutput, ChangedOutput: see `open`.
         """
-        content = Path(self.local.content(version.at))
+        content = Path(self.local.content(version.path))
         if isinstance(self.objects, Bucket):
             content.mkdir(parents=True, exist_ok=True)
-            self.local.renew(version.at)
+            self.local.renew(version.path)
             bring = partial(self._bring_file, self.objects, version)
             in_parallel(bring, self.local.lacking(version, pattern))
             if pattern is None:
@@ -151,8 +172,8 @@ class Store:
         return content
 
     def _bring_file(self, bucket: Bucket, version: Version, file: FileEntry) -> None:
-        """Download a file of a version into the cache."""
-        place = Path(self.local.content(version.at), file.path)
+        """Downloads a file of a version into the cache, and checks its digest."""
+        place = Path(self.local.content(version.path), file.path)
         with self.local.incoming(place, version.output) as draft:
             with draft.open("w+b") as out:
                 digest = bucket.download(version, file, out)
@@ -162,71 +183,92 @@ class Store:
                 raise ChangedOutput(version.output, ascii_path(file.path))
 
     def _bring_link(self, version: Version, path: str) -> None:
-        """Download the version that a link of another version leads to, and write the link."""
+        """Downloads a linked version, and creates the link to it in the cache.
+
+        Args:
+            version: the version that contains the link.
+            path: the path of the link in its content.
+        """
         link = version.manifest.links[path]
-        at = self.local.linked(version, path, link)
-        cached = self._load(at) if at else None
+        version_path = self.local.linked(version, path, link)
+        cached = self._load(version_path) if version_path else None
         if cached and not cached.manifest.links and not any(self.local.lacking(cached)):
             return
         linked = self._linked(link)
         self.open_version(linked, None)
-        place = f"{self.local.content(version.at)}/{path}"
-        self.local.set_link(place, linked.at, version.output)
+        place = f"{self.local.content(version.path)}/{path}"
+        self.local.set_link(place, linked.path, version.output)
 
     def outputs(self, prefix: str = "") -> list[str]:
-        """The names of the published outputs at or below the folder `prefix`, sorted."""
+        """Returns the names of published outputs, sorted.
+
+        Args:
+            prefix: the name of an output, or of a folder of outputs; empty: all outputs.
+        """
         folder = prefix.rstrip("/")
         if folder:
             require_output(folder)
         return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
-        """Yield every output with each of its versions; None for a version with a damaged manifest.
+        """Yields pairs of an output and one of its versions; None for a damaged manifest.
 
-        `within`: the name of a single output, or of a folder of outputs.
+        Args:
+            within: the name of an output, or of a folder of outputs; empty: all outputs.
         """
-        for at in sorted(self.objects.ages(within)):
-            yield at.rpartition("/")[0], self._load(at)
+        for version_path in sorted(self.objects.ages(within)):
+            yield version_path.rpartition("/")[0], self._load(version_path)
 
-    def _load(self, at: str) -> Version | None:
-        """The version; None if its manifest is missing, damaged, or names another output."""
-        output, _, place = at.rpartition("/")
-        manifest = self._manifest(at)
+    def _load(self, version_path: str) -> Version | None:
+        """Returns a version; None if its manifest is missing, damaged, or names another output."""
+        output, _, place = version_path.rpartition("/")
+        manifest = self._manifest(version_path)
         if manifest is None or manifest.output != output:
             return None
         return Version(place[:VERSION_LENGTH], manifest, place)
 
-    def _manifest(self, at: str) -> Manifest | None:
-        """The manifest of a version; None if it is missing or damaged. A cache keeps a copy."""
-        output, _, place = at.rpartition("/")
-        manifest = parse_manifest(self.local.manifest(at), place)
+    def _manifest(self, version_path: str) -> Manifest | None:
+        """Returns the manifest of a version; None if it is missing or damaged.
+
+        The manifest of a version in a bucket is copied to the cache.
+        """
+        output, _, place = version_path.rpartition("/")
+        manifest = parse_manifest(self.local.manifest(version_path), place)
         if manifest is None and isinstance(self.objects, Bucket):
-            data = self.objects.manifest(at)
+            data = self.objects.manifest(version_path)
             manifest = parse_manifest(data, place)
             if data and manifest:
-                copy = Path(self.local.content(at)).with_name(MANIFEST)
+                copy = Path(self.local.content(version_path)).with_name(MANIFEST)
                 with self.local.incoming(copy, output) as draft:
                     draft.write_bytes(data)
         return manifest
 
     def _place(self, output: str, version: str) -> str | None:
-        """Any complete folder of a version. All folders of the same version have equal bytes."""
+        """Returns the path of a version that has a manifest; None if no folder has it.
+
+        The same version can be stored in several folders, whose bytes are equal. The published one
+        is preferred.
+        """
         place = self.objects.pointer(output)
         if place and place[:VERSION_LENGTH] == version and self._exists(f"{output}/{place}"):
             return f"{output}/{place}"
-        for at in sorted(self.objects.ages(output)):
-            if _version_key(at) == (output, version) and self._exists(at):
-                return at
+        for version_path in sorted(self.objects.ages(output)):
+            if _version_key(version_path) == (output, version) and self._exists(version_path):
+                return version_path
         return None
 
-    def _exists(self, at: str) -> bool:
-        return self.objects.manifest(at) is not None
+    def _exists(self, version_path: str) -> bool:
+        return self.objects.manifest(version_path) is not None
 
     def _linked(self, link: LinkEntry | VersionName) -> Version:
-        """The version that a link names. Raises `MissingOutput` if it was removed."""
+        """Returns the version that a link or a name refers to.
+
+        Raises:
+            MissingOutput: the version was removed.
+        """
         version_id = link.id if isinstance(link, VersionName) else link.version
-        at = self._place(link.output, version_id)
-        version = self._load(at) if at else None
+        version_path = self._place(link.output, version_id)
+        version = self._load(version_path) if version_path else None
         if version is None:
             raise MissingOutput(link.output)
         return version
@@ -236,10 +278,14 @@ class Store:
     def verify(
         self, output: str, damages_by_version: dict[str, list[OutputDamage]] | None = None
     ) -> list[OutputDamage]:
-        """Compare the current version with its manifest, byte by byte; returns every difference.
+        """Compares the published version with its manifest, byte by byte; returns every difference.
 
-        Damages of linked versions are included. A caller who verifies many outputs passes the same
-        `damages_by_version` to each call, so that every version is read once.
+        Damages of linked versions are included.
+
+        Args:
+            output: its name.
+            damages_by_version: a cache: path of a version → its damages. A caller that verifies
+                many outputs passes the same dict to each call, so that every version is read once.
         """
         require_output(output)
         if damages_by_version is None:
@@ -247,25 +293,25 @@ class Store:
         place = self.objects.pointer(output)
         if place is None:
             message = "was never built, or was removed"
-            return [OutputDamage.of(output, "missing_output", ".", message)]
+            return [OutputDamage.for_path(output, "missing_output", ".", message)]
         return self._verify(f"{output}/{place}", damages_by_version)
 
     def _verify(
-        self, at: str, damages_by_version: dict[str, list[OutputDamage]]
+        self, version_path: str, damages_by_version: dict[str, list[OutputDamage]]
     ) -> list[OutputDamage]:
-        if at in damages_by_version:
-            return damages_by_version[at]
-        output = at.rpartition("/")[0]
-        version = self._load(at)
+        if version_path in damages_by_version:
+            return damages_by_version[version_path]
+        output = version_path.rpartition("/")[0]
+        version = self._load(version_path)
         if version is None:
             message = "is missing or was changed"
-            damages = [OutputDamage.of(output, "damaged_manifest", MANIFEST, message)]
+            damages = [OutputDamage.for_path(output, "damaged_manifest", MANIFEST, message)]
         else:
             digests = self.objects.digests(version)
-            damages = damages_of(version, self.objects.sizes(at), digests)
+            damages = damages_of(version, self.objects.sizes(version_path), digests)
             for path, link in version.manifest.links.items():
                 damages += self._verify_link(version, path, link, damages_by_version)
-        damages_by_version[at] = damages
+        damages_by_version[version_path] = damages
         return damages
 
     def _verify_link(
@@ -276,31 +322,35 @@ class Store:
         damages_by_version: dict[str, list[OutputDamage]],
     ) -> list[OutputDamage]:
         if isinstance(self.objects, Folder):
-            at = self.objects.linked(version, path, link)
+            version_path = self.objects.linked(version, path, link)
         else:
-            at = self._place(link.output, link.version)
-        if at is None:
+            version_path = self._place(link.output, link.version)
+        if version_path is None:
             message = f"does not lead to {link.output} any more"
-            return [OutputDamage.of(version.output, "broken_link", path, message)]
-        damages = self._verify(at, damages_by_version)
+            return [OutputDamage.for_path(version.output, "broken_link", path, message)]
+        damages = self._verify(version_path, damages_by_version)
         return [damage.inside(version.output, path) for damage in damages]
 
     # Writing
 
     @contextmanager
     def stage(self, output: str) -> Iterator[Staging]:
-        """A private directory to build a version in. It is always removed at the end."""
+        """Creates a private directory to build a version in; it is removed after the block."""
         require_output(output)
         with self.local.draft(output) as directory:
             (directory / CONTENT).mkdir()
             yield Staging(output, directory, self._content, before=self.published(output))
 
     def _content(self, output: str, version: str) -> str:
-        """The local folder with the content of a version. Raises `StorageError` if it is gone."""
-        at = self._place(output, version)
-        if at is None:
+        """Returns the local folder with the content of a version.
+
+        Raises:
+            StorageError: the version was removed.
+        """
+        version_path = self._place(output, version)
+        if version_path is None:
             raise StorageError(f"{output} was removed or replaced meanwhile; run again")
-        return self.local.content(at)
+        return self.local.content(version_path)
 
     def commit(
         self,
@@ -309,9 +359,9 @@ class Store:
         summary: Mapping[str, Any],
         checks: Sequence[CheckOutcome] = (),
     ) -> Version:
-        """Publish a staged directory as the output's current version, atomically.
+        """Publishes a staged directory as the current version of its output, atomically.
 
-        Readers see the old version or the new version. Empty folders are not part of a version.
+        Readers see the earlier version or the new one. Empty folders are not part of a version.
 
         Raises:
             StorageError: the directory was committed already, contains something other than files
@@ -335,7 +385,7 @@ class Store:
         return version
 
     def _require_versions(self, keys: set[VersionKey]) -> None:
-        """Raise `StorageError` if one of the versions was removed."""
+        """Raises `StorageError` if one of the versions was removed."""
 
         def require(key: VersionKey) -> None:
             self._content(*key)
@@ -343,23 +393,32 @@ class Store:
         in_parallel(require, keys)
 
     def _source(self, source: Version | VersionName) -> tuple[str, Version] | None:
-        """The local folder of a version whose files are shared, and the version; None if gone."""
+        """Returns the local folder and the manifest of a version whose files may be hard-linked.
+
+        Returns None if the version was removed.
+        """
         if isinstance(source, Version):
-            return self.local.content(source.at), source
+            return self.local.content(source.path), source
         with suppress(MissingOutput):
             version = self._linked(source)
-            return self.local.content(version.at), version
+            return self.local.content(version.path), version
         return None
 
     def _renew(self, output: str) -> bool:
-        """Start the grace period of the published version now; returns whether there is one."""
+        """Sets the age of the published version to zero; returns whether the output has one.
+
+        Its grace period, after which `prune` may remove it, starts now.
+        """
         place = self.objects.pointer(output)
         if place:
             self.objects.renew(f"{output}/{place}")
         return place is not None
 
     def remove(self, output: str) -> bool:
-        """Unpublish an output, whose files `prune` removes later; returns whether it existed."""
+        """Removes the pointer of an output; returns whether it had one.
+
+        `prune` removes the files after the grace period.
+        """
         require_output(output)
         if not self._renew(output):
             return False
@@ -367,7 +426,7 @@ class Store:
         return True
 
     def erase(self, output: str) -> bool:
-        """Remove an output with all of its versions at once, even while readers have it open.
+        """Removes an output with all of its versions now, even while readers have it open.
 
         Returns whether anything was removed.
         """
@@ -376,54 +435,67 @@ class Store:
         for place in self._places():
             for top in place.tops:
                 has_removed |= place.delete_all(f"{top}{output}")
-        if self.objects.pointer(output):  # a commit ended meanwhile
+        if self.objects.pointer(output):  # another process committed a version meanwhile
             self.erase(output)
         return has_removed
 
     def _places(self) -> set[Folder | Bucket]:
-        """Where versions are stored: in a bucket also in its cache."""
+        """Returns the places with versions: the folder, or the bucket and its cache."""
         return {self.objects, self.local}
 
     def prune(self, grace_seconds: float) -> list[str]:
-        """Remove versions that have not been needed for `grace_seconds`, and abandoned drafts.
+        """Removes versions that have not been needed for a grace period, and abandoned drafts.
 
-        A version is needed while a pointer names it, for the grace period after that, and while a
-        needed version links to it. `grace_seconds` must be longer than any output takes to be built
-        or read. Ages are measured by the store's own clock.
+        A version is needed while it is published, for the grace period after that, and while a
+        needed version links to it.
 
-        Returns the removed versions as `<output>@<version>`, sorted, then the paths of the drafts.
+        Args:
+            grace_seconds: the grace period, by the clock of the store. It must be longer than the
+                time that any output takes to be built or read.
+
+        Returns:
+            The removed versions as `<output>@<version>`, sorted, then the paths of the drafts.
         """
         before = self.objects.now() - grace_seconds
-        # The pointers are read first. A version that a pointer leaves after that has been renewed,
-        # so that its age shows that it was needed.
+        # The pointers are read before the ages. If a pointer moves in between, the version that it
+        # pointed to has a new age and therefore stays.
         names = self.outputs()
         places = in_parallel(self.objects.pointer, names)
         current = {f"{name}/{place}" for name, place in zip(names, places, strict=True)}
         ages = self.objects.ages()
-        roots = {at for at, age in ages.items() if at in current or age >= before}
+        roots = {
+            version_path
+            for version_path, age in ages.items()
+            if version_path in current or age >= before
+        }
         removed = []
-        for at in sorted(ages.keys() - self._with_linked(roots, ages)):
-            output, _, place = at.rpartition("/")
-            manifest = self._manifest(at)
+        for version_path in sorted(ages.keys() - self._with_linked(roots, ages)):
+            output, _, place = version_path.rpartition("/")
+            manifest = self._manifest(version_path)
             is_foreign = manifest is not None and manifest.output != output
             if not is_foreign and self.objects.pointer(output) != place:
                 for storage in self._places():
-                    storage.discard(at)
+                    storage.discard(version_path)
                 removed.append(f"{output}@{place[:VERSION_LENGTH]}")
         if isinstance(self.objects, Bucket):
-            for at, age in self.local.ages().items():
-                if at not in ages and age < before:
-                    self.local.discard(at)
+            for version_path, age in self.local.ages().items():
+                if version_path not in ages and age < before:
+                    self.local.discard(version_path)
             self.objects.abort_uploads(before)
         return removed + self.local.sweep()
 
     def _with_linked(self, roots: set[str], versions: Iterable[str]) -> set[str]:
-        """The roots, and all of the versions that they link to, directly or indirectly."""
+        """Returns the paths of these versions, and of all versions that they link to.
+
+        Args:
+            roots: paths of versions.
+            versions: the paths of all versions of the store.
+        """
         if roots >= set(versions):
             return roots
         places = defaultdict(set)
-        for at in versions:
-            places[_version_key(at)].add(at)
+        for version_path in versions:
+            places[_version_key(version_path)].add(version_path)
         needed: set[str] = set()
         level = roots
         while level:
@@ -432,12 +504,19 @@ class Store:
             level = set[str]().union(*linked) - needed
         return needed
 
-    def _places_of_links(self, places: Mapping[VersionKey, set[str]], at: str) -> set[str]:
-        """The places of the versions that a version links to.
+    def _places_of_links(
+        self, places: Mapping[VersionKey, set[str]], version_path: str
+    ) -> set[str]:
+        """Returns the paths of the versions that a version links to.
 
-        If a linked version is stored in several places, only the place that readers use is needed.
+        If a linked version is stored in several folders, only the folder that readers of the link
+        use is returned.
+
+        Args:
+            places: key of a version → the paths of its folders.
+            version_path: the path of the version that contains the links.
         """
-        version = self._load(at)
+        version = self._load(version_path)
         if version is None:
             return set()
         needed: set[str] = set()
@@ -454,57 +533,57 @@ class Store:
         return needed
 
     def remove_leftovers(self) -> list[str]:
-        """Remove drafts of dead processes of this machine; returns their paths."""
+        """Removes drafts of dead processes of this machine; returns their paths."""
         return self.local.sweep()
 
     # Documents
 
     def put_document(self, key: str, data: bytes) -> None:
-        """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
+        """Writes or replaces a small document, such as `quarantine/<id>.json`, atomically."""
         self.objects.put(require_document(key), data)
 
     def add_document(self, key: str, data: bytes) -> bool:
-        """Write a document if it does not exist; returns whether this call wrote it."""
+        """Writes a document unless its key exists; returns whether this call wrote it."""
         return self.objects.add(require_document(key), data)
 
     def get_document(self, key: str) -> bytes | None:
-        """The bytes of a document; None if it does not exist."""
+        """Returns the bytes of a document; None if it does not exist."""
         return self.objects.read(require_document(key))
 
     def delete_document(self, key: str) -> bool:
-        """Remove a document; returns whether it existed."""
+        """Removes a document; returns whether it existed."""
         exists = self.objects.head(require_document(key)) is not None
         if exists:
             self.objects.delete(key)
         return exists
 
     def delete_documents(self, folder: str) -> int:
-        """Remove every document in a folder; returns how many there were."""
+        """Removes every document in a folder; returns how many there were."""
         count = len(self.list_documents(folder))
         self.objects.delete_all(require_document(folder))
         return count
 
     def list_documents(self, prefix: str) -> list[str]:
-        """The keys of the documents in the folder `prefix`, sorted."""
+        """Returns the keys of the documents in the folder `prefix`, sorted."""
         folder = require_document(f"{prefix.rstrip('/')}/x")[:-1]
         keys = {info.key for info in self.objects.listing(folder)}
         return sorted(filter(is_document, keys))
 
 
-def _version_key(at: str) -> VersionKey:
-    output, _, place = at.rpartition("/")
+def _version_key(version_path: str) -> VersionKey:
+    output, _, place = version_path.rpartition("/")
     return output, place[:VERSION_LENGTH]
 
 
 def open_store(url: str, cache: Path | None = None) -> Store:
-    """The store at a path, a `file://` URL or an `s3://` URL; it need not exist yet.
+    """Returns the store at a path, a `file://` URL or an `s3://` URL; it need not exist yet.
 
     Args:
         url: the root.
-        cache: the folder for local copies of buckets; each store gets its own subfolder.
+        cache: the folder for local copies of buckets; each bucket gets its own subfolder.
 
     Raises:
-        StorageError: the root is of another kind, or is a bucket and has no `cache`.
+        StorageError: the root is of another kind, or it is a bucket and `cache` is None.
     """
     if not is_bucket(url):
         return Store(local_path(url))

@@ -1,9 +1,10 @@
-"""The uploads: recordings as they arrive, a folder with three files for each demonstration.
+"""The uploads: the folder or bucket in which recordings arrive.
 
-The name of a folder is the id of the demonstration; a folder whose name cannot be an id is ignored
-and reported. From a bucket, the files of a demonstration are downloaded exactly as they were
-listed, or not at all. In a folder, they are read in place, and links that lead outside the folder
-are rejected. Only `Uploads.remove` changes the uploads.
+Each demonstration is a folder with three files. The name of the folder is the id of the
+demonstration; folders whose name cannot be an id are ignored and reported. In a folder, the files
+are read in place, and links that lead out of the folder are rejected. From a bucket, all files of a
+demonstration are downloaded; if an object changes after it was listed, the download fails. Only
+`Uploads.remove` changes the uploads.
 """
 
 import hashlib
@@ -41,25 +42,31 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class UploadedDemonstration:
-    """A folder of the uploads: its name, and which of `RECORDING_FILES` it has, sorted."""
+    """A folder of the uploads.
+
+    Attributes:
+        id: its name.
+        files: the names of `RECORDING_FILES` that it contains, sorted.
+    """
 
     id: str
     files: tuple[str, ...]
 
 
 class Uploads:
-    """The folder or bucket in which recordings arrive.
+    """Lists and reads the uploads.
 
     Args:
         objects: the folder or bucket.
-        cache: a local folder for downloads, created when needed; None: the system's temporary
-            folder.
+        cache: a local folder for downloads, created when needed; None: the temporary folder of the
+            system.
 
     Attributes:
         objects: the folder or bucket, for code that only lists it.
         url: the root as it was configured, without credentials.
-        is_stored: whether the store has a demonstration with an id. The workspace sets it.
-        copies: whether `open` downloads, so that the first stage keeps a copy of the files.
+        is_stored: a function that returns whether the store has outputs of a demonstration id. The
+            workspace sets it.
+        copies: whether `open` downloads the files. If so, the first stage keeps a copy of them.
     """
 
     def __init__(self, objects: Objects, cache: Path | None = None) -> None:
@@ -70,7 +77,7 @@ class Uploads:
         self._cache = Folder(cache or _default_cache())
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:
-        """Every visible folder whose name can be an id, complete or not, sorted.
+        """Returns every visible folder whose name can be an id, complete or not, sorted.
 
         A bucket is listed once, however many folders it has.
 
@@ -82,20 +89,20 @@ class Uploads:
         return [_uploaded(name, files_by_name[name]) for name in usable_names]
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
-        """The demonstration with this id; None if it has no folder."""
+        """Returns the demonstration with this id; None if it has no folder."""
         files = self._files(demonstration)
         return None if files is None else _uploaded(demonstration, files)
 
     def misnamed(self) -> list[str]:
-        """The visible folders that are ignored because of their names; see `NAME_RULE`."""
+        """Returns the names of visible folders that are ignored because they break `NAME_RULE`."""
         names = self.objects.folders()
         return sorted({*names} - self.usable(names))
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """The names of folders that can be ids.
+        """Returns those of the names of folders that can be ids.
 
-        Names that differ only by case would be the same name on Windows and macOS. Of such names,
-        only the one that the store has is usable.
+        Names that differ only by case would be the same folder on Windows and macOS. Of such names,
+        only the name of which the store already has outputs is usable.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -111,15 +118,18 @@ class Uploads:
         return usable_names
 
     def listed(self, demonstration: str) -> str | None:
-        """The fingerprint of the listed files; None if no folder has this id. Nothing is read."""
+        """Returns a fingerprint of the listing of a folder; None if no folder has this id.
+
+        The files are not read.
+        """
         files = self._files(demonstration)
         return None if files is None else listing_fingerprint(files)
 
     def identity(self, demonstration: str) -> str | None:
-        """The fingerprint for a recipe, which changes when one of the three files changes.
+        """Returns the fingerprint of an upload, which changes when one of its three files changes.
 
-        In a folder, the files are hashed. In a bucket, only their listing is. None if they cannot
-        be read.
+        It is part of recipes. In a folder, it is a hash of the bytes of the files; in a bucket,
+        only of their listing. None if the files cannot be read.
         """
         if self.copies:
             return self.listed(demonstration)
@@ -148,13 +158,15 @@ class Uploads:
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """A local folder with the files of a demonstration, for reading while the context is open.
+        """Gives a local folder with the files of a demonstration, to read from in the block.
 
-        `identity`: the expected fingerprint of the upload.
+        Args:
+            demonstration: its id.
+            identity: the expected fingerprint of the upload; None: any.
 
         Raises:
-            DemonstrationError: no folder has the id, a file cannot be read or is a link to outside
-                the root, or the upload has another identity (`upload_changed`).
+            DemonstrationError: no folder has the id, a file cannot be read or is a link that leads
+                out of the root, or the upload has another fingerprint (`upload_changed`).
             StorageError: the uploads cannot be read, or the disk is full.
         """
         files = self._files(demonstration)
@@ -180,18 +192,21 @@ class Uploads:
             yield private_folder
 
     def remove(self, demonstration: str) -> bool:
-        """Remove an uploaded folder for ever; returns whether it existed.
+        """Deletes the folder of an upload; returns whether it existed.
 
-        If the folder is a link, only the link is removed.
+        If the folder is a link, only the link is deleted.
         """
         return is_safe_id(demonstration) and self.objects.delete_all(demonstration)
 
     def remove_leftovers(self) -> list[str]:
-        """Remove the downloads of dead processes of this machine; returns their names."""
+        """Removes the downloads of dead processes of this machine; returns their names."""
         return self._cache.sweep() if self.copies else []
 
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
-        """The files of a recording by name, without others; None if no folder has this id."""
+        """Returns name → file for the files of a recording; None if no folder has this id.
+
+        Files with other names than those of a recording are left out.
+        """
         if not is_safe_id(demonstration):
             return None
         files = self.objects.files(demonstration)
@@ -201,7 +216,10 @@ class Uploads:
         return {name: files[name] for name in names if name in files}
 
     def _refused(self, demonstration: str) -> Iterator[Problem]:
-        """Yield the problems of files in a folder. A byte of each file is read."""
+        """Yields a problem for each file of a folder that cannot be read or is a wrong link.
+
+        To find out, it reads a byte of each file. In a bucket, nothing is examined.
+        """
         objects = self.objects
         if not isinstance(objects, Folder):
             return
@@ -214,7 +232,7 @@ class Uploads:
                 elif path.is_file():
                     with path.open("rb") as file:
                         file.read(1)
-            except FileNotFoundError:  # removed meanwhile
+            except FileNotFoundError:  # another process removed it meanwhile
                 continue
             except OSError as error:
                 raise_system_trouble(error)
@@ -225,8 +243,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # Changes of these optional files request no run. If such a file changes during the
-                # download, it is left out.
+                # An optional file. If it changes during the download, it is left out, and no later
+                # run reads it because of that change.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 
@@ -240,7 +258,10 @@ class Uploads:
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
-        """A folder that is removed at the end, or by another process if this process dies."""
+        """Creates a folder for downloads and removes it after the block.
+
+        If this process dies, another process removes the folder.
+        """
         with ExitStack() as stack:
             try:
                 self.remove_leftovers()
@@ -254,7 +275,7 @@ class Uploads:
 
 
 def open_uploads(url: str, cache: Path | None = None) -> Uploads:
-    """The uploads at a path, a `file://` URL or an `s3://` URL. Nothing is read yet.
+    """Returns the uploads at a path, a `file://` URL or an `s3://` URL. Nothing is read yet.
 
     Raises:
         StorageError: the root is of another kind, or the URL contains credentials.
@@ -274,16 +295,20 @@ def _default_cache() -> Path:
 
 
 def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
-    """SHA-256, in hex, over the names, ETags and sizes of the three files; others are ignored."""
+    """Returns a SHA-256, in hex, over the names, ETags and sizes of the three files.
+
+    Other files are ignored.
+    """
     present = ((name, files[name]) for name in RECORDING_FILES if name in files)
     text = "".join(f"{name} {info.etag} {info.size}\n" for name, info in sorted(present))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    """SHA-256 over lines `name sha256` of those of the three files that exist, sorted by name.
+    """Returns a SHA-256 over the names and the SHA-256 of those of the three files that exist.
 
-    The `fingerprint` in the manifest of a complete recording is the same.
+    For a complete recording it equals the `fingerprint` in the manifest of the stage
+    `raw_recordings`.
     """
     present = (name for name in RECORDING_FILES if (folder / name).is_file())
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)
@@ -315,7 +340,7 @@ def _missing(demonstration: str) -> Problem:
 
 
 def changed_while_read(demonstration: str, file: str) -> Problem:
-    """The problem of an upload that was replaced while it was read."""
+    """Returns the problem of an upload that was replaced while it was read."""
     return Problem(
         "upload_changed",
         file,

@@ -1,9 +1,9 @@
 """Versions of outputs: manifests, staged directories, and differences from a manifest.
 
-The id of a version is a hash of the bytes of its manifest, so that equal work has equal ids on
-every machine and in every store. The folder of a version is named `<id>-<8 hex>` with random
-digits, so that no commit writes into a folder that exists. Earlier versions of the package named it
-`<id>`.
+The id of a version is a hash of the bytes of its manifest. Therefore equal results have equal ids
+on every machine and in every store. The folder of a version is named `<id>-<8 hex>`. The eight
+digits are random, so that no commit writes into a folder that exists. Earlier versions of the
+package named the folder `<id>`.
 """
 
 import hashlib
@@ -27,19 +27,20 @@ from demo_pipeline.store.errors import ChangedOutput, StorageError
 
 CONTENT = "content"
 MANIFEST = "manifest.json"
-VERSION_LENGTH = 16
+VERSION_LENGTH = 16  # hex digits of the id of a version
 _PLACE = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}(-[0-9a-f]{{8}})?")
 VersionKey = tuple[str, str]
-"""Output and version id."""
+"""The name of an output and the id of one of its versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that an output depends on. An output with an equal recipe is not built again.
+    """Everything that an output depends on. While it stays the same, the output is not built again.
 
     Attributes:
-        settings: a fingerprint of the stage's own settings.
-        inputs: the name of each input → the content fingerprint of its version.
+        code_version: the version of the code of the stage.
+        settings: a fingerprint of the settings that the stage reads.
+        inputs: name of an input → the fingerprint of its content.
     """
 
     stage: str
@@ -54,8 +55,8 @@ class CheckOutcome:
 
     Attributes:
         problems: errors and warnings.
-        metadata: JSON values to show.
-        blocking: a failure prevents the commit.
+        metadata: JSON values, shown in Dagster's UI.
+        blocking: whether a failure prevents the commit.
     """
 
     name: str
@@ -66,7 +67,12 @@ class CheckOutcome:
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """A file of a version; `path` is `/`-separated and relative to `content/`."""
+    """A file of a version, as its manifest has it.
+
+    Attributes:
+        path: relative to the folder `content`, separated by `/`.
+        size: bytes.
+    """
 
     path: str
     sha256: str
@@ -74,22 +80,24 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkEntry(msgspec.Struct, frozen=True, gc=False):
-    """A link to the content of another output's version."""
+    """A link in a version to the content of a version of another output."""
 
     output: str
     version: str
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """`manifest.json`. It contains no time and no path of a machine.
+    """The file `manifest.json` of a version: its recipe, its files and its checks.
+
+    It contains no time and no path of a machine, so that equal results have equal manifests.
 
     Attributes:
         files: sorted by path; empty folders are not part of an output.
         links: path under `content/` → the version that the link leads to.
-        content: SHA-256 over paths, digests and links. Equal content has an equal value, whatever
-            it was built from.
+        content: SHA-256 over paths, digests and links. It is equal for equal content, whatever the
+            recipe was.
         summary: the JSON object that the stage returned.
-        checks: the results of the checks of the staged version.
+        checks: the results of the checks before the commit.
     """
 
     output: str
@@ -105,16 +113,16 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def recipe(self) -> Recipe:
-        """What the version was built from."""
+        """The recipe of the version: stage, code version, settings and inputs."""
         return Recipe(self.stage, self.code_version, self.settings, self.inputs)
 
     @property
     def size(self) -> int:
-        """Bytes of all files together."""
+        """The bytes of all files together."""
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """The bytes of the file, with sorted keys: equal for equal manifests."""
+        """Returns the bytes of the file, with sorted keys, so that equal manifests become equal."""
         values = msgspec.to_builtins(self)
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
         return f"{text}\n".encode()
@@ -125,7 +133,12 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 @dataclass(frozen=True, slots=True)
 class VersionName:
-    """A committed version without its manifest, so that many thousands fit into memory."""
+    """A committed version without its manifest, for code that holds many thousands of them.
+
+    Attributes:
+        id: see `Version`.
+        content: the fingerprint of the content.
+    """
 
     output: str
     id: str
@@ -134,10 +147,10 @@ class VersionName:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A committed version, as plain data that stays valid while the store keeps the version.
+    """A committed version of an output, as plain data without access to the store.
 
     Attributes:
-        id: the first 16 hex digits of the SHA-256 of the manifest's bytes.
+        id: the first 16 hex digits of the SHA-256 of the bytes of the manifest.
         place: the name of its folder.
     """
 
@@ -147,37 +160,37 @@ class Version:
 
     @property
     def output(self) -> str:
-        """The output's name."""
+        """The name of the output."""
         return self.manifest.output
 
     @property
     def content(self) -> str:
-        """The fingerprint of the content, which recipes of later stages contain."""
+        """The fingerprint of the content; the recipes of the stages that read it contain it."""
         return self.manifest.content
 
     @property
     def name(self) -> VersionName:
-        """The version without its manifest."""
+        """The name of the version, without its manifest."""
         return VersionName(self.output, self.id, self.content)
 
     @property
     def key(self) -> VersionKey:
-        """Output and id."""
+        """The name of the output and the id of the version."""
         return self.output, self.id
 
     @property
-    def at(self) -> str:
-        """Its path below the folder of all versions: `<output>/<place>`."""
+    def path(self) -> str:
+        """The path of its folder below the folder of all versions: `<output>/<place>`."""
         return f"{self.output}/{self.place}"
 
 
 def is_place(name: str) -> bool:
-    """Whether the folder of a version may have this name."""
+    """Returns whether the folder of a version may have this name."""
     return _PLACE.fullmatch(name) is not None
 
 
 def linked_version(link: str) -> str | None:
-    """The id of the version whose content a link leads to; None if it leads elsewhere."""
+    """Returns the id of the version to whose content a link leads; None for any other path."""
     if not os.path.islink(link) or not os.path.isdir(link):  # noqa: PTH112, PTH114 - faster
         return None
     folder, _, name = os.readlink(link).rpartition("/")  # noqa: PTH115
@@ -188,7 +201,12 @@ def linked_version(link: str) -> str | None:
 
 
 def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
-    """The manifest with these bytes; None if they do not match the name of the folder."""
+    """Returns the manifest with these bytes; None if its hash does not match the folder.
+
+    Args:
+        data: the bytes; None if the file is missing.
+        place: the name of the folder of the version, which begins with the hash.
+    """
     if data is None or _version_id(data) != place[:VERSION_LENGTH]:
         return None
     with suppress(msgspec.MsgspecError):
@@ -207,13 +225,13 @@ def new_version(
     checks: Sequence[CheckOutcome],
     files: list[FileEntry],
 ) -> tuple[Version, bytes]:
-    """The version that a staged directory becomes, and the bytes of its manifest.
+    """Returns the version that a staged directory becomes, and the bytes of its manifest.
 
     Raises:
         TypeError, ValueError: the summary cannot be written as JSON.
     """
     links = dict(sorted(staging.links.items()))
-    digest = hashlib.sha256()  # over the (path, digest) pairs and the links, sorted by path
+    digest = hashlib.sha256()  # over the paths and digests of the files and over the links
     for entry in files:
         path = encode_basestring_ascii(entry.path)
         digest.update(f'["file", {path}, "{entry.sha256}"]\n'.encode())
@@ -238,18 +256,19 @@ def new_version(
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """An output that is being built: the build function writes files under `path`.
+    """A version that is being built. The build function writes its files under `path`.
 
     Attributes:
-        output: its name.
-        directory: becomes the directory of the version. It is as deep as that one, so that relative
-            links stay right.
-        find: output and id of a version → local folder of its content; raises `StorageError`.
+        output: the name of the output.
+        directory: the directory that becomes the directory of the version. Both have the same depth
+            below the root, so that relative links stay right.
+        find: returns the local folder with the content of a version, given its output and its id;
+            raises `StorageError` if it was removed.
         links: path under `path` → the linked version.
         before: the published version, for builds that read it.
-        hardlink_sources: versions whose files may be hard-linked under `path`. Such a file keeps
-            the digest of that version's manifest. If it was hashed again, damage would pass for
-            content.
+        hardlink_sources: versions whose files the build may hard-link under `path`. The new
+            manifest takes the digest of such a file from the manifest of the source: hashing the
+            file again would accept damage as new content.
     """
 
     output: str
@@ -265,7 +284,7 @@ class Staging:
         return self.directory / CONTENT
 
     def link(self, relative_path: str, version: Version | VersionName) -> None:
-        """Link `relative_path` to the content of another version.
+        """Creates a link from `relative_path` to the content of another version.
 
         Raises:
             StorageError: the path leads out of the staged directory or exists, or the version was
@@ -286,11 +305,14 @@ class Staging:
 
 
 Load = Callable[[Version | VersionName], tuple[str, Version] | None]
-"""A version → the local folder of its content, and the version; None if it was removed."""
+"""Returns the local folder with the content of a version, and the version; None if it is gone."""
 
 
 def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[str]]:
-    """The files of a staged directory, and the paths of those that no commit has synced yet.
+    """Returns the entries of all files of a staged directory, and the paths of the new files.
+
+    New files have to be synced to the disk. Files that are hard-linked from another version were
+    synced when that version was committed.
 
     Raises:
         ChangedOutput: a file that is hard-linked from one of `hardlink_sources` has another size
@@ -331,9 +353,10 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 
 
 class _SharedFiles:
-    """The files of other versions that a staged directory may share, by inode.
+    """Finds the source of files that are hard-linked from other versions, by their inodes.
 
-    Versions are read only until the wanted file was met, since there may be thousands.
+    A staged directory may have thousands of source versions. They are read one after the other,
+    only until the inode is found.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:
@@ -341,7 +364,7 @@ class _SharedFiles:
         self._by_inode: dict[int, tuple[str, FileEntry]] = {}
 
     def find(self, status: os.stat_result) -> tuple[str, FileEntry] | None:
-        """The output and the entry of a file that is hard-linked; None for any other file."""
+        """Returns the output and the entry of the source; None if the file is not hard-linked."""
         if status.st_nlink == 1:
             return None
         while status.st_ino not in self._by_inode:
@@ -367,14 +390,18 @@ class _SharedFiles:
 
 
 def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
-    """Yield the `/`-separated path of everything under `content` except folders, sorted.
+    """Yields the paths of all files and links under `content`, separated by `/` and sorted.
 
-    Only the names of a folder are kept in memory, since a dataset has thousands of files in one.
+    Only the names of the current folders are held in memory, because a dataset has very many files.
+
+    Args:
+        content: the folder.
+        folder: the subfolder to walk, with a `/` at the end; empty: all.
     """
     names = []
     with os.scandir(f"{content}/{folder}") as entries:
         for entry in entries:
-            # The slash sorts a folder like the paths of its files.
+            # With the slash, a folder is sorted as the paths of its files are.
             slash = "/" if entry.is_dir(follow_symlinks=False) else ""
             names.append(f"{folder}{entry.name}{slash}")
     names.sort()
@@ -401,30 +428,35 @@ class OutputDamage:
     message: str
 
     @classmethod
-    def of(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
-        """The damage of the file at `path` in an output."""
+    def for_path(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
+        """Returns a damage of a file of an output, given its path in the content."""
         return cls(output, code, f"{output}/{ascii_path(path)}", message)
 
     def inside(self, output: str, path: str) -> "OutputDamage":
-        """The same damage as part of another output, which links to the damaged one at `path`."""
+        """Returns this damage as a damage of another output that links to the damaged output.
+
+        Args:
+            output: the other output.
+            path: the path of the link in its content.
+        """
         inner = self.file.removeprefix(f"{self.output}/")
         return OutputDamage(output, self.code, f"{output}/{ascii_path(path)}/{inner}", self.message)
 
     def as_error(self) -> ChangedOutput:
-        """The error of a reader who needs the file."""
+        """Returns the error to raise for code that needs the file."""
         return ChangedOutput(self.output, self.file.removeprefix(f"{self.output}/"))
 
 
 def damages_of(
     version: Version, sizes: Mapping[str, int | None], digests: Iterable[str | None]
 ) -> list[OutputDamage]:
-    """Every difference between the own files of a version and its manifest.
+    """Returns every difference between the files of a version and its manifest, without links.
 
     Args:
         version: the version.
-        sizes: path of everything in its folder → bytes of a plain file, None for anything else.
-        digests: the digests of the files of the manifest, in its order; None if a file cannot be
-            read.
+        sizes: path of each entry in its content → bytes of a plain file, None for anything else.
+        digests: the present SHA-256 of each file of the manifest, in the same order; None if the
+            file cannot be read.
     """
     output = version.output
     manifest = version.manifest
@@ -441,14 +473,14 @@ def damages_of(
         elif digest != file.sha256:
             message = "has another SHA-256 than its manifest"
         if message:
-            damages.append(OutputDamage.of(output, code, file.path, message))
+            damages.append(OutputDamage.for_path(output, code, file.path, message))
     expected_paths = {file.path for file in manifest.files} | manifest.links.keys()
     for path in sorted(sizes.keys() - expected_paths):
         message = "does not belong to the output"
-        damages.append(OutputDamage.of(output, "unexpected_file", path, message))
+        damages.append(OutputDamage.for_path(output, "unexpected_file", path, message))
     return damages
 
 
 def ascii_path(path: str) -> str:
-    """A path in ASCII that can be printed."""
+    """Returns a path in printable ASCII, with escapes for other characters."""
     return ascii(path)[1:-1]

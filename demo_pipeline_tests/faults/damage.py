@@ -255,7 +255,7 @@ def _flip(place: Place, file: str) -> None:
     version = store.published(output)
     assert version is not None
     if isinstance(store.objects, Bucket):
-        key = f"{VERSIONS}{version.at}/{CONTENT}/{name}"
+        key = f"{VERSIONS}{version.path}/{CONTENT}/{name}"
         data = store.objects.read(key)
         assert data is not None
         store.objects.put(key, flipped(data))

@@ -137,7 +137,7 @@ def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_agai
     assert version
     file = "steps/000/screenshot.png"
     if workspace.store.url.startswith("s3"):
-        key = f"versions/{version.at}/content/{file}"
+        key = f"versions/{version.path}/content/{file}"
         data = workspace.store.objects.read(key) or b""
         workspace.store.objects.put(key, data[:-1] + bytes([data[-1] ^ 1]))
     else:

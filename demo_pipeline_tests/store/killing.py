@@ -51,7 +51,7 @@ def broken(store: Store) -> None:
     if isinstance(store.objects, Folder):
         (Path(store.url) / OUTPUT / "deep/b.txt").unlink()
     else:
-        store.objects.delete(f"versions/{version.at}/content/deep/b.txt")
+        store.objects.delete(f"versions/{version.path}/content/deep/b.txt")
 
 
 def source(store: Store) -> None:

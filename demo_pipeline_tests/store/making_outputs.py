@@ -78,7 +78,7 @@ def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
 
 def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None:
     """Write other bytes in the place of a version's file (or manifest), or remove it."""
-    key = f"versions/{version.at}/{file}"
+    key = f"versions/{version.path}/{file}"
     if isinstance(store.objects, Bucket):
         store.objects.delete(key) if data is None else store.objects.put(key, data)
     elif data is None:

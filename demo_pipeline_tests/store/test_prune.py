@@ -69,7 +69,7 @@ def test_a_version_in_its_grace_period_keeps_what_it_links(tmp_path):
     put(store, "trajectories/d1", {"task.json": "second"})
     put(store, "dataset", {"index.json": "[]"})
     age(store)
-    os.utime(tmp_path / ".versions" / index.at)
+    os.utime(tmp_path / ".versions" / index.path)
     assert store.prune(DAY) == []
     age(store)
     assert store.prune(DAY) == [f"dataset@{index.id}", f"trajectories/d1@{first.id}"]
@@ -159,7 +159,7 @@ def test_the_cache_forgets_what_the_bucket_has_not_any_more(moto_url, tmp_path):
     put(store, "sft", {"a": "new"})
     other = open_store(moto_url, tmp_path / "other")
     assert other.prune(ALL) == [f"sft@{old.id}"]
-    assert list(tmp_path.glob(f"store-*/.versions/{old.at}"))
+    assert list(tmp_path.glob(f"store-*/.versions/{old.path}"))
     assert store.prune(ALL) == []
-    assert not list(tmp_path.glob(f"store-*/.versions/{old.at}"))
+    assert not list(tmp_path.glob(f"store-*/.versions/{old.path}"))
     assert seen(store, "sft") == {"a": "new"}

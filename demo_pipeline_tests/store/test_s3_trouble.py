@@ -210,7 +210,7 @@ def test_a_bucket_that_refuses_conditions_does_everything_else(moto_url, tmp_pat
 def test_what_lacks_or_differs_in_the_bucket_is_never_handed_out(moto_url, tmp_path, data):
     store = open_store(moto_url, tmp_path)
     version = put(store, "events/d1", {"a.txt": "beta"})
-    key = f"versions/{version.at}/content/a.txt"
+    key = f"versions/{version.path}/content/a.txt"
     store.objects.delete(key) if data is None else store.objects.put(key, data)
     with pytest.raises(OutputError) as caught:
         elsewhere(store).open("events/d1")

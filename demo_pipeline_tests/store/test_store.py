@@ -305,7 +305,7 @@ def test_damage_behind_a_link_is_of_both_outputs_until_both_are_built_again(eith
 def test_a_store_of_the_last_version_is_read(tmp_path):
     store = Store(tmp_path)
     version = put(store, OUTPUT, FILES)
-    (tmp_path / ".versions" / version.at).rename(tmp_path / ".versions" / OUTPUT / version.id)
+    (tmp_path / ".versions" / version.path).rename(tmp_path / ".versions" / OUTPUT / version.id)
     (tmp_path / OUTPUT).unlink()
     (tmp_path / OUTPUT).symlink_to(f"../.versions/{OUTPUT}/{version.id}/content")
     current = store.current(OUTPUT)

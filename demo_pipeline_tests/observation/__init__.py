@@ -1,1 +1,1 @@
-"""What the eye saw: clock, frames, canvas, trees, targets."""
+"""Tests of the observation: clock, frames, canvas, accessibility trees and targets."""

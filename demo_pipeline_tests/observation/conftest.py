@@ -1,4 +1,4 @@
-"""Recordings made once for all tests of this folder."""
+"""Records and observes each simulated recording once for all tests of this folder."""
 
 import pickle
 from dataclasses import replace
@@ -44,13 +44,13 @@ VIDEOS = {
 
 @pytest.fixture(scope="session", params=sorted(VIDEOS))
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    """The same script recorded in several ways."""
+    """The same script, recorded in several ways."""
     return _observe(tmp_path_factory, request.param)
 
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    """One recording for tests that need no other video."""
+    """A recording for tests that need no special video."""
     return _observe(tmp_path_factory, "plain")
 
 

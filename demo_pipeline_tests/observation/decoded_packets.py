@@ -8,7 +8,7 @@ from demo_pipeline.observation.frames import video_reader
 
 
 def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Takes the PTS of each packet that is decoded from now on."""
+    """Returns a list that takes the PTS of each packet that is decoded from now on."""
     packets: list[int] = []
     enter = video_reader._ForwardReader._enter
 

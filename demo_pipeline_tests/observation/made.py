@@ -1,4 +1,4 @@
-"""Made recordings taken through the stages up to `screenshots`, and videos cut or turned."""
+"""Takes simulated recordings through the stages up to `screenshots`; cuts and turns videos."""
 
 import struct
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _TURNED_CLOCKWISE = (  # by quarters, as phones write it
 
 @dataclass(frozen=True)
 class Observed:
-    """A recording that was looked at: `folder` holds it, `out` the outputs by stage."""
+    """An observed recording: its files are in `folder`, the outputs of the stages in `out`."""
 
     folder: Path
     out: Path
@@ -71,7 +71,7 @@ def read_observed(folder: Path, out: Path, truth: GroundTruth) -> Observed:
 
 
 def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = False) -> None:
-    """Keep the packets before `seconds`; `front` puts the index at the file's front."""
+    """Keeps only the packets before `seconds`; `front` puts the index at the front of the file."""
     options = {"movflags": "+faststart"} if front else {}
     with (
         av.open(str(source)) as original,
@@ -86,7 +86,7 @@ def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = 
 
 
 def turn_video(source: Path, destination: Path, quarters: int = 1) -> None:
-    """The same video with a note that players show it some quarter turns clockwise."""
+    """Writes the same video with a note that players turn it clockwise by quarter turns."""
     data = bytearray(source.read_bytes())
     matrix = data.index(b"tkhd") + 4
     matrix += 52 if data[matrix] == 1 else 40

@@ -1,4 +1,4 @@
-"""Videos in which a recorder blacked out private content: no screenshot shows anything of it."""
+"""Tests that no screenshot shows content that a recorder blacked out."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ BLACK, GREY = 16, 128  # of luma and colours
 
 
 def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int]]) -> Observed:
-    """A video with black ranges: action, ms after its end, action, ms after its press."""
+    """Records a video with black ranges: action, ms after its end, action, ms after its press."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         acts = truth.actions

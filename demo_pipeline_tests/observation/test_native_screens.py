@@ -1,4 +1,4 @@
-"""The screen in its own size beside the screenshots, and what grounding and messages take of it."""
+"""Tests screenshots in the screen's own size, and their use in grounding and message datasets."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ NATIVE = {"screenshots": ScreenshotSettings(native=True)}
 
 
 def _built(root: Path, **settings: Any) -> Workspace:
-    """The demonstration and both datasets, built; all is training data."""
+    """Builds the demonstration and both datasets; all of it is training data."""
     workspace = open_workspace(
         root,
         datasets=DatasetSettings(exports=EXPORTS, train_ratio=1, val_ratio=0),
@@ -47,13 +47,13 @@ def _built(root: Path, **settings: Any) -> Workspace:
 
 
 def images(workspace: Workspace) -> dict[Path, bytes]:
-    """Path in the trajectory → PNG."""
+    """Returns path in the trajectory → PNG."""
     folder = workspace.store.open("trajectories/demo")[0]
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
 
 
 def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]:
-    """The screenshot of each chat, and the place that it answers with, with the widget there."""
+    """Returns the screenshot of each chat, and the answered place with the widget there."""
     folder = workspace.store.open("messages")[0]
     answers = []
     for line in map(json.loads, (folder / "train.jsonl").read_text("utf-8").splitlines()):
@@ -66,20 +66,20 @@ def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]
 
 
 def rows(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    """The rows of the grounding dataset by their words."""
+    """Returns the rows of the grounding dataset by their words."""
     folder = workspace.store.open("grounding")[0]
     return {row["text"]: row for row in pq.read_table(folder / "train.parquet").to_pylist()}
 
 
 def colour_at(image: Any, x: int, y: int) -> str:
-    """The widget whose colour a pixel of a screenshot comes nearest to."""
+    """Returns the widget whose colour is nearest to that of a pixel."""
     pixel = image[y, x].astype(int)
     return min(COLOURS, key=lambda name: abs(pixel - COLOURS[name]).sum())
 
 
 @pytest.mark.parametrize("size", [(3840, 2160), (1080, 1920)], ids=["4k", "portrait"])
 def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
-    """The seed's screenshots stay; chats and grounding have the screen's own, with right places."""
+    """The seed's screenshots stay; chats and grounding have the screen's own size."""
     write(tmp_path / "uploads" / "demo", Screen(*size), STORY)
     plain = _built(tmp_path)
     without = rows(plain)
@@ -130,7 +130,7 @@ def test_a_model_is_asked_with_what_it_was_trained_on(tmp_path: Path) -> None:
 
 
 def test_what_is_covered_has_no_other_screenshot(tmp_path: Path) -> None:
-    """A covered screenshot does not leave in another size; nor does any, if texts are read."""
+    """A covered screenshot leaves in no other size; none leaves if texts are read."""
     write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
     region = {"regions": ((0, 0, 400, 400),)}
     for policy, left in ({}, True), ({"kinds": {"region": "redact"}}, False):

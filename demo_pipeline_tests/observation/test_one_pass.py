@@ -1,4 +1,4 @@
-"""The video is decoded once, whatever trees, clock and encoding are like; screenshots are right."""
+"""Tests that the video is decoded once, and screenshots are right, for all trees and clocks."""
 
 import json
 from collections import Counter
@@ -55,7 +55,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def walk(value: Any, change: Change) -> None:
-    """Change the box of every node."""
+    """Applies `change` to the box of every node."""
     if isinstance(value, dict):
         if "bbox" in value:
             change(value["bbox"])
@@ -67,7 +67,7 @@ def walk(value: Any, change: Change) -> None:
 
 
 def changed_boxes(log: Path, change: Change) -> None:
-    """Change the box of every node in the log's scans."""
+    """Applies `change` to the box of every node in the scans of the log."""
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     for line in lines:
         walk(line["data"], change)
@@ -75,24 +75,24 @@ def changed_boxes(log: Path, change: Change) -> None:
 
 
 def larger(box: dict[str, Any]) -> None:
-    """As of a recorder that logs trees in units of a display scaling of 150 %."""
+    """Converts a box to the units of a display scaling of 150 %."""
     box.update({side: value / 1.5 for side, value in box.items()})
 
 
 def elsewhere(box: dict[str, Any]) -> None:
-    """As of a tree that is not that of the screen."""
+    """Moves a box, so that the tree does not fit the screen."""
     box.update(x=box["x"] + 47, y=box["y"] + 31)
 
 
 def untold(box: dict[str, Any]) -> None:
-    """As of trees that have no node for the whole desktop."""
+    """Moves boxes at the upper left corner, so that no node covers the whole desktop."""
     box["x"] += box["x"] == box["y"] == 0
 
 
 def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any] = id) -> Observed:
-    """From the middle on the log counts in other units, as of a screen of another size.
+    """Changes the units of the log from its middle on, as on a screen of another size.
 
-    Its scans, if it has some, may say so. `change`: of all boxes in them.
+    Its scans, if it has any, show the change. `change` is applied to all their boxes.
     """
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
@@ -129,7 +129,7 @@ def simulated(root: Path, video: VideoOptions) -> Observed:
 
 
 def with_trees(root: Path, change: Change | None) -> Observed:
-    """On a screen that is large enough for the boxes to tell."""
+    """Records a screen that is large enough for testing the units of boxes."""
     folder = root / "uploads" / "demo"
     options = replace(SMALL, width=1280, height=720)
     truth = write_recording(folder, STORY, options)
@@ -139,7 +139,7 @@ def with_trees(root: Path, change: Change | None) -> Observed:
 
 
 def late(root: Path) -> Observed:
-    """The second half of the video shows the screen of some time earlier."""
+    """Records a video whose second half shows the screen of some time earlier."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
@@ -188,7 +188,7 @@ SCALES: dict[str, list[Any]] = {
 def test_a_video_is_decoded_once_and_its_screenshots_are_right(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside one pass, only the stretches that the calibration looks at are decoded."""
+    """Besides this pass, only the stretches of the calibration are decoded."""
     looked: list[int] = []
     whole = decode_pass.show_frames
 
@@ -218,7 +218,7 @@ def test_a_video_is_decoded_once_and_its_screenshots_are_right(
 
 
 def check_places(observed: Observed) -> None:
-    """What has a screenshot is placed in it where the script meant it, whatever the log's units."""
+    """Checks that actions are at the intended places of their screenshots."""
     for action, meant, row in zip(
         observed.actions, observed.truth.actions, observed.rows, strict=True
     ):
@@ -230,7 +230,7 @@ def check_places(observed: Observed) -> None:
 
 
 def check_screenshots(observed: Observed) -> None:
-    """Each screenshot is the frame that the rule names, found by its number on the screen."""
+    """Checks that each screenshot is the frame that the rule names, by the number on its screen."""
     all_frames = every_frame(observed.folder / "recording.mp4")
     rule = Rule(all_frames, observed.truth, observed.evidence.clock)
     assert len(observed.rows) == len(observed.truth.actions)

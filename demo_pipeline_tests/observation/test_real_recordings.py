@@ -1,4 +1,4 @@
-"""The two committed recordings of a real desktop: their clocks, leaks and wheels."""
+"""Tests the two committed recordings of a real desktop: clocks, leaks and wheels."""
 
 import json
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ LEAKS: dict[str, list[tuple[int, str, bool]]] = {TICKETS: [], SHOPPING: [(11, "p
 
 @dataclass(frozen=True)
 class Seen:
-    """A recording taken through the chain: rows of frames.parquet, evidence, written actions."""
+    """A recording taken through the stages: rows of frames.parquet, evidence, written actions."""
 
     rows: list[dict[str, Any]]
     evidence: Evidence
@@ -61,21 +61,21 @@ def seen(real_root: Path) -> dict[str, Seen]:
 
 @dataclass(frozen=True)
 class Watched:
-    """Where the frames of a recording change, and where its events say the pointer was."""
+    """Where the frames of a recording change, and where the pointer is by its events."""
 
     changes: ChangeMap
     track: PointerPath
     documented: Clock
 
     def clock(self, lag_ms: float) -> Clock | None:
-        """What the frames say when every event is `lag_ms` later."""
+        """Returns the clock that the frames show if every event is `lag_ms` later."""
         track = replace(self.track, times=self.track.times + lag_ms)
         return clock_from_pointer(self.changes, track, self.documented, [1.0], MAX_OFFSET_S)
 
 
 @pytest.fixture(scope="module", params=[TICKETS, SHOPPING])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    """Decoded once for all lags."""
+    """A recording that is decoded once for all lags."""
     folder = RECORDINGS / request.param
     out = tmp_path_factory.mktemp("events")
     build_events(folder / "input_log.jsonl", out)
@@ -102,7 +102,7 @@ def test_events_that_are_off_by_any_lag_are_found_within_a_frame(watched: Watche
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
 def test_the_chain_finds_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
-    """A recorder on the same machine: nearer to meta.timestamp than any recorder is known to be."""
+    """The recorder ran on the same machine, so its offset to meta.timestamp is small."""
     clock = seen[name].evidence.clock
     assert clock.method == "pixels"
     assert clock.uncertainty_ms < 2 * FRAME_MS
@@ -110,7 +110,7 @@ def test_the_chain_finds_the_same_clock(name: str, seen: dict[str, Seen]) -> Non
 
 
 def test_a_still_video_is_no_evidence_however_much_the_pointer_moves(tmp_path: Path) -> None:
-    """A recorder that records another display: twenty seconds of one frame."""
+    """The recorder recorded another display: twenty seconds of a single frame."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         image = painter.planes(truth.timeline.at(truth.timestamp_ms), None)
@@ -139,7 +139,7 @@ def test_every_leak_is_known_and_none_was_avoidable(name: str, seen: dict[str, S
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
 def test_what_scrolled_down_comes_out_as_down(name: str, seen: dict[str, Seen]) -> None:
-    """Both logs count downwards as negative, the opposite of the documented rule."""
+    """In both logs, down is negative, the opposite of the documented rule."""
     lines = (RECORDINGS / name / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines if '"mousewheel"' in line]
     assert {event["data"]["delta"] for event in events} == {-1}

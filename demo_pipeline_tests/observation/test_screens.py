@@ -1,6 +1,6 @@
-"""The same form on screens of other shapes: a click is on its widget on the canvas too.
+"""Tests the same form on screens of other shapes: a click is on its widget in the canvas, too.
 
-Each widget is drawn in a colour of its own, so that the screenshot shows where it is.
+Each widget has a colour of its own, so that the screenshot shows where it is.
 """
 
 import json
@@ -31,7 +31,7 @@ EDGE_PX = 2.0  # of the canvas: a widget's edge is between pixels, and colour is
 
 @dataclass(frozen=True)
 class Screen:
-    """Event space, video pixels for one unit of it, and what meta.json says about the monitor."""
+    """A screen: size in event space, video pixels per unit, and the monitor in meta.json."""
 
     width: int
     height: int
@@ -51,7 +51,7 @@ LIKE_OTHERS = {"2560x1440", "2880x1800_in_points_monitor_in_pixels"}
 
 
 def colours() -> dict[str, tuple[int, int, int]]:
-    """Name of a thing → BGR, far from one another."""
+    """Returns name of a thing → BGR, with colours that are far apart."""
     names = [*sorted({thing.name for thing in DESKTOP.placed(DESKTOP.initial())}), TINY]
     levels = (30, 128, 225)
     mixed = [(b, g, r) for r in levels for g in levels for b in levels]
@@ -62,7 +62,7 @@ COLOURS = colours()
 
 
 def form_on(desktop: Desktop, factor: int) -> NDArray[np.uint8]:
-    """The form as BGR, `factor` pixels to a unit of event space."""
+    """Draws the form as BGR, with `factor` pixels per unit of event space."""
     image = np.zeros((desktop.height * factor, desktop.width * factor, 3), np.uint8)
     for thing in desktop.placed(desktop.initial()):
         if thing.visible:
@@ -75,7 +75,7 @@ def form_on(desktop: Desktop, factor: int) -> NDArray[np.uint8]:
 
 
 def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDArray[np.uint8]:
-    """A white arrow whose tip is the pixel `at`, as planar YUV 4:2:0."""
+    """Draws a white arrow with its tip at the pixel `at`, as planar YUV 4:2:0."""
     (x, y), image = at, form.copy()
     arrow = np.array([(x, y), (x, y + size), (x + size, y + size // 2)])
     cv2.fillPoly(image, [arrow], (255, 255, 255))
@@ -83,7 +83,7 @@ def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDA
 
 
 def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
-    """A recording of a desktop as a recorder on that screen writes it."""
+    """Writes the recording of a desktop as a recorder on that screen would."""
     platform: Literal["macos", "windows"] = "macos" if screen.factor > 1 else "windows"
     options = RecordingOptions(
         platform, screen.width, screen.height, VIDEO, scan_every_s=0.9, ffmpeg_start_line=True
@@ -106,7 +106,7 @@ def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
 
 
 def things_along(line: NDArray[np.uint8]) -> list[str]:
-    """What each pixel of a row or a column comes nearest to; empty: nothing of the form."""
+    """Returns the thing nearest in colour to each pixel of a line; empty: no thing."""
     palette = np.array([*COLOURS.values(), *((level,) * 3 for level in NOTHING)], np.int16)
     nearest = np.abs(line[:, None].astype(np.int16) - palette).sum(axis=2).argmin(axis=1)
     names = [*COLOURS, *("" for _ in NOTHING)]
@@ -114,7 +114,7 @@ def things_along(line: NDArray[np.uint8]) -> list[str]:
 
 
 def extent(things: list[str], at: int) -> tuple[int, int]:
-    """Where the thing at a pixel of a line begins and ends."""
+    """Returns where the thing at a pixel of a line begins and ends."""
     first = last = at
     while first > 0 and things[first - 1] == things[at]:
         first -= 1
@@ -124,7 +124,7 @@ def extent(things: list[str], at: int) -> tuple[int, int]:
 
 
 def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
-    """The node of an ui_tree.json by its id."""
+    """Returns the node of an ui_tree.json with this id."""
     waiting = [tree["root"]]
     while waiting:
         node = waiting.pop()
@@ -142,7 +142,7 @@ def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
     ],
 )
 def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The steps of the recording's trajectory."""
+    """The folder of the steps of the recording's trajectory."""
     root = tmp_path_factory.mktemp(request.param)
     write(root / "uploads" / "demo", SCREENS[request.param])
     pipeline = open_workspace(root)
@@ -152,7 +152,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:
-    """By the screenshot's own colours: under the point, and around it up to the target's bounds."""
+    """The colours of the screenshot show it, up to the bounds of the target."""
     folders = sorted(steps.iterdir())
     assert len(folders) == len(TARGETS)
     for folder, target in zip(folders, TARGETS, strict=True):

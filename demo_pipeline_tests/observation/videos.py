@@ -1,7 +1,7 @@
-"""Videos of one short script, and what the before-frame rule names in each of them.
+"""Records videos of a short script, and applies the rule for frames to each of them.
 
-Independent of the code under test: every frame is decoded from the start and read by its number,
-and the script's truth says what each of them shows.
+This is independent of the code under test: every frame is decoded from the start and read by its
+number, and the truth of the script says what each frame shows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,14 +53,14 @@ Picture = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Shown:
-    """A frame as a player shows it: the number written on it, its presentation time in seconds."""
+    """A frame as a player shows it: its written number, its presentation time in seconds."""
 
     number: int | None
     time: float
 
 
 def every_frame(video: Path, quarter_turns: int = 0) -> list[Shown]:
-    """All frames, decoded from the first packet to the last; `quarter_turns` to the left."""
+    """Returns all frames of the video, each turned to the left by `quarter_turns`."""
     with av.open(str(video)) as container:
         return [
             Shown(
@@ -72,7 +72,7 @@ def every_frame(video: Path, quarter_turns: int = 0) -> list[Shown]:
 
 
 def simulated(root: Path, options: RecordingOptions) -> Observed:
-    """The story, recorded and taken through the stages up to `screenshots`."""
+    """Records the story and takes it through the stages up to `screenshots`."""
     folder = root / "uploads" / "demo"
     return observe(folder, root / "store", write_recording(folder, STORY, options))
 
@@ -83,7 +83,7 @@ def painted(
     write: Callable[[Path, Painter, GroundTruth], None],
     story: Script = STORY,
 ) -> Observed:
-    """The same with a video that `write` makes."""
+    """Records the story with a video that `write` makes."""
     folder = root / "uploads" / "demo"
     truth = write_documents(folder, story, options)
     painter = Painter(story.desktop.at(options.width, options.height))
@@ -92,7 +92,7 @@ def painted(
 
 
 def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns: int) -> None:
-    """A video of the screen lying on its side, turned by 90 degrees to the right each time."""
+    """Writes a video of the screen on its side, turned right by 90 degrees."""
     width, height = truth.screen
 
     def images() -> Iterable[tuple[int, Picture]]:
@@ -113,7 +113,7 @@ def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns
 
 
 def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
-    """A video without subsampled colour, the only kind whose sides may both be odd."""
+    """Writes a video without subsampled colour, the only kind whose sides may both be odd."""
     with av.open(str(path), "w", format="mp4") as output:
         stream: Any = output.add_stream("libx264", rate=15)
         stream.width, stream.height = truth.screen
@@ -133,31 +133,31 @@ def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
 
 
 def with_short_end(truth: GroundTruth) -> GroundTruth:
-    """The same with one frame more, a millisecond after the last."""
+    """Returns the truth with an additional frame, a millisecond after the last."""
     last = truth.frames[-1]
     end = Frame(last.number + 1, last.pts + _TICKS // 1000, last.wall_ms + 1)
     return replace(truth, frames=(*truth.frames, end))
 
 
 def write_plain(path: Path, painter: Painter, truth: GroundTruth) -> None:
-    """The frames of `truth` as they are."""
+    """Writes the frames of `truth` unchanged."""
     planes = ((f.pts, painter.planes(truth.timeline.at(f.wall_ms), f.number)) for f in truth.frames)
     encode(path, planes, truth.screen, VideoOptions(preset="ultrafast"))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The before-frame rule, over frames whose screens are known."""
+    """Applies the rule for the frame before an action to frames whose screens are known."""
 
     shown: Sequence[Shown]
     truth: GroundTruth
     clock: Clock
 
     def names(self, position: int) -> Shown:
-        """The frame that shows the screen before action `position`.
+        """Returns the frame that shows the screen before action `position`.
 
-        Of the frames between the previous action and the least lead, the last run that shows one
-        screen; of that run the latest before the pointer moved, else the first.
+        Among the frames between the previous action and the least lead, the rule takes the last run
+        that shows the same screen: of this run the latest before the pointer moved, else the first.
         """
         action = self.truth.actions[position]
         since = self.truth.actions[position - 1].end_ms if position else float("-inf")
@@ -181,12 +181,12 @@ class Rule:
         return self.truth.timeline.at(self.truth.frames[frame.number].wall_ms).state
 
     def _still(self, frame: Shown, last: Shown) -> bool:
-        """From `frame` to `last` no frame shows another screen."""
+        """Whether all frames from `frame` to `last` show the same screen."""
         between = [f for f in self.shown if frame.time <= f.time <= last.time]
         return all(self._screen(f) == self._screen(last) for f in between)
 
     def _approach_start(self, action: IntendedAction, since: float) -> float:
-        """When the movement began that ended at the press; keys are pressed without one."""
+        """Returns when the movement that ended at the press began; keys have no movement."""
         if action.action_type in {"type", "hotkey"}:
             return float("inf")
         moves = [ms for ms in self.truth.timeline.move_ms if since < ms <= action.press_ms]

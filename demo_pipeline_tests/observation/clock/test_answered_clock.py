@@ -1,4 +1,4 @@
-"""How much of a video is decoded for the clock of keyboard work."""
+"""Tests how much of a video is decoded to find the clock of keyboard work."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ LAG_S = -6.0
 
 
 def shortcuts(seconds: float) -> Floats:
-    """One every 0.8 to 2 seconds."""
+    """Returns the times of shortcuts, one every 0.8 to 2 seconds."""
     steps = np.random.default_rng(7).uniform(0.8, 2.0, 200)
     times = 3 + np.cumsum(steps)
     return np.asarray(times[times < seconds - 1], float)
 
 
 def search(folder: Path, seconds: int) -> tuple[ClockSearch, Floats]:
-    """Over a video in which each shortcut rewrites a line, and the shortcuts by the log."""
+    """Returns a search over a video in which each shortcut rewrites a line, and the shortcuts."""
     answered = shortcuts(seconds)
 
     def image(number: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""One transform from event space to the canvas and back, for points and for screenshots."""
+"""Tests the conversion from event space to the canvas and back, for points and for screenshots."""
 
 import cv2
 import numpy as np
@@ -22,7 +22,7 @@ SCREENS = [
 
 
 def from_canvas(canvas: Canvas, x: float, y: float) -> tuple[float, float]:
-    """The inverse of `to_canvas`."""
+    """Converts canvas pixels back to event space, the inverse of `to_canvas`."""
     factor = canvas.event_to_canvas
     return (x - canvas.pad_x) / factor, (y - canvas.pad_y) / factor
 
@@ -61,9 +61,9 @@ def test_a_point_comes_back_within_a_pixel(
 def test_a_written_point_comes_back_to_its_pixel(
     width: int, height: int, event_scale: float, data: st.DataObject
 ) -> None:
-    """Whole canvas pixels are written: a pixel is lost at most, of the screen or of the canvas.
+    """Written points are whole canvas pixels, so at most a pixel of screen or canvas is lost.
 
-    And a point of the screen is written as a point of the canvas's screenshot, not of its bars.
+    A point on the screen never becomes a pixel of the bars.
     """
     canvas = fit_canvas((width, height), event_scale)
     x = data.draw(st.integers(0, int((width - 1) / event_scale)), label="x")
@@ -92,7 +92,7 @@ def test_a_written_point_comes_back_to_its_pixel(
     ],
 )
 def test_a_consumer_finds_the_pressed_pixel_again(size: tuple[int, int]) -> None:
-    """All of them on a screen that is enlarged, and as many as the canvas has on a reduced one."""
+    """On an enlarged screen every pixel comes back, on a reduced one as many as the canvas has."""
     canvas = fit_canvas(size, 1.0)
     pads = (canvas.pad_x, canvas.pad_y)
     for axis in (0, 1):

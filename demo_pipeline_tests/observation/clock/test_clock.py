@@ -1,4 +1,4 @@
-"""How the video's time line is found: against made recordings whose offset is known."""
+"""Tests the search for the clock of a video on simulated recordings with a known offset."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ MOVES = (click("Agree"), click("Rows/d"), click("Agree"), click("Form/title bar"
 
 
 def error_ms(clock: Clock, truth: GroundTruth) -> float:
-    """How far the clock is off at the first frame."""
+    """Returns the error of the clock at the first frame, milliseconds."""
     first = truth.frames[0]
     return abs(clock.event_time(first.pts / 90_000) - first.wall_ms)
 
@@ -79,7 +79,7 @@ def test_the_recorders_own_start_line_wins(tmp_path: Path, first_pts: int) -> No
 
 @pytest.mark.parametrize("frames", [1, 2])
 def test_a_video_of_hardly_a_frame_is_no_evidence(tmp_path: Path, frames: int) -> None:
-    """A recorder that died at once left one frame; the log goes on."""
+    """A recorder that crashed at once left a single frame, but the log goes on."""
     folder = tmp_path / "demo"
     options = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=1))
     truth = write_recording(folder, replace(script(*MOVES), tail_ms=200), options)
@@ -108,7 +108,7 @@ def test_the_two_directions_of_a_clock_are_inverse() -> None:
 
 
 class _ImageOfFrame:
-    """A frame by its luma alone."""
+    """A frame that has only a luma."""
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
         self.time = time
@@ -116,7 +116,7 @@ class _ImageOfFrame:
 
 
 def test_points_far_outside_the_video_are_no_evidence_and_no_trouble() -> None:
-    """Positions on other displays and damaged numbers are outside the video."""
+    """The log has positions on other displays, and damaged numbers."""
     changes: Any = ChangeMap()
     random = np.random.default_rng(1)
     for number in range(60):

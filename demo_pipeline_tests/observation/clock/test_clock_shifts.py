@@ -1,4 +1,4 @@
-"""The recorder's clock is set in mid-recording: the video says when what follows was."""
+"""Tests recordings in which somebody sets the clock; the video shows when later events were."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 def stepped(
     root: Path, simulated: Simulated, at_ms: float, step_ms: int, late_ms: int = 0
 ) -> Observed:
-    """The recording with a clock that is set by `step_ms` at a time, as it would be observed.
+    """Returns the recording as observed if somebody sets its clock by `step_ms` at a time.
 
     Its video begins `late_ms` after the time in meta.json.
     """
@@ -82,7 +82,7 @@ def test_actions_and_screenshots_are_those_of_the_recording(
 def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
     tmp_path: Path, simulated: Simulated
 ) -> None:
-    """Right after the first press: the video, 1.7 s late, tells the clock of what follows."""
+    """The step is right after the first press. Later events show that the video is 1.7 s late."""
     truth = simulated[1]
     observed = stepped(tmp_path, simulated, truth.actions[0].press_ms + 1, -3_600_000, late_ms=1700)
     clock = observed.evidence.clock
@@ -99,7 +99,7 @@ def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
 
 
 def test_what_the_video_does_not_tell_is_left_out(tmp_path: Path, simulated: Simulated) -> None:
-    """A step right before the last press: too little moves after it to say when that was."""
+    """After a step right before the last press, too few events follow to measure the step."""
     observed = stepped(tmp_path, simulated, simulated[1].actions[-1].press_ms - 60, -3_600_000)
     *before, last = observed.rows
     assert last["file"] is None

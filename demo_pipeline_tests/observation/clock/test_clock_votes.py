@@ -1,4 +1,4 @@
-"""The clock of keyboard work: one click and some shortcuts, anywhere in the video."""
+"""Tests the clock of keyboard work, with a click and some shortcuts anywhere in the video."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,12 @@ class _ImageOfFrame:
 
 
 def pointer_x(second: float) -> float:
-    """The pointer goes 400 pixels to the right."""
+    """Returns the x of a pointer that moves 400 pixels to the right."""
     return float(np.interp(second, MOVED_S, (100.0, 500.0)))
 
 
 def simulated(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeMap, Floats]:
-    """A video in which each shortcut rewrites a line; and the times of its frames."""
+    """Returns the changes in a video in which each shortcut rewrites a line, and its times."""
     changes = ChangeMap()
     for number in range(SECONDS * FPS):
         time = number / FPS
@@ -51,7 +51,7 @@ def simulated(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeM
 
 
 def logged(lag_s: float) -> tuple[PointerPath, Floats]:
-    """The pointer and the shortcuts in a log whose times are later by a lag."""
+    """Returns the pointer and the shortcuts in a log whose times are later by a lag."""
     zero = START_MS + lag_s * 1000
     seconds = np.arange(*MOVED_S, 0.02)
     track = PointerPath.through((zero + s * 1000, pointer_x(s), 100.0) for s in seconds.tolist())

@@ -1,4 +1,4 @@
-"""The clock from typing: videos without a pointer, and parts of a video in which it rests."""
+"""Tests the clock from typing: in videos without a pointer, and where the pointer rests."""
 
 import json
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class _ImageOfFrame:
 
 
 def keys_of(seed: int) -> Floats:
-    """Five bursts of a dozen keys each, seconds."""
+    """Returns the times of five bursts of a dozen keys each, seconds."""
     random = np.random.default_rng(seed)
     bursts = [
         begin + np.cumsum(random.uniform(0.07, 0.24, 12))
@@ -42,9 +42,10 @@ def keys_of(seed: int) -> Floats:
 
 
 def typed_video(keys: Floats, fps: int, *, leaves_out: bool = False) -> tuple[ChangeMap, Floats]:
-    """A line that grows with every key, a caret that blinks, and a bar that moves all the time.
+    """Returns the changes in a video in which every key lengthens a line.
 
-    `leaves_out`: the recorder drops frames in which nothing changed, and there is no bar.
+    A text cursor blinks, and a bar moves all the time. With `leaves_out`, the recorder drops frames
+    without a change, and there is no bar.
     """
     changes = ChangeMap()
     before = None
@@ -99,7 +100,7 @@ def test_few_keys_are_no_evidence() -> None:
 
 
 def error_ms(clock: Clock, truth: GroundTruth) -> float:
-    """How far the clock is off at the first frame."""
+    """Returns the error of the clock at the first frame, milliseconds."""
     first = truth.frames[0]
     return abs(clock.event_time(first.pts / 90_000) - first.wall_ms)
 
@@ -123,7 +124,7 @@ def test_a_recording_of_typing_only_whose_clock_is_late_is_aligned(tmp_path: Pat
 
 
 def keyboard_work(root: Path, late_ms: float) -> Observed:
-    """A video of pointer work, then of typing that it shows `late_ms` later."""
+    """Records pointer work, and then typing that the video shows `late_ms` later."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         typing = next(act for act in truth.actions if act.action_type == "type").press_ms - 1000

@@ -1,4 +1,4 @@
-"""What a video says of its clock: parts that agree, drift, and clicks where no pointer is drawn."""
+"""Tests the clock from pointer moves, from drift between parts, and from answers to clicks."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ START_MS = 1_767_603_600_000.0
 
 
 class _ImageOfFrame:
-    """A frame by its luma alone."""
+    """A frame that has only a luma."""
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
         self.time = time
@@ -49,7 +49,7 @@ class _ImageOfFrame:
 
 
 def path_at(seconds: Any) -> tuple[Any, Any]:
-    """A pointer that wanders over the screen without ever repeating its path."""
+    """Returns the position of a pointer that wanders over the screen and never repeats its path."""
     x = 320 + 200 * np.sin(seconds * 1.7) + 80 * np.sin(seconds * 4.1 + 1)
     y = 180 + 100 * np.cos(seconds * 1.3) + 50 * np.sin(seconds * 3.3)
     return x, y
@@ -62,9 +62,10 @@ def track_of(seconds: np.ndarray) -> PointerPath:
 def video_changes(
     first_s: float, seconds: float, *, lag_s: float = 0.0, rate: float = 1.0, jump_s: float = 0.0
 ) -> ChangeMap:
-    """The pointer as a dot. The frame at v shows event second v / rate + lag_s.
+    """Returns the changes in a video that shows the pointer as a dot.
 
-    After seven tenths of the video it is `jump_s` further off.
+    The frame at v shows event second v / rate + lag_s. After seven tenths of the video, the lag is
+    larger by `jump_s`.
     """
     changes: Any = ChangeMap()
     for number in range(round(seconds * FPS)):
@@ -93,7 +94,7 @@ def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float
 
 
 def test_a_list_that_moves_by_itself_is_no_clock() -> None:
-    """The video shows ten of the moves; at a false lag, items of a list cover half of fifteen."""
+    """The video shows ten of the moves. At a wrong lag, list items cover half of fifteen."""
     moved = np.arange(-0.25, 0.5, FRAME_S)
     track = PointerPath(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
     changes: Any = ChangeMap()
@@ -113,7 +114,7 @@ def test_a_list_that_moves_by_itself_is_no_clock() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1.75])
 def test_redraws_of_the_whole_screen_are_no_clock(scale: float) -> None:
-    """It does so 0.8 s after each move, and confirms it then, wherever the pointer was."""
+    """A redraw 0.8 s after each move confirms every move, wherever the pointer was."""
     numbers = np.cumsum([1, 1, 3, 1, 4, 2, 1, 1, 5, 3, 2, 1, 6, 1, 2, 3, 1, 1, 4, 2]) + 60
     changes: Any = ChangeMap()
     for number in range(8 * FPS):
@@ -129,7 +130,7 @@ def test_redraws_of_the_whole_screen_are_no_clock(scale: float) -> None:
 def test_the_video_tells_the_scale_also_where_the_documents_do_not(
     scale: float, *, repeated: bool
 ) -> None:
-    """Some thirty moves, most of the screen drawn anew four times, and frames that repeat."""
+    """The video has about thirty moves, four redraws of most of the screen, and repeated frames."""
     changes: Any = ChangeMap()
     displayed_s = 0.0
     end = 5.0 if repeated else 3.5
@@ -153,7 +154,7 @@ def test_the_video_tells_the_scale_also_where_the_documents_do_not(
 
 
 def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
-    """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
+    """The search decoded 30 seconds; the last ten differ by 0.2 seconds."""
     changes = video_changes(0, 30, jump_s=0.2)
     first = replace(pointer_clock(video_changes(0, 10)), uncertainty_ms=30.0)
     packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
@@ -183,7 +184,7 @@ def test_drift_between_two_stretches_is_followed(rate: float) -> None:
 def test_a_long_recording_is_followed_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recorder whose log's clock runs 1 % fast. What counts as long is shortened here."""
+    """The log's clock runs 1 % fast. The test shortens the time until drift is measured."""
     monkeypatch.setattr(clock_search, "DRIFT_AFTER_S", 40.0)
     acts = (click("Agree"), click("Rows/d"), click("Agree"), click("Form/title bar"))
     folder = tmp_path / "demo"
@@ -205,7 +206,7 @@ def test_a_long_recording_is_followed_to_its_end(
 
 
 def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerPath]:
-    """A video without a pointer: each of ten clicks lights its button up 60 ms later, for 0.4 s."""
+    """Returns a video without a pointer: each of ten clicks lights a button after 60 ms."""
     random = np.random.default_rng(5)
     times = np.cumsum(random.uniform(1.1, 2.4, 10)) + 4
     places = random.uniform(60, 300, (10, 2))
@@ -253,7 +254,7 @@ def test_a_start_line_that_the_frames_contradict_stays_and_is_uncertain(off_ms: 
 
 
 def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:
-    """But at most a second: without any evidence, meta.timestamp is what is documented."""
+    """It is at most a second, even if only meta.timestamp documents the clock."""
     assert lead_seconds(documented_clock(0.0), 0.04) == 1.0
     assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04) == 0.3
     assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.1) == 0.1

@@ -1,4 +1,4 @@
-"""Another resolution in mid-recording: from the redraw on, positions have another scale."""
+"""Tests a change of resolution during a recording: positions have another scale afterwards."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,17 +34,17 @@ BASE = fit_canvas((WIDTH, HEIGHT), 1.0)
 
 
 def place(second: float) -> tuple[float, float]:
-    """Where the pointer is in the video, video pixels."""
+    """Returns the pointer's place in the video, video pixels."""
     return 200 + 700 * abs(np.sin(second)), 100 + 450 * abs(np.cos(second / 2))
 
 
 class WholeVideo:
-    """Asks for every frame."""
+    """An observer that needs every frame."""
 
     spans = (Span(0.0, SECONDS),)
 
     def see(self, diff: FrameDiff) -> None:
-        """Nothing is done with it."""
+        """Ignores the frame."""
 
 
 def parts_found(
@@ -57,9 +57,9 @@ def parts_found(
     moves: Callable[[float], tuple[float, float]] = place,
     desktops: tuple[DesktopSize, ...] = (),
 ) -> ScreenParts | None:
-    """The parts of a video that later has `across` and `down` pixels per unit.
+    """Returns the parts of a video that later has `across` and `down` pixels per unit.
 
-    `left`: width of its bars then; `moves`: where the pointer is.
+    `left` is the width of its bars then; `moves` is the path of the pointer.
     """
 
     def image(second: float) -> np.ndarray:
@@ -115,9 +115,9 @@ def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
 
 
 def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Path) -> None:
-    """Somebody throws the pointer to the taskbar, and a menu opens that covers much.
+    """The pointer is pushed against the taskbar, and a menu opens that covers much of the screen.
 
-    The video shows nothing of a pointer at the lower border.
+    At the lower border, the video shows nothing of the pointer.
     """
 
     def along(second: float) -> tuple[float, float]:
@@ -129,7 +129,7 @@ def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Pat
 
 @pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])
 def test_a_screen_of_another_shape_has_bars_or_is_stretched(tmp_path, across, left):
-    """A screen of 1024x768: the bars stay in the frame, and a stretch has to be undone."""
+    """A screen of 1024x768 has bars in the frame, or its stretch must be undone."""
     parts = parts_found(tmp_path, across, 0.9375, left)
     assert parts is not None
     canvas = parts.at(12_000).canvas

@@ -1,4 +1,4 @@
-"""A press at the border is kept, unless the pointer left the video there."""
+"""Tests that a press at the border is kept unless the pointer left the video there."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ Shown = Callable[[Point], bool]
 
 
 def logged(second: float, place: Point) -> Point:
-    """The pointer as logged: thrown towards the border, along it to the place, a rest, and back."""
+    """Returns the logged position: to the border, along it to the place, a rest, and back."""
     beside = (place[0] or 0.0, place[1] + 80) if place[0] in {0, WIDTH - 1} else None
     first = beside or (place[0] + 80, place[1])
     stations = [(0.0, BEGIN), (1.5, BEGIN), (2.0, first), (2.3, place), (3.6, place), (4.1, BEGIN)]
@@ -46,7 +46,7 @@ def elsewhere(
     others: tuple[Action, ...] = (),
     scale_method: ScaleMethod = "pixels",
 ) -> list[int]:
-    """Indexes of presses elsewhere; `is_drawn_at`: whether the pointer is drawn at a point."""
+    """Returns presses on another display; `is_drawn_at`: where the video has a pointer."""
 
     def image(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)

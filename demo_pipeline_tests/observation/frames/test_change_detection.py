@@ -1,4 +1,4 @@
-"""What counts as a change of the screen, on small made frames."""
+"""Tests what counts as a change of the screen, on small drawn frames."""
 
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ COMPARE = ChangeDetector()
 
 
 def screen(*boxes: PixelBox) -> Any:
-    """The luma of a grey screen of 1280x720 with dark boxes."""
+    """Returns the luma of a grey screen of 1280x720 with dark boxes."""
     luma = np.full((720 // SAMPLE_STEP, 1280 // SAMPLE_STEP), 200, np.uint8)
     for box in boxes:
         top = int(box.y) // SAMPLE_STEP
@@ -41,7 +41,7 @@ def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
 
 
 def blinking(acting, every_s, *, seen):
-    """Whether a box of 32 pixels that comes and goes in each of 20 frames counts as flickering."""
+    """Returns whether a box of 32 pixels that appears and disappears in 20 frames flickers."""
     changes = ChangeMap()
     frames = []
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Connected parts of masks: which samples belong together, where they are, and in which order."""
+"""Tests the connected parts of masks: their samples, their places and their order."""
 
 import cv2
 import numpy as np
@@ -7,7 +7,7 @@ from demo_pipeline.observation.frames.changes import Mask, connected_parts
 
 
 def found(mask: Mask, gap: tuple[int, int], least: int = 3) -> list[list[int]]:
-    """Top, bottom, left and right of every part, in order; its samples are of the mask."""
+    """Returns top, bottom, left and right of every part, in order; checks its samples."""
     parts = []
     for (rows, columns), inside in connected_parts(mask, gap, least):
         assert not (inside & ~mask[rows, columns]).any()

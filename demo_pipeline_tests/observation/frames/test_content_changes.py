@@ -1,4 +1,4 @@
-"""What counts as replaced between two frames of the screen, on small made ones."""
+"""Tests which changes between two drawn screens are replaced content."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ BUTTON = PixelBox(200, 200, 160, 40)
 
 
 class Screen:
-    """A page of 800x600 with two buttons, painted with OpenCV."""
+    """A page of 800x600 pixels with two buttons, drawn with OpenCV."""
 
     def __init__(self, paper: int = 255, ink: int = 20) -> None:
         self.image = np.full((600, 800), paper, np.uint8)
@@ -45,7 +45,7 @@ class Screen:
         return self
 
     def highlight(self, box: PixelBox, paper: int, ink: int) -> "Screen":
-        """Other colours for the same letters, as of a selected row."""
+        """Changes the colours but not the letters, as in a selected row."""
         left = int(box.x)
         top = int(box.y)
         part = self.image[top : top + int(box.height), left : left + int(box.width)]
@@ -54,7 +54,7 @@ class Screen:
         return self
 
     def rounded(self, box: PixelBox, radius: int, edge: int) -> "Screen":
-        """A box with a line of two pixels and round corners around it, drawn eight times finer."""
+        """Draws a box with round corners and a thin edge, at eight times the resolution."""
         finer = 8
         height = int(box.height) * finer
         width = int(box.width) * finer
@@ -119,7 +119,7 @@ def test_a_focus_ring_and_a_text_cursor_replace_nothing() -> None:
 
 
 def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> None:
-    """A line of two pixels with round corners, as of a button at two pixels to the point."""
+    """The edge is two pixels wide, with round corners, as of a button at scale 2."""
     box = PixelBox(100, 400, 272, 70)
     calm, lit = (Screen().rounded(box, 12, edge).write("Open", 130, 440) for edge in (212, 90))
     assert between(lit, before=calm) == ContentChanges()
@@ -128,7 +128,7 @@ def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> Non
 
 
 def test_a_text_cursor_beside_a_highlight_makes_it_no_content() -> None:
-    """A text cursor blinks beside a menu as one of its items lights up."""
+    """A text cursor blinks beside a menu while one of its items is highlighted."""
     item = PixelBox(201, 200, 160, 36)
     calm, lit = (
         Screen().fill(PixelBox(196, 190, 170, 60), 255).write("Numbers", 215, 226) for _ in range(2)
@@ -153,7 +153,7 @@ def test_a_menu_covers_what_is_between_its_lines_and_is_a_panel() -> None:
 
 
 def test_beside_the_lit_title_of_a_menu_nothing_is_covered() -> None:
-    """The title lights up as its menu opens below it; the titles next to it stay."""
+    """The title is highlighted when its menu opens below it; the titles next to it stay."""
     title = PixelBox(240, 154, 60, 26)
     calm, opened = (Screen().fill(title, 240).write("View", 246, 172) for _ in range(2))
     changes = between(opened.highlight(title, 120, 250).menu(240, 180), before=calm)
@@ -176,7 +176,7 @@ def test_lines_of_text_are_regions_of_their_own() -> None:
 
 
 def test_a_dark_menu_without_an_edge_is_seen_by_its_shade() -> None:
-    """Its contrast with the page is less than that of letters."""
+    """The contrast of the menu with the page is less than that of letters."""
     before = Screen(paper=26, ink=220)
     after = Screen(paper=26, ink=220)
     after.fill(PixelBox(300, 300, 200, 120), 38)

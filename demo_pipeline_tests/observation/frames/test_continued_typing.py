@@ -1,4 +1,4 @@
-"""Typing with rests in a small terminal: a pager's keys, and text while a program's output runs."""
+"""Tests typing with rests in a small terminal: keys of a pager, and text during output."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,7 +31,7 @@ VIDEO = VideoOptions(preset="ultrafast", fps=15, frame_numbers=False)
 
 
 def record(root: Path, first_line: Callable[[float, list[int]], int]) -> Observed:
-    """The story; `first_line` says which line is at the top, by the time and those of the keys."""
+    """Records a story; `first_line`: time and times of the keys → the line at the top."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         keys = [action.press_ms for action in truth.actions if action.action_type == "type"]
@@ -51,7 +51,7 @@ def record(root: Path, first_line: Callable[[float, list[int]], int]) -> Observe
 
 
 def draw(luma: Any, first: int) -> None:
-    """A dark terminal with numbered lines that are alike but for their numbers."""
+    """Draws a dark terminal with numbered lines that differ only in their numbers."""
     left = TERMINAL.x
     top = TERMINAL.y
     luma[top - 2 : top + TERMINAL.height + 2, left - 2 : left + TERMINAL.width + 2] = 200
@@ -64,7 +64,7 @@ def draw(luma: Any, first: int) -> None:
 
 
 def typed_parts(seen: Observed) -> list[str | None]:
-    """The texts that have a screenshot of their own."""
+    """Returns the texts that have a screenshot of their own."""
     parts: list[str | None] = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type == "type" and row["reason_code"] == Reason.CONTINUED:

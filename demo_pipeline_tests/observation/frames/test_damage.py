@@ -1,4 +1,4 @@
-"""A damaged video costs the screenshots that it no longer holds, and never lends a neighbour's."""
+"""Tests that a damaged video costs only the screenshots that it lost, and mixes up no frames."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ Damage = Callable[[bytearray, Packets, int], None]
 
 
 def one_byte(data: bytearray, packets: Packets, number: int) -> None:
-    """The decoder conceals it: the frame's neighbour shows through."""
+    """Changes one byte; the decoder conceals it with pixels of the neighbouring frame."""
     at, size = packets[number]
     data[at + size // 2] ^= 0xFF
 
@@ -83,19 +83,19 @@ def whole(request: pytest.FixtureRequest, wholes: dict[str, Observed]) -> Observ
 
 
 def named(whole: Observed) -> list[Shown]:
-    """What the rule names in the whole video, by action."""
+    """Returns the frame that the rule names in the intact video, by action."""
     rule = Rule(every_frame(whole.folder / "recording.mp4"), whole.truth, whole.evidence.clock)
     return [rule.names(position) for position in range(len(whole.actions))]
 
 
 def packets_of(path: Path) -> Packets:
-    """(offset, bytes) of every packet in the order in which they are stored."""
+    """Returns (offset, bytes) of every packet, in stored order."""
     with av.open(str(path)) as container:
         return [(packet.pos, packet.size) for packet in container.demux(video=0) if packet.size]
 
 
 def damaged(whole: Observed, damage: Damage, number: int) -> bytes:
-    """The video with the packet of that number damaged."""
+    """Returns the bytes of the video, with the packet of this index damaged."""
     path = whole.folder / "recording.mp4"
     data = bytearray(path.read_bytes())
     damage(data, packets_of(path), number)
@@ -112,10 +112,10 @@ def looked_at_again(whole: Observed, root: Path, video: bytes) -> Observed:
 
 
 def assert_no_neighbour_in_silence(whole: Observed, seen: Observed) -> None:
-    """Each screenshot is the frame its row says, and shows the screen that the rule's frame shows.
+    """Checks that each screenshot is the frame of its row and shows the screen that the rule names.
 
-    Where the video no longer holds the rule's frame, another may speak for it for half a second, as
-    what it is.
+    Where the video lost the frame that the rule names, another frame within half a second may
+    replace it, if the row says so.
     """
     for row, rightly in zip(seen.rows, named(whole), strict=True):
         if row["file"] is None:
@@ -134,7 +134,7 @@ def assert_no_neighbour_in_silence(whole: Observed, seen: Observed) -> None:
 def test_frames_that_conceal_damage_are_not_given_out(
     whole: Observed, damage: Damage, tmp_path: Path
 ) -> None:
-    """Neither they nor what is built on them, up to the next key frame; all others are."""
+    """Frames that build on them are left out, too, up to the next key frame; no others are."""
     path = tmp_path / "recording.mp4"
     packets = read_packets(whole.folder / "recording.mp4")
     path.write_bytes(damaged(whole, damage, 45))
@@ -149,7 +149,7 @@ def test_frames_that_conceal_damage_are_not_given_out(
 
 @each_damage
 def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path: Path) -> None:
-    """The first frame after a damaged stretch belongs to the span that asks for it."""
+    """The first frame after a damaged stretch belongs to the span that needs it."""
     path = tmp_path / "recording.mp4"
     packets = read_packets(whole.folder / "recording.mp4")
     path.write_bytes(damaged(whole, damage, 45))
@@ -166,7 +166,7 @@ def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path:
 @pytest.mark.parametrize("action", [1, 4])
 @each_damage
 def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path: Path) -> None:
-    """The video is damaged shortly before the frame that an action wants."""
+    """The video is damaged shortly before the frame that an action needs."""
     wanted = named(whole)[action].number
     assert wanted is not None
     seen = looked_at_again(whole, tmp_path, damaged(whole, damage, wanted - 2))
@@ -183,7 +183,7 @@ def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path
 @each_video
 @pytest.mark.parametrize("share", [0.3, 0.5])
 def test_a_truncated_video(whole: Observed, share: float, tmp_path: Path) -> None:
-    """An upload that broke off: the index at the front promises what is not there."""
+    """An upload ended early: the index at the front of the file lists frames that are missing."""
     fast = tmp_path / "fast.mp4"
     cut_video(whole.folder / "recording.mp4", fast, 99, front=True)
     data = fast.read_bytes()
@@ -205,7 +205,7 @@ def test_a_truncated_video(whole: Observed, share: float, tmp_path: Path) -> Non
 
 @each_video
 def test_a_video_shorter_than_its_events(whole: Observed, tmp_path: Path) -> None:
-    """The recorder's video ended seconds before its log."""
+    """The video ends seconds before the log."""
     rightly = named(whole)
     end = rightly[2].time + 0.1
     cut_video(whole.folder / "recording.mp4", tmp_path / "cut.mp4", end)

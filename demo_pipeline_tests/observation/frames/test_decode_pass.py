@@ -1,4 +1,4 @@
-"""The decode pass on short videos: what the screen shows while the pointer is on its way."""
+"""Tests the decode pass on short videos in which something changes while the pointer moves."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -41,7 +41,7 @@ ACTIONS = [
 def write_video(
     path: Path, appearing: tuple[int, int, int, int] | None, after_s: float = APPEARS_S
 ) -> None:
-    """Six seconds of a grey screen; a light box (left, top, right, bottom) appears on the way."""
+    """Writes six seconds of a grey screen; a light box (left, top, right, bottom) appears."""
     page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
     page[:HEIGHT] = 90
     changed_page = page.copy()
@@ -58,7 +58,7 @@ def write_video(
 def observe(
     path: Path, out: Path, actions: list[Action] = ACTIONS
 ) -> tuple[Screenshot, list[float]]:
-    """The screenshot of the second click, and when much of the screen changed."""
+    """Returns the screenshot of the second click, and when much of the screen changed."""
     observed = run(path, out, actions)
     return observed.screenshots[1], list(observed.evidence.screen_changes_s)
 
@@ -87,7 +87,7 @@ def run(
 
 
 class Noting(FrameChooser):
-    """Notes how many of the frames that any chooser saw are still kept."""
+    """A chooser that counts how many of the frames that any chooser saw are still in memory."""
 
     kept: ClassVar[WeakSet[Frame]] = WeakSet()
     most: ClassVar[int] = 0
@@ -99,7 +99,7 @@ class Noting(FrameChooser):
 
 
 def test_frames_that_a_variable_rate_leaves_out_lengthen_no_lead() -> None:
-    """Text typed until 150 ms before Ctrl+A was not in that step's screenshot."""
+    """A regression: text typed until 150 ms before Ctrl+A was missing in that step's screenshot."""
     (request, *_) = request_frames(
         ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=0.4, grab_s=0.1
     )
@@ -161,7 +161,7 @@ def test_what_lights_up_on_the_way_is_not(
 def test_a_small_change_on_the_way_is_an_effect_until_0_7_s_after_the_last_action(
     tmp_path: Path, rested_ms: int, reason: str
 ) -> None:
-    """The hand rests so long after the last action; what changes does when it is on its way."""
+    """If the pointer starts later than that, small changes on its way are hover effects."""
     write_video(tmp_path / "video.mp4", (600, 110, 660, 130))
     ended = 3000 - rested_ms
     actions = [Action("click", ended - 100, ended, [], 0, 300.0, 600.0), ACTIONS[1]]

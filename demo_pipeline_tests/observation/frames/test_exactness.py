@@ -1,4 +1,4 @@
-"""Every screenshot is the frame that the rule names, whatever the video is like."""
+"""Tests that every screenshot is the frame that the rule names, in all kinds of videos."""
 
 from dataclasses import replace
 from itertools import product
@@ -32,9 +32,9 @@ VIDEOS = {
 
 
 def check(observed: Observed, quarter_turns: int = 0) -> int:
-    """Screenshots, frames.parquet, the file decoded from its start, and the rule agree.
+    """Checks that screenshots, frames.parquet, the decoded file and the rule agree.
 
-    Returns how many frames of the script the video hides at its start.
+    Returns how many frames of the script are missing at the start of the video.
     """
     all_frames = every_frame(observed.folder / "recording.mp4", quarter_turns)
     clock = observed.evidence.clock
@@ -56,7 +56,7 @@ def check(observed: Observed, quarter_turns: int = 0) -> int:
 
 
 def number_in(observed: Observed, name: str) -> int | None:
-    """The number on the screen that the canvas of a screenshot holds, its bars apart."""
+    """Returns the number shown on the screen in a screenshot, without its bars."""
     canvas = observed.evidence.canvas
     width = canvas.video_width * canvas.scale
     height = canvas.video_height * canvas.scale
@@ -65,7 +65,7 @@ def number_in(observed: Observed, name: str) -> int | None:
 
 
 def recorded(kind: str) -> RecordingOptions:
-    """With ffmpeg's own start in the log, but where the first frames of the video are hidden."""
+    """Returns options; the log has ffmpeg's start time unless the first frames are hidden."""
     return replace(SMALL, video=VIDEOS[kind], ffmpeg_start_line=VIDEOS[kind].first_pts >= 0)
 
 
@@ -78,7 +78,7 @@ def recorded(kind: str) -> RecordingOptions:
     ],
 )
 def test_every_screenshot_is_the_frame_that_the_rule_names(kind: str, tmp_path: Path) -> None:
-    """Rate, distance of key frames, B-frames, and first PTS zero, late, or cut by an edit list."""
+    """Videos differ in rate, key frames, B-frames, and a first PTS of zero, late, or cut off."""
     options = recorded(kind)
     observed = videos.simulated(tmp_path, options)
     method = "ffmpeg_start" if options.ffmpeg_start_line else "pixels"
@@ -115,7 +115,7 @@ def test_a_video_of_odd_sides(tmp_path: Path) -> None:
 
 
 def test_a_last_frame_that_is_short_is_the_final_screenshot(tmp_path: Path) -> None:
-    """The recorder was stopped at once: nothing but the last frame can be the final screenshot."""
+    """The recorder was stopped at once, so only the last frame can be the final screenshot."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         videos.write_plain(path, painter, videos.with_short_end(truth))

@@ -1,4 +1,4 @@
-"""Actions without a frame between them: their frames come from the one decode of the video."""
+"""Tests actions without a frame between them: their frames come from the same decode pass."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ PAUSE = Action("pause", 6055, 9000, [], 6, seconds=2.945)  # between the sixth a
 
 
 def write_video(path: Path, times: list[float]) -> None:
-    """A screen whose brightness tells the number of the frame."""
+    """Writes a video in which the brightness of the screen is the number of the frame."""
     images = (
         (round(time * TICKS), np.full((HEIGHT * 3 // 2, WIDTH), 40 + number, np.uint8))
         for number, time in enumerate(times)
@@ -47,7 +47,7 @@ def write_video(path: Path, times: list[float]) -> None:
 def observe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_ms: int | None = None
 ) -> tuple[list[Screenshot], int]:
-    """The screenshots of all actions, and how often the video was opened for them."""
+    """Returns the screenshots of all actions, and how often the video was opened for them."""
     opened = 0
 
     def counted(*args: Any, **options: Any) -> Any:
@@ -115,7 +115,7 @@ def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
 def test_the_final_screenshot_is_no_later_than_the_recorders_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing changes between the last action and the stop, so a variable rate has no frame."""
+    """Nothing changes between the last action and the stop, so there is no frame."""
     write_video(tmp_path / "video.mp4", [0.0, 2.1, 11.5])
     screenshots, opened = observe(tmp_path, monkeypatch, stopped_ms=10_000)
     assert opened == 1

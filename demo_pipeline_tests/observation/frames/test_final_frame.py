@@ -1,4 +1,4 @@
-"""The screenshot after the last action: when its effect is over, and not before."""
+"""Tests that the final screenshot shows the screen when the effect of the last action is over."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class _Frame:
 
 
 def chosen(seconds: float, changed: set[float], small: set[float]) -> float | None:
-    """Time of the final screenshot of a video whose last action ended at 0."""
+    """Returns the time of the final screenshot of a video whose last action ended at 0."""
     chooser = FinalFrame(0.0)
     for number in range(round(seconds * FPS)):
         time = number / FPS

@@ -1,4 +1,4 @@
-"""Presses on what had opened beside the resting pointer: menus, submenus, buttons of a card."""
+"""Tests presses on content that the resting pointer opened: menus, submenus, buttons of a card."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ TO_MENU: list[Move] = [(0.0, START), (1.5, (200.0, 150.0)), (1.6, TITLE), (3.6, 
 
 
 def page(*panels: PixelBox, lit: PixelBox | None = None) -> Luma:
-    """A page of text; each panel lies over it with lines of its own."""
+    """Draws a page of text; each panel covers a part of it with lines of its own."""
     luma = np.full((360, 640), 220, np.uint8)
     rows = range(60, 340, 24)
     for number, top in enumerate(rows):
@@ -50,7 +50,7 @@ def page(*panels: PixelBox, lit: PixelBox | None = None) -> Luma:
 
 
 def hovers(moves: list[Move], screen_at: Callable[[float], Luma]) -> tuple[Hover, ...]:
-    """The hovers before a click where the last move went; `screen_at`: the screen at a time."""
+    """Returns the hovers before a click at the last move; `screen_at`: time → screen."""
     path = PointerPath.through((1000 * time, *point) for time, point in moves)
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), ScreenParts.single(CANVAS), FRAME_S)
     x, y = moves[-1][1]

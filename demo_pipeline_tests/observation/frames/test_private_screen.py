@@ -1,4 +1,4 @@
-"""Keys pressed while the video is black, or shows a lock screen: real videos of a small desktop."""
+"""Tests keys on a black or a locked screen, with real videos of a small desktop."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -35,7 +35,7 @@ def story_of(*acts: Act) -> Script:
 
 
 def options_for(platform: Any) -> RecordingOptions:
-    """A recording whose clock is sure, since the log says when the video began."""
+    """Returns options of a recording with a certain clock: the log has ffmpeg's start time."""
     return RecordingOptions(
         platform=platform,
         width=960,
@@ -46,7 +46,7 @@ def options_for(platform: Any) -> RecordingOptions:
 
 
 def write_video(path: Path, painter: Painter, truth: GroundTruth, draw: Draw) -> None:
-    """The video of a story; `draw` changes each screenshot, by its time and what was done."""
+    """Writes the video of a story; `draw` changes each frame by its time and the acts so far."""
 
     def images() -> Iterable[tuple[int, Picture]]:
         for frame in truth.frames:
@@ -58,7 +58,7 @@ def write_video(path: Path, painter: Painter, truth: GroundTruth, draw: Draw) ->
 
 
 def record(root: Path, acts: Iterable[Act], draw: Draw, platform: Any = "linux") -> Observed:
-    """The acts, observed."""
+    """Records the acts and observes the recording."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         write_video(path, painter, truth, draw)
@@ -67,7 +67,7 @@ def record(root: Path, acts: Iterable[Act], draw: Draw, platform: Any = "linux")
 
 
 def press_of(actions: list[IntendedAction], text: str) -> float:
-    """When a text, or the last of the keys of a hotkey, was begun."""
+    """Returns when a text, or the last key of a hotkey, was begun."""
     for action in actions:
         given = action.parameters
         if given.get("text") == text or "+".join(given.get("keys", ())) == text:
@@ -76,7 +76,7 @@ def press_of(actions: list[IntendedAction], text: str) -> float:
 
 
 def black(start: Callable[[list[IntendedAction]], float], seconds: float) -> Draw:
-    """A black screenshot for some seconds."""
+    """Returns a function that draws black frames for some seconds."""
 
     def draw(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         began = start(actions)
@@ -87,7 +87,7 @@ def black(start: Callable[[list[IntendedAction]], float], seconds: float) -> Dra
 
 
 def lock_screen(chord: str, end: Callable[[list[IntendedAction]], float]) -> Draw:
-    """A screenshot with a field for the password, which shows a dot for each key."""
+    """Returns a function that draws a lock screen, with a dot for each key of the password."""
 
     def draw(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         if not press_of(actions, chord) + 200 <= now < end(actions):
@@ -104,7 +104,7 @@ def lock_screen(chord: str, end: Callable[[list[IntendedAction]], float]) -> Dra
 
 
 def texts(seen: Observed) -> list[tuple[str, str]]:
-    """Each typing and hotkey: its text or keys, and `private`, `continued` or `shown`."""
+    """Returns each typing and hotkey: its text or keys, and `private`, `continued` or `shown`."""
     outcomes = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type not in {"type", "hotkey"}:
@@ -190,7 +190,7 @@ def test_the_final_screenshot_shows_no_lock_screen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("platform", ["windows", "linux"])
 def test_a_chord_that_locks_nothing_makes_nothing_private(tmp_path: Path, platform: str) -> None:
-    """Ctrl+Alt+L reformats the text in some editors, and a lock may be switched off."""
+    """Ctrl+Alt+L reformats the text in some editors, and the lock screen may be switched off."""
 
     def reformatted(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         if now > press_of(actions, "+".join(CHORDS[platform])) + 200:

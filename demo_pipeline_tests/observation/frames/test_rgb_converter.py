@@ -1,4 +1,4 @@
-"""The colours of frames: those of FFmpeg's own conversion, whatever the form of the frames."""
+"""Tests that the colours of frames are those of FFmpeg's own conversion, for all formats."""
 
 import av
 import numpy as np

@@ -1,4 +1,4 @@
-"""Which frames stand for the moments at which scans began and ended."""
+"""Tests which frames show the screen when scans began and ended, and what changed since then."""
 
 import av
 import numpy as np
@@ -22,7 +22,7 @@ from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 
 
 def shown(moments: list[float], times: list[float]) -> list[int | None]:
-    """The grey of the frame kept for each moment, in a video that has these times."""
+    """Returns the grey value of the frame kept for each moment, in a video with these times."""
     frame_times = np.array(times)
     numbers = [number_at(frame_times, moment) for moment in moments]
     kept = KeptFrames(
@@ -79,7 +79,7 @@ def compared(
     level: int = 120,
     before_ms: tuple[int, int] | None = None,
 ) -> TargetEvidence:
-    """What is seen of an element, and of a box that changes its brightness as the hand comes."""
+    """Compares an element, and a box that changes its brightness when the pointer comes."""
     moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
     path = PointerPath.through(moves)
     screen = ScreenParts.single(fit_canvas((800, 600), 1.0))

@@ -1,4 +1,4 @@
-"""What is kept of a screenshot: the same, whether it is made of the frame or of the screenshot."""
+"""Tests that the stored facts about a screenshot do not depend on the way they are computed."""
 
 from pathlib import Path
 

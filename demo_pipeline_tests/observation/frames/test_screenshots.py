@@ -1,4 +1,4 @@
-"""Which screenshot a step gets, against the truth of made recordings."""
+"""Tests which screenshot a step gets, against the known truth of simulated recordings."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 
 
 def with_screenshot(observed: Observed) -> list[tuple[dict[str, Any], int]]:
-    """(row, number of the frame that its screenshot shows)."""
+    """Returns (row, number of the frame that its screenshot shows) for each screenshot."""
     rows = [row for row in observed.rows if row["file"]]
     numbers = [read_frame_number(observed.screenshot(row["file"])) for row in rows]
     assert None not in numbers
@@ -109,7 +109,7 @@ def test_a_video_cut_short_leaves_the_steps_after_it_without_a_screenshot(
 def test_an_action_before_the_video_begins_gets_no_screenshot(
     plain: Observed, tmp_path: Path
 ) -> None:
-    """A recorder's video that starts seconds late never shows the screen before the first act."""
+    """If the video starts seconds late, it never shows the screen before the first action."""
     folder = tmp_path / "demo"
     folder.mkdir()
     for name in ("meta.json", "recording.mp4"):

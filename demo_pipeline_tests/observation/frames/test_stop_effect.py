@@ -1,4 +1,4 @@
-"""Whether the last action had an effect, on videos made of changed cells."""
+"""Tests whether the last action had an effect, on simulated videos of changed cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def stopped(
     uncertainty_ms: float = 20.0,
     first: float = 5.0,
 ) -> bool:
-    """Whether the action stopped the recorder, by a video of these changes at video seconds."""
+    """Returns whether the action stopped the recorder, in a video with changes at these seconds."""
     effect = StopEffect(action, Clock(0.0, "pixels", uncertainty_ms), end)
     for number in range(round(first * FPS), round(end * FPS) + 1):
         time = number / FPS
@@ -63,7 +63,7 @@ def test_nothing_changes_or_a_little_does(action: Action) -> None:
 
 
 def test_the_smallest_change_is_an_effect_of_a_click() -> None:
-    """A tick on a small screen fills a single cell; of a shortcut that may be noise."""
+    """A check mark on a small screen fills a single cell. After a shortcut, that may be noise."""
     tick = {10.3: (slice(5, 6), slice(5, 6))}
     assert not stopped(CLICK, tick)
     assert stopped(SHORTCUT, tick)
@@ -106,7 +106,7 @@ def test_a_video_that_goes_on_was_not_stopped() -> None:
 
 @pytest.mark.parametrize("end", [9.8, 10.2])
 def test_a_video_that_ends_with_the_press(end: float) -> None:
-    """A video with a variable rate ends with the last effect, whatever a person did after it."""
+    """A video with a variable rate ends with the last change, whatever follows."""
     assert stopped(SHORTCUT, {}, end=end)
     assert not stopped(CLICK, {10.1: CARET}, end=end)
     assert not stopped(CLICK, {}, end=end, uncertainty_ms=2500, first=end + 1)

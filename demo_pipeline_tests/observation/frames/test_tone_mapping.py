@@ -1,4 +1,4 @@
-"""The white of an HDR desktop is white in a screenshot."""
+"""Tests that the white of an HDR desktop is white in a screenshot."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,7 @@ GREY = {PQ: 0.4360, HLG: 0.4707}  # of sRGB's 128: 21.6 % of the light of white
 
 
 def screenshot(folder: Path, transfer: int) -> np.ndarray:
-    """A frame of a video whose left half is white, and whose right half is grey."""
+    """Returns the pixels of an HDR frame whose left half is white and whose right half is grey."""
     video_path = folder / "video.mp4"
     luma = np.full((64, 128), 64 + 876 * WHITE[transfer], np.uint16)
     luma[:, 64:] = round(64 + 876 * GREY[transfer])

@@ -1,4 +1,4 @@
-"""In which units the boxes of scans are, by what the frame shows."""
+"""Tests which units the boxes of scans have, by the frame at the scan."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from demo_pipeline.observation.frames.video_reader import Luma
 
 
 def form() -> tuple[Luma, Boxes]:
-    """A page of labels at half size, and the boxes of the labels in pixels."""
+    """Returns a page of labels at half size, and the boxes of the labels in pixels."""
     image = np.full((540, 960), 240, np.uint8)
     random = np.random.default_rng(5)
     boxes = []
@@ -52,7 +52,7 @@ def test_a_single_scan_that_differs_is_in_doubt() -> None:
 
 
 def test_a_window_of_the_same_box_tells_that_the_units_are_those_of_the_scan_before() -> None:
-    """A dialog hides the page, so that few boxes of the scan show anything."""
+    """A dialog hides the page, so few boxes of the scan have content."""
     browser = PixelBox(0, 0, 1600, 900)
     scaled = PixelBox(0, 0, 1280, 720)
     for window, parts in ((browser, {}), (scaled, {9: None, 20: 1.0})):

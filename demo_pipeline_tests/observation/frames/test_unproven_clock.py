@@ -1,4 +1,4 @@
-"""With a clock that is unsure by seconds, a frame is right for all of them, or marked."""
+"""Tests a clock that is uncertain by seconds: a frame is right for every offset, or marked."""
 
 from math import inf
 
@@ -17,7 +17,7 @@ STILL = PointerPath.through([])
 def requests(
     presses_s: list[float], uncertainty_ms: float, method: ClockMethod = "meta_timestamp"
 ) -> list[FrameRequest]:
-    """For shortcuts at these seconds."""
+    """Returns the requests of shortcuts at these seconds."""
     actions = [
         Action("hotkey", round(press * 1000), round(press * 1000) + 100, [], number, keys=["f5"])
         for number, press in enumerate(presses_s)

@@ -1,4 +1,4 @@
-"""Exactly the frames that were asked for, in order, from every kind of video."""
+"""Tests that exactly the requested frames come, in order, from every kind of video."""
 
 import threading
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ times = st.floats(-1, SECONDS + 1)
 
 
 def write_video(path: Path, options: VideoOptions) -> None:
-    """Numbered grey frames."""
+    """Writes a video of numbered grey frames."""
 
     def images() -> Iterator[tuple[int, NDArray[np.uint8]]]:
         for frame in frame_schedule(options, 0, SECONDS * 1000):

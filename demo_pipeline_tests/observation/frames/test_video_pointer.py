@@ -1,4 +1,4 @@
-"""Whether a frame shows the pointer at its target, and whether that could be avoided."""
+"""Tests whether a frame shows the pointer at its target, and whether an earlier frame would not."""
 
 import pytest
 
@@ -14,7 +14,7 @@ REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, Span(2.0, 4.9))
 
 
 def pointer(*moves: tuple[int, float]) -> VideoPointer:
-    """A pointer at y 300: (epoch ms, x)."""
+    """Returns a pointer at y 300 with these positions (epoch ms, x)."""
     path = PointerPath.through((time, x, 300.0) for time, x in moves)
     clock = Clock(0.0, "pixels", 5.0)
     screen = ScreenParts.single(fit_canvas((1920, 1080), 1.0))

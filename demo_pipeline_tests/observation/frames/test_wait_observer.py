@@ -1,4 +1,4 @@
-"""Which frames the search for waits looks at, and what beside the pointer it leaves out."""
+"""Tests which frames the search for waits compares, and which changes by the pointer it ignores."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ Move = tuple[float, float, float]
 
 
 def pointer(*moves: Move) -> VideoPointer:
-    """A pointer that was moved: (seconds, x, y)."""
+    """Returns a pointer with these moves (seconds, x, y)."""
     path = PointerPath.through((int(time * 1000), x, y) for time, x, y in moves)
     screen = ScreenParts.single(fit_canvas((640, 360), 1.0))
     return VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, FRAME_S)
@@ -39,7 +39,7 @@ def looked_at(interval: Interval, times: np.ndarray = TIMES) -> list[float]:
 
 
 def video(content: PixelBox) -> Iterator[Frame]:
-    """A grey page on which something dark appears."""
+    """Returns a video of a grey page on which something dark appears."""
     for number, time in enumerate(TIMES.tolist()):
         page = _page(content, has_content=time >= APPEARED_S)
         yield Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray"))
@@ -55,7 +55,7 @@ def _page(content: PixelBox, *, has_content: bool) -> Luma:
 
 
 def waits(content: PixelBox, *moves: Move) -> list[int]:
-    """Rows of the pauses that were waits, when `content` appears."""
+    """Returns the rows of the pauses that were waits, if `content` appears."""
     observer = WaitObserver([PAUSE], TIMES, pointer(*moves))
     for frame in video(content):
         observer.see(frame)
@@ -80,7 +80,7 @@ def test_what_a_key_wrote_is_looked_at_after_the_press() -> None:
 
 
 def test_a_frame_is_shown_until_the_next_however_long_that_takes() -> None:
-    """A video with a variable frame rate has no frame while nothing changes."""
+    """A video with a variable frame rate has no frames while nothing changes."""
     assert looked_at(PAUSE, np.array([0.0, 3.9, 6.0])) == [0.0, 3.9]
 
 
@@ -118,7 +118,7 @@ def test_what_appears_was_awaited_unless_the_pointer_opened_it(
 
 
 def test_a_place_that_the_pointer_was_idly_moved_over_does_not_move_by_itself() -> None:
-    """Its frame crosses the place in two pauses; in the third, content appears there."""
+    """The pointer crosses the place in two pauses; in the third, content appears there."""
     elsewhere = PixelBox(20, 20, 40, 40)
     pauses = [
         _later(replace(PAUSE, place=elsewhere, pause=number), 4.0 * number) for number in (0, 1)
@@ -148,7 +148,7 @@ def _later(interval: Interval, seconds: float) -> Interval:
 
 @pytest.mark.parametrize("times", [TIMES, np.array([0.0, APPEARED_S, 5.2, 7.0])])
 def test_a_wait_that_a_key_ends_is_found(times: np.ndarray) -> None:
-    """The last frame no later than the key's effect shows what the key wrote."""
+    """The last frame that is no later than the effect of the key shows the text of the key."""
     observer = WaitObserver([replace(PAUSE, place=None)], times, pointer(AWAY))
     for number, time in enumerate(times.tolist()):
         page = _page(PANEL, has_content=time >= APPEARED_S)
@@ -172,7 +172,7 @@ def test_a_panel_that_only_disappears_was_not_awaited() -> None:
 
 
 def test_a_wait_lasts_until_the_screen_came_to_rest() -> None:
-    """The person looks at what came for another 0.8 s, which is no wait."""
+    """The person reads the new content for another 0.8 s, which is not part of the wait."""
     observer = WaitObserver([PAUSE], TIMES, pointer(AWAY))
     for frame in video(PANEL):
         observer.see(frame)
@@ -185,7 +185,7 @@ def test_a_wait_lasts_until_the_screen_came_to_rest() -> None:
 def test_a_list_that_came_back_was_awaited_but_not_what_a_toast_had_covered(
     ground: int, expected: list[int]
 ) -> None:
-    """Of either nothing new is left; the toast has a ground of its own."""
+    """In both cases no new content is left. The notification has a background of its own."""
     elsewhere = replace(PAUSE, place=PixelBox(20, 20, 48, 48))
     observer = WaitObserver([elsewhere], TIMES, pointer(AWAY))
     for number, time in enumerate(TIMES.tolist()):
@@ -199,7 +199,7 @@ def test_a_list_that_came_back_was_awaited_but_not_what_a_toast_had_covered(
 
 
 def _cards(*, loaded: bool) -> Luma:
-    """Six cards: pale boxes, and then what they hold."""
+    """Draws six cards: pale boxes at first, and then their content."""
     page = np.full((360, 640), 245, np.uint8)
     for left in (40, 240, 440):
         for top in (60, 220):

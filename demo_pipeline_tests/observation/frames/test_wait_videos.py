@@ -1,4 +1,4 @@
-"""Waits in videos of a page that never rests: content that moves by itself, and awaited content."""
+"""Tests waits in videos of a page that never rests, with and without awaited content."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,7 +51,7 @@ Picture = NDArray[np.uint8]
 
 
 def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOptions) -> None:
-    """The screen with a carousel and a spinner, and a card that shows a skeleton after a click."""
+    """Writes a video of a carousel, a spinner, and a card that shows a skeleton after a click."""
     (load,) = (action.press_ms for action in truth.actions if action.target_name == "Load")
     height = truth.screen[1]
 
@@ -81,7 +81,7 @@ def _draw(luma: Any, box: Box, level: Any) -> None:
 
 
 def _slide(number: int) -> Picture:
-    """A screenshot of coarse squares."""
+    """Draws a picture of coarse squares."""
     squares = np.random.default_rng(number).integers(40, 220, (20, 32), np.uint8)
     return np.kron(squares, np.ones((12, 12), np.uint8))
 
@@ -94,7 +94,7 @@ def _skeleton() -> Picture:
 
 
 def _keep_pointer(luma: Any, still: Any, pointer: tuple[int, int]) -> None:
-    """The pointer is in front of everything."""
+    """Draws the pointer in front of everything."""
     x, y = pointer
     luma[y : y + 12, x : x + 8] = still[y : y + 12, x : x + 8]
 
@@ -121,7 +121,7 @@ def test_of_the_pauses_beside_moving_things_only_the_awaited_content_is_a_wait(
 
 
 def test_the_screenshot_of_a_wait_shows_what_was_waited_at(page: Observed) -> None:
-    """The skeleton: neither the screen before the click nor the content that came."""
+    """It shows the skeleton, neither the screen before the click nor the content that came."""
     (wait,) = page.evidence.waits
     row = page.rows[wait.action_index]
     assert row["reason_code"] == "waiting"

@@ -1,4 +1,4 @@
-"""Waits and thinking, distinguished by what appeared and where the person acted."""
+"""Tests how waits are told from thinking, by new content and by the place of the next action."""
 
 from dataclasses import replace
 
@@ -156,7 +156,7 @@ def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts
 
 
 def test_a_line_that_stood_for_the_answer_tells_of_a_wait_if_the_person_acts_soon() -> None:
-    """Loading, and then another text somewhere else: a click that is next to neither."""
+    """First "Loading", then another text somewhere else; the click is next to neither."""
     line = cells(2, 120, 5, 140)
     text = cells(20, 20, 30, 60)
     turned = [(13.0, line | text)]
@@ -189,7 +189,7 @@ def test_keys_act_in_the_window_in_which_content_appeared() -> None:
 
 
 def test_the_blank_part_of_another_screen_is_part_of_it() -> None:
-    """A page whose text fills its left half; the pointer rests on its right one."""
+    """The text of the page fills its left half; the pointer rests on the right half."""
     page = cells(5, 10, 80, 60)
     blank = replace(APPEARED, late=[(13.0, page)], new=page, place=cells(40, 120, 44, 124))
     assert rest_after_answer(blank, NONE) is None
@@ -264,7 +264,7 @@ def test_what_was_loading_is_not_restless() -> None:
 
 
 def test_a_menu_that_the_pointer_opened_over_what_came_at_once_was_not_awaited() -> None:
-    """A dialog closes, and a moment later the pointer opens a menu over the page below."""
+    """A dialog closes, and a moment later the pointer opens a menu over the page behind it."""
     menu = cells(30, 40, 60, 70)
     opened = replace(APPEARED, early=PAGE, late=[(13.0, menu)], hovered=menu, new=PAGE)
     assert rest_after_answer(opened, NONE) is None
@@ -301,7 +301,7 @@ def test_remains_of_a_carousel_in_an_opened_window_are_not_work() -> None:
 
 @pytest.mark.parametrize("period", [0.8, 1.0])
 def test_the_output_of_a_loop_is_not_awaited(period: float) -> None:
-    """The person stops it between two lines, or looks on until it ends by itself."""
+    """The person stops it between two lines, or watches until it ends by itself."""
     lines = [(13.0 - period * n, cells(40 - 2 * n, 20, 42 - 2 * n, 100)) for n in (2, 1, 0)]
     output = cells(36, 20, 42, 100)
     loop = replace(APPEARED, interval=TYPED, early=NONE, late=lines, new=output)

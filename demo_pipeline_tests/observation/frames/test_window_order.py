@@ -1,4 +1,4 @@
-"""Which of overlapping windows is in front, by the borders that the frame shows."""
+"""Tests which of overlapping windows is in front, by the borders that the frame shows."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NOTE = (350, 240, 100, 80)
 
 
 def screen(*boxes: tuple[int, int, int, int]) -> Luma:
-    """Windows drawn one over the other at half size, white with a thin grey frame and lines."""
+    """Draws overlapping windows at half size, white with a thin grey border and lines of text."""
     image = np.full((300, 400), 60, np.uint8)
     for number, box in enumerate(boxes):
         x, y, width, height = (side // 2 for side in box)
@@ -40,7 +40,7 @@ def test_of_three_windows_the_uppermost_is_in_front() -> None:
 
 
 def test_a_window_that_is_not_on_the_screen_is_behind() -> None:
-    """Trees list windows that were closed or are on another desktop."""
+    """Accessibility trees list windows that are closed or on another desktop."""
     assert front(screen(FILES), FILES, NOTE) == 0
 
 

@@ -281,7 +281,11 @@ class RecordedScreen:
         is_documented = self.documented_scale is not None
         if not len(track.times):
             return likeliest
-        fitting = [s for s in self.candidates if self._share_on_video(track, s) >= FITTING_SHARE]
+        fitting = [
+            scale
+            for scale in self.candidates
+            if self._share_on_video(track, scale) >= FITTING_SHARE
+        ]
         if likeliest in fitting and (is_documented or not self.in_points):
             return likeliest
         if is_documented and not fitting:  # the pointer may have been on another display

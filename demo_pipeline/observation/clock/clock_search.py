@@ -108,12 +108,13 @@ class ClockSearch:
             last_time = self.video.times[np.searchsorted(self.video.times, end) - 1]
             if last is not None and last.time >= batch[0].start - TIME_TOLERANCE_S:
                 changes.add(last)  # the two batches share this frame
-            while (ahead := ahead or next(frames, None)) and ahead.time <= end:
+            while last is None or last.time < last_time:
+                ahead = ahead or next(frames, None)
+                if ahead is None or ahead.time > end:
+                    break
                 last = ahead
                 ahead = None
                 changes.add(last)
-                if last.time >= last_time:
-                    break
             yield
 
     def pointer_clock(
@@ -200,11 +201,11 @@ class ClockSearch:
         `answered` are the times that `answered_inputs` returns.
         """
         frames = self.video.times
-        most = int(MORE_SHARE * (frames[-1] - frames[0]) / STRETCH_S)
+        max_stretches = int(MORE_SHARE * (frames[-1] - frames[0]) / STRETCH_S)
         end = changes.times[-1] if changes.times else None
         batches: Iterable[list[Span]] = ()
-        if most:
-            batches = self._stretches(documented, answered, MIN_ANSWERED, end, most)
+        if max_stretches:
+            batches = self._stretches(documented, answered, MIN_ANSWERED, end, max_stretches)
         for _ in chain([None], self._decode(changes, batches)):
             clock = clock_from_inputs(changes, frames, self.track, answered, documented, scales)
             if clock is not None:
@@ -215,9 +216,9 @@ class ClockSearch:
         self,
         documented: Clock,
         events: Floats,
-        least: int,
+        min_events: int,
         after: float | None = None,
-        most: int | None = None,
+        max_stretches: int | None = None,
     ) -> Iterator[list[Span]]:
         """Yields batches of stretches that may hold evidence: 1 stretch, then 1, 2, 4, 8 and 16.
 
@@ -226,10 +227,10 @@ class ClockSearch:
         Args:
             documented: the clock that places events in the video.
             events: times of the inputs that are the evidence, epoch milliseconds.
-            least: stretches with fewer of these events are left out. Without `after`, the first
-                stretch is yielded in any case.
+            min_events: stretches with fewer of these events are left out. Without `after`, the
+                first stretch is yielded in any case.
             after: stretches start at or after this video time, seconds; None: at the first event.
-            most: the largest number of stretches; None: the length of the video decides.
+            max_stretches: None: the length of the video decides.
         """
         times = self.video.times
         first = float(times[0])
@@ -237,17 +238,18 @@ class ClockSearch:
         event_times = np.array([documented.video_time(time) for time in events])
         begin = self._begin(documented, events)
         begin = begin if after is None else max(begin, after)
-        hard_limit = inf if most is None else most  # a `most` by length does not cut a batch
-        if most is None:
+        # A limit that follows from the length of the video is checked after whole batches only.
+        hard_limit = inf if max_stretches is None else max_stretches
+        if max_stretches is None:
             allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
-            most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
+            max_stretches = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
         batch: list[Span] = []
         yielded = 0
         size = 1
         for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
             reach = [start - MAX_OFFSET_S, start + STRETCH_S + MAX_OFFSET_S]
             first_event, end_event = np.searchsorted(event_times, reach)
-            if (yielded or after is not None) and end_event - first_event < least:
+            if (yielded or after is not None) and end_event - first_event < min_events:
                 continue
             position = int(np.searchsorted(times, start + _NEXT_FRAME_S)) + 1
             second = float(times[min(position, len(times) - 1)])
@@ -257,7 +259,7 @@ class ClockSearch:
                 yielded += len(batch)
                 size = yielded
                 batch = []
-                if yielded >= most:
+                if yielded >= max_stretches:
                     return
         if batch:
             yield batch

@@ -243,8 +243,9 @@ class ScreenWatch:
         is_watched = base.scale_method == "pixels" and len(calibration.screen) == 1
         self._from_s = inf
         if is_watched:
-            scanned = [clock.video_time(d.time_ms) for d in screen_sizes(desktops, base)]
-            self._from_s = max(scanned, default=ALWAYS)
+            sizes = screen_sizes(desktops, base)
+            scan_times = [clock.video_time(desktop.time_ms) for desktop in sizes]
+            self._from_s = max(scan_times, default=ALWAYS)
         self._screen = calibration.screen
         self._calibrated = base
         self._begin(base, ALWAYS)

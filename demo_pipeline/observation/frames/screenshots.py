@@ -301,7 +301,7 @@ def _summary(
         "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",
-        "clock_shifts": [s.shift_ms if s.is_known else "unknown" for s in clock.shifts],
+        "clock_shifts": [shift.shift_ms if shift.is_known else "unknown" for shift in clock.shifts],
         "screen_parts": len(calibration.screen),
         "canvas": f"{canvas.video_width}x{canvas.video_height} "
         f"x {canvas.scale:.4f} + ({canvas.pad_x}, {canvas.pad_y})",

@@ -306,7 +306,7 @@ class ScreenWatch:
 
 
 def _changed_share(diff: FrameDiff) -> float:
-    """Returns the share of all cells that changed since the frame decoded before; 0 without it."""
+    """Returns the share of all cells that changed since the last frame; 0 for the first frame."""
     difference = diff.difference
     if difference is None:
         return 0.0

@@ -33,7 +33,7 @@ KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen
 SIGNIFICANT_SHARE = 0.0005  # of all cells; the blink of a text cursor and a typed letter are less
 MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
 SMALL_CELLS = 2  # a check mark in a small check box; noise seldom reaches two
-LARGE_SHARE = 0.02  # of all cells; another screen had 3.9 to 14.8 %, typed letters 0.06 %
+LARGE_SHARE = 0.02  # of all cells; another screen changed 3.9 to 14.8 %, typed letters 0.06 %
 POINTER_PX = 40  # video pixels from the pointer's hot spot; the drawn pointer is within them
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
@@ -361,7 +361,7 @@ def content_changes(
     replaced = np.zeros_like(changed)
     panels = []
     for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
-        if _is_ring(inside):  # its round corners would look like content on a dense screen
+        if _is_ring(inside):  # on a screen of high resolution, round corners look like content
             continue
         content = _content(before[part], after[part], inside)
         if not content.any():

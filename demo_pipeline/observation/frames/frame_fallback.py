@@ -44,7 +44,11 @@ class FrameFallback:
         self.frames: KeptFrames[Frame] = KeptFrames(video.times, numbers, lambda frame: frame)
 
     def confirmed(self, chooser: FrameChooser) -> FrameChoice:
-        """Returns the chooser's choice, or the nearest frame if the video does not support it."""
+        """Returns the chooser's choice, corrected if the video does not support it.
+
+        If there is no chosen frame, or if the candidates are too old, the nearest frame is taken
+        instead. If a better frame may have existed, the chosen frame gets the reason `backoff`.
+        """
         frame, reason = chooser.choice()
         if frame is None or self._is_stale(chooser.request.limit, chooser.latest):
             return self._nearest(chooser.request, chooser.latest)

@@ -42,8 +42,9 @@ ECHO_S = (-0.015, 0.065)
 # Milliseconds from a frame to its press, at least. They cover an uncertain part that differs less.
 MIN_LEAD_MS = 50
 LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
-# Frames decoded for a part with moves: ten seconds at 30 frames a second. (Ten seconds at 8 frames
-# a second hold 19 moves.) A part with too few moves in these frames is not checked.
+# Frames decoded for a part with moves, at most: ten seconds at 30 frames a second. The limit is not
+# in seconds, because ten seconds at 8 frames a second hold only 19 moves. A part with too few moves
+# in these frames is not checked.
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video in a stretch

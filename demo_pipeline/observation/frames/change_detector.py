@@ -79,7 +79,7 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Learns flicker from two neighbouring frames, if nobody acts and they are new."""
+        """Learns flicker from two neighbouring frames that were not compared, if nobody acts."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 

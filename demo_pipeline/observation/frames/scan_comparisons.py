@@ -36,8 +36,8 @@ ROOMY_ELEMENT_SHARE = 0.01  # of the screen; a menu may open inside a larger ele
 # The highlight of such an element covers more than 1 / HIGHLIGHT_PARTS of its area; chosen.
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # video pixels by which a highlight may reach beyond its element; chosen
-# Video pixels beside the press within which a highlight is searched for. The area of 48 pixels that
-# is ignored around the pointer may divide a highlighted menu item.
+# Video pixels. A changed area that begins or ends this far to the left or right of the press may be
+# the highlight of a menu item, because the pointer divides it: 48 pixels around it are ignored.
 NEAR_POINTER_PX = 64
 LARGE_ELEMENT_SHARE = 0.05  # of the screen; a larger element is compared only around the press
 

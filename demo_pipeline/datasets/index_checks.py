@@ -33,7 +33,13 @@ from demo_pipeline.datasets.index import (
 )
 from demo_pipeline.datasets.selection import facts_of, judged_success
 from demo_pipeline.files.json_files import JsonFileError, load_json
-from demo_pipeline.files.parquet import read_rows, read_schema, read_table, schema_problems
+from demo_pipeline.files.parquet import (
+    read_rows,
+    read_schema,
+    read_table,
+    rows_table,
+    schema_problems,
+)
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -56,6 +62,7 @@ _TABLES = {
 }
 _NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
+_ROWS_AT_ONCE = 2000  # steps that are compared at once
 _COLUMNS_OF_METADATA = {  # key of the counts in metadata.json → column of steps.parquet
     "actions": "action_type",
     "frame_reasons": "reason_code",
@@ -71,15 +78,60 @@ class _Expected:
         entry: its entry in index.json.
         row: its row in trajectories.parquet, without columns that the check does not compare.
         shared_columns: columns of steps.parquet with the same value in all its rows.
-        steps: the provenance columns of its rows in steps.parquet.
         hidden: its rows in hidden_actions.parquet.
     """
 
     entry: Mapping[str, Any]
     row: Mapping[str, Any]
     shared_columns: Mapping[str, str]
-    steps: pa.Table
     hidden: Sequence[Mapping[str, object]]
+
+
+class _StepsComparison:
+    """Compares the rows of steps.parquet with the provenance of one trajectory after the other.
+
+    Making a table of five rows takes as long as making one of hundreds. Rows are therefore compared
+    thousands at a time, and one trajectory at a time only where these differ.
+
+    Attributes:
+        problems: the differences so far.
+    """
+
+    def __init__(self, written: pa.Table) -> None:
+        self.problems: list[Problem] = []
+        self._written = written.select(_PROVENANCE.names).cast(_PROVENANCE)
+        self._compared = 0  # rows of steps.parquet
+        self._waiting: list[tuple[str, list[dict[str, Any]]]] = []
+        self._waiting_rows = 0
+
+    def add(self, trajectory: str, rows: list[dict[str, Any]]) -> None:
+        """Compares the next rows of steps.parquet, now or later, with those of a trajectory."""
+        self._waiting.append((trajectory, rows))
+        self._waiting_rows += len(rows)
+        if self._waiting_rows >= _ROWS_AT_ONCE:
+            self._compare()
+
+    def end(self) -> None:
+        """Compares the rows that are left."""
+        self._compare()
+        if self._written.num_rows != self._compared:
+            message = f"has {self._written.num_rows} rows for {self._compared} steps"
+            self.problems.append(_problem(STEPS_FILE, message))
+
+    def _compare(self) -> None:
+        all_rows = [row for _, rows in self._waiting for row in rows]
+        are_equal = self._equal_next(all_rows)
+        for trajectory, rows in self._waiting:
+            if not are_equal and not self._equal_next(rows):
+                message = f"differs from the provenance of {trajectory}"
+                self.problems.append(_problem(STEPS_FILE, message))
+            self._compared += len(rows)
+        self._waiting.clear()
+        self._waiting_rows = 0
+
+    def _equal_next(self, rows: list[dict[str, Any]]) -> bool:
+        expected = pa.Table.from_pylist(rows, schema=_PROVENANCE)
+        return bool(self._written.slice(self._compared, len(rows)).equals(expected))
 
 
 def compare_index(
@@ -104,14 +156,18 @@ def compare_index(
         message = "is missing" if name in _NAMES else "does not belong here"
         problems.append(_problem(name, message))
     tally = IndexTally()
-    expected = dict(_expected(trajectories, tally))
+    steps_table = read_table(out / STEPS_FILE, INDEX_STEPS_SCHEMA)
+    steps = _StepsComparison(steps_table)
+    expected = dict(_expected(trajectories, tally, steps))
+    steps.end()
     try:
         return [
             *problems,
             *_check_charts(out),
             *_check_documents(out, expected, tally, settings),
             *_check_trajectories(out, expected),
-            *_check_steps(out, expected),
+            *steps.problems,
+            *_check_steps(out, steps_table, expected),
             *_check_exports(out, expected, exports),
         ]
     except JsonFileError as error:
@@ -147,13 +203,14 @@ def _check_columns_of_steps(path: Path) -> list[Problem]:
 
 
 def _expected(
-    trajectories: Sequence[DatasetTrajectory], tally: IndexTally
+    trajectories: Sequence[DatasetTrajectory], tally: IndexTally, steps: _StepsComparison
 ) -> Iterator[tuple[str, _Expected]]:
     """Yields the id and the expected values of each trajectory that can be read.
 
     Args:
         trajectories: in any order.
         tally: counts all trajectories, also the unreadable ones.
+        steps: compares their steps one after the other, because all would not fit into memory.
     """
     for source in sorted_by_id(trajectories):
         try:
@@ -185,14 +242,14 @@ def _expected(
         }
         for name in QUEST_NAMES:
             row[name] = rows[0][name] if rows else None
-        steps = pa.Table.from_pylist(rows, schema=_PROVENANCE)
+        steps.add(source.id, rows)
         hidden = hidden_rows(source.id, head.hidden.actions)
         shared_columns = {
             "outcome": recorded_outcome(head.status, success=head.success),
             "application": replace_surrogates(head.application),
             "instruction": replace_surrogates(head.instruction),
         }
-        yield source.id, _Expected(entry, row, shared_columns, steps, hidden)
+        yield source.id, _Expected(entry, row, shared_columns, hidden)
 
 
 def _check_documents(
@@ -276,18 +333,10 @@ def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterato
         yield _problem(HIDDEN_ACTIONS_FILE, "differs from the hidden actions of the trajectories")
 
 
-def _check_steps(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
-    """Yields the differences of steps.parquet from the trajectories and from exports.json."""
-    table = read_table(out / STEPS_FILE, INDEX_STEPS_SCHEMA)
-    first = 0
-    for key, trajectory in expected.items():
-        number_of_steps = trajectory.steps.num_rows
-        written = table.slice(first, number_of_steps).select(_PROVENANCE.names)
-        if not written.cast(_PROVENANCE).equals(trajectory.steps):
-            yield _problem(STEPS_FILE, f"differs from the provenance of {key}")
-        first += number_of_steps
-    if table.num_rows != first:
-        yield _problem(STEPS_FILE, f"has {table.num_rows} rows for {first} steps")
+def _check_steps(
+    out: Path, table: pa.Table, expected: Mapping[str, _Expected]
+) -> Iterator[Problem]:
+    """Yields wrong values in the columns of steps.parquet that are not in the provenance."""
     members = load_json(out / EXPORTS_FILE)["trajectories"]
     shared_names = ("outcome", "application", "instruction")
     names = ("trajectory_id", "step_index", "split", "screenshot", *shared_names)
@@ -314,26 +363,24 @@ def _check_exports(
     members = document["trajectories"]
     if list(members) != list(expected):
         yield _problem(EXPORTS_FILE, "does not list the trajectories of the index")
-    expected_rows = []
+    columns: list[list[Any]] = [[] for _ in EXPORTS_SCHEMA.names]
     for key, member in members.items():
         counts = {state.name: state.records.get(key, 0) for state in exports if state.version}
         if member.get("records") != counts:
             yield _problem(EXPORTS_FILE, f"has other records of {key} than the exports")
+        of_member = [key, *(member.get(name) for name in ("split", "split_group", "left_out"))]
         for state in exports:
-            row = {
-                "trajectory_id": key,
-                "split": member.get("split"),
-                "split_group": member.get("split_group"),
-                "left_out": member.get("left_out"),
-                "export": state.name,
-                "status": state.status,
-                "output": state.output or None,
-                "version": state.version or None,
-                "bytes": state.size if state.version else None,
-                "records": state.records.get(key, 0),
-            }
-            expected_rows.append(row)
-    if read_rows(out / EXPORTS_TABLE) != expected_rows:
+            version = state.version or None
+            of_export = (state.name, state.status, state.output or None, version)
+            size = state.size if version else None
+            row = (*of_member, *of_export, size, state.records.get(key, 0))
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+    try:
+        is_equal = read_table(out / EXPORTS_TABLE).equals(rows_table(columns, EXPORTS_SCHEMA))
+    except (ValueError, TypeError):  # exports.json has values that no table can have
+        is_equal = False
+    if not is_equal:
         yield _problem(EXPORTS_TABLE, f"differs from {EXPORTS_FILE}")
 
 

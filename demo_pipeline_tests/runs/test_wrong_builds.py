@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.datasets import index_checks
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.files.json_files import dump_json
@@ -109,6 +110,24 @@ def test_a_wrong_index_is_not_published(workspace, wrong):
     with pytest.raises(RefusedError):
         run_dataset_stage(workspace, spoiled(INDEX_STAGE, WRONG_INDEXES[wrong]))
     assert workspace.store.current(INDEX_STAGE.folder) is None
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 1000])
+def test_a_wrong_step_is_named_with_its_trajectory(workspace, monkeypatch, rows_at_once):
+    monkeypatch.setattr(index_checks, "_ROWS_AT_ONCE", rows_at_once)
+
+    def spoil(out: Path) -> None:
+        table = pq.read_table(out / "steps.parquet")
+        rows = table.to_pylist()
+        assert rows[-1]["trajectory_id"] == "two"
+        rows[-1]["press_ms"] += 1
+        (out / "steps.parquet").unlink()
+        pq.write_table(table.from_pylist(rows, schema=table.schema), out / "steps.parquet")
+
+    with pytest.raises(RefusedError) as refused:
+        run_dataset_stage(workspace, spoiled(INDEX_STAGE, spoil))
+    [problem] = refused.value.problems
+    assert problem.message == "differs from the provenance of two"
 
 
 def test_a_right_index_is_published(workspace):

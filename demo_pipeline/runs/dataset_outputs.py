@@ -6,7 +6,7 @@ it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from demo_pipeline.datasets.selection import (
 )
 from demo_pipeline.exports.export_summary import BY_TRAJECTORY
 from demo_pipeline.privacy.redaction_stage import hash_of_settings
+from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.runs.committed_trajectories import trajectory_fingerprints
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.failures import RefusedError
@@ -36,6 +37,7 @@ from demo_pipeline.runs.stages import (
 from demo_pipeline.settings import PrivacySettings, export_names
 from demo_pipeline.stage import Need, SourceInput, Stage, Summary
 from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
+from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe, Staging, Version
@@ -170,23 +172,30 @@ class DatasetOutput(Output[DatasetInputs]):
         additions["left_out"] = dict(committed.left_out)
         return {**summary, **additions}
 
-    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Builds the dataset from every demonstration with undamaged records.
+    def prepare(self) -> None:
+        """Leaves out demonstrations whose records are damaged, and stores the splits of the others.
 
-        The other demonstrations are counted as broken, and the summary names their damaged files
-        and the command that rebuilds them. The splits are stored before anything is built from
-        them.
+        The splits are stored before anything is built from them.
         """
-        if not self.stage.reads_trajectories:
-            return build_once()
-        self.graph.read_records()
+        if self.stage.reads_trajectories:
+            self.graph.read_records()
+            self._keep_splits()
 
-        def remember_splits_and_build() -> BuildResult:
-            memory = self.graph.trajectories.memory
-            keep_split_memory(self.graph.workspace.store, memory)
-            return build_once()
+    def can_retry(self, error: DemonstrationError | OutputError) -> bool:
+        """Returns whether the build met a damaged demonstration, which the next attempt leaves out.
 
-        return self.graph.attempt_without_damaged(remember_splits_and_build)
+        A single damaged record among thousands must not stop the datasets: the demonstration counts
+        as broken, and the summary names the damaged file and the command that rebuilds it.
+        """
+        if not self.stage.reads_trajectories or not isinstance(error, OutputError):
+            return False
+        if not self.graph.leave_out(error):
+            return False
+        self._keep_splits()
+        return True
+
+    def _keep_splits(self) -> None:
+        keep_split_memory(self.graph.workspace.store, self.graph.trajectories.memory)
 
     # Failures
 

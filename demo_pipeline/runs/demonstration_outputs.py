@@ -6,7 +6,7 @@ date, and builds it.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -49,6 +49,7 @@ from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.stage import Need, SourceInput, Stage
+from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.names import is_bucket, is_safe_id
 from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import Recipe, Staging, Version
@@ -224,19 +225,19 @@ class DemonstrationOutput(Output[RecordingInputs]):
 
     # Attempts
 
-    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Builds, unless an earlier stage has rejected the demonstration."""
+    def prepare(self) -> None:
+        """Raises `UnusableInputError` if an earlier stage has rejected the demonstration."""
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
         if record is not None and self._is_held_up_by(record):
             problems = record.known_problems() or [Problem("quarantined", ".", "was rejected")]
             raise UnusableInputError(problems)
-        try:
-            return build_once()
-        except DemonstrationError as error:
-            if _is_change(error):
-                raise UploadChangedError(UPLOAD_CHANGED) from None
-            raise
+
+    def can_retry(self, error: DemonstrationError | OutputError) -> bool:
+        """Returns False. If the upload was changed, raises `UploadChangedError`: the next run builds."""
+        if _is_change(error):
+            raise UploadChangedError(UPLOAD_CHANGED) from None
+        return False
 
     def _is_held_up_by(self, record: QuarantineRecord) -> bool:
         """Returns whether a quarantine record of an earlier stage stops this stage.
@@ -297,8 +298,9 @@ class DemonstrationOutput(Output[RecordingInputs]):
 class RecordingOutput(DemonstrationOutput):
     """The output of the first stage, which reads the upload."""
 
-    # The fingerprint of the listing of the upload at the start of the attempt; None: no upload
+    # The fingerprint of the listing of the upload at the start of the build; None: no upload
     _listing: str | None = None
+    _was_retried = False
 
     def plan(self) -> BuildPlan[RecordingInputs]:
         """Plans a build from the uploaded files."""
@@ -311,7 +313,7 @@ class RecordingOutput(DemonstrationOutput):
         return BuildPlan(
             recipe=Recipe(self.stage.name, self.stage.code_version, settings, {UPLOAD: identity}),
             open_inputs=partial(self._open_upload, identity),
-            before_commit=self._require_same_listing,
+            require_same_inputs=self._require_same_listing,
         )
 
     def _identity_by_times(self) -> str | None:
@@ -351,38 +353,36 @@ class RecordingOutput(DemonstrationOutput):
                 downloaded=uploads.copies,
             )
 
-    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Builds, and reads the upload a second time if it differs from its listing.
+    def prepare(self) -> None:
+        """Remembers the listing of the upload, to notice when it is replaced.
 
-        If the listing changed, the upload was replaced during the build and is left to the next
-        run. If the upload differs from an unchanged listing twice, it cannot be read and is
-        rejected.
+        Raises `DemonstrationError` if an imported trajectory has the id.
         """
         require_safe_id(self.key)
         if has_imported_trajectory(self.graph, self.key):
             raise DemonstrationError(_imported_id(self.key))
         self._listing = self.graph.workspace.uploads.listed(self.key)
-        try:
-            result = build_once()
-        except DemonstrationError as error:
-            self._require_same_listing()
-            if not _is_change(error):
-                raise
-            result = self._build_again(build_once)
-        self._require_same_listing()
-        return result
+        self._was_retried = False
 
-    def _build_again(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        try:
-            return build_once()
-        except DemonstrationError as error:
-            self._require_same_listing()
-            if not _is_change(error):
-                raise
+    def can_retry(self, error: DemonstrationError | OutputError) -> bool:
+        """Returns whether the upload differs from its listing for the first time.
+
+        If the listing changed, the upload was replaced during the build and is left to the next
+        run. If the upload differs from an unchanged listing twice, it cannot be read and is
+        rejected.
+        """
+        if isinstance(error, OutputError):
+            return False
+        self._require_same_listing()
+        if not _is_change(error):
+            return False
+        if self._was_retried:
             raise DemonstrationError(list(map(_as_unreadable, error.problems))) from None
+        self._was_retried = True
+        return True
 
     def _require_same_listing(self) -> None:
-        """Raises `UploadChangedError` if the upload was replaced since the attempt began."""
+        """Raises `UploadChangedError` if the upload was replaced since the build began."""
         if self.graph.workspace.uploads.listed(self.key) != self._listing:
             raise UploadChangedError(UPLOAD_CHANGED)
 
@@ -423,7 +423,9 @@ def require_safe_id(demonstration: str) -> None:
         raise UnusableInputError(Problem("unsafe_id", ".", message, remedy=remedy))
 
 
-def _is_change(error: DemonstrationError) -> bool:
+def _is_change(error: DemonstrationError | OutputError) -> bool:
+    if isinstance(error, OutputError):
+        return False
     return any(problem.code == _CHANGED for problem in error.problems)
 
 

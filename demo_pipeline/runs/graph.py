@@ -119,13 +119,13 @@ class BuildPlan(Generic[AnyInputs]):
         open_inputs: opens the inputs of the build function. It also tells the staged folder which
             versions to link to and which versions to share files with.
         complete_summary: adds facts to the summary of the build function.
-        before_commit: raises an error if the inputs have changed since they were opened.
+        require_same_inputs: raises an error if the inputs have changed since the build began.
     """
 
     recipe: Recipe
     open_inputs: Callable[[Staging], AbstractContextManager[AnyInputs]]
     complete_summary: Callable[[Summary], Summary] = dict
-    before_commit: Callable[[], None] = lambda: None
+    require_same_inputs: Callable[[], None] = lambda: None
 
 
 class Output(ABC, Generic[AnyInputs]):
@@ -164,9 +164,16 @@ class Output(ABC, Generic[AnyInputs]):
             DemonstrationError: the upload cannot be read.
         """
 
-    def attempt(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Calls `build_once`, and call it again if a second attempt can help."""
-        return build_once()
+    def prepare(self) -> None:
+        """Gets ready for a build. Raises an error if this output must not be built now."""
+
+    def can_retry(self, error: DemonstrationError | OutputError) -> bool:
+        """Returns whether another attempt can succeed after one that ended with this error.
+
+        Raises another error if that says better what is wrong.
+        """
+        del error
+        return False
 
     def refusal(self) -> str:
         """Why the last build rejected the same inputs; empty if it did not."""
@@ -276,18 +283,6 @@ class Graph:
         self.forget_states()
         _LOG.warning("%s; its demonstration is left out", error)
         return True
-
-    def attempt_without_damaged(self, build_once: Callable[[], BuildResult]) -> BuildResult:
-        """Calls `build_once` until it meets no damaged trajectory, leaving each of them out.
-
-        A single damaged record among thousands must not stop the datasets.
-        """
-        while True:
-            try:
-                return build_once()
-            except OutputError as error:
-                if not self.leave_out(error):
-                    raise
 
     # Versions
 
@@ -404,7 +399,8 @@ class Graph:
 
     def _build_or_refuse(self, output: Output[Any], *, force: bool) -> BuildResult:
         try:
-            result = output.attempt(lambda: self._blame_damage_first(output, force=force))
+            output.prepare()
+            result = self._build_with_retries(output, force=force)
         except UnusableInputError:
             raise
         except DemonstrationError as error:
@@ -414,6 +410,14 @@ class Graph:
             raise refused from None
         output.remember_success(result)
         return result
+
+    def _build_with_retries(self, output: Output[Any], *, force: bool) -> BuildResult:
+        while True:
+            try:
+                return self._blame_damage_first(output, force=force)
+            except (DemonstrationError, OutputError) as error:
+                if not output.can_retry(error):
+                    raise
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
         """Builds once. If that fails and an input is damaged, blame the damage, nothing else.
@@ -446,6 +450,7 @@ class Graph:
         if published is not None:
             differences = self._differences(published, plan.recipe)
             if not differences and not force:
+                plan.require_same_inputs()
                 _LOG.info("%s: %s is unchanged", stage.name, name)
                 return BuildResult.of(published, Status.CACHED)
             reason = next(iter(differences.values()), "it was forced")
@@ -457,7 +462,7 @@ class Graph:
                 summary = plan.complete_summary(stage.build(inputs, staging.path))
                 checks = run_checks(stage, inputs, staging.path, output.key)
             require_passed(checks)
-            plan.before_commit()
+            plan.require_same_inputs()
             version = store.commit(staging, plan.recipe, summary, checks)
         self._complete.add(version.key)
         self._damages.pop(name, None)

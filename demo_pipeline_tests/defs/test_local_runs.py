@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from demo_pipeline.defs.dead_runs import close_dead_runs
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.runs.failures import TransientError
 from demo_pipeline.runs.local_runs import LocalRuns
 from demo_pipeline.runs.pool import Pool, WorkersError
@@ -68,6 +72,34 @@ def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
     assert "sft_samples" in {one.name for one in built.outcomes}
     assert open_runs(made.instance) == 0
     assert list(lock_folder(Path(made.instance.root_directory)).iterdir()) == []
+
+
+def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(made, tmp_path):
+    """With the command's module and the stage's, a reader opens seven files."""
+    seen = tmp_path / "modules"
+    original = RAW_RECORDINGS_STAGE.build
+
+    def build(_inputs: Any, _out: Path) -> Any:
+        paths = [frame.filename for frame in traceback.extract_stack()]
+        ours = [path.partition("/demo_pipeline/")[2] for path in paths]
+        seen.write_text("\n".join(dict.fromkeys(filter(None, ours))))
+        raise DemonstrationError(Problem("seen", ".", "the way was seen"))
+
+    object.__setattr__(RAW_RECORDINGS_STAGE, "build", build)  # workers are forked, so they have it
+    try:
+        with closing(local_runs(made, 1)) as runs:
+            runs.prepare(["first"])
+            [result] = runs.process(["first"], force=True)
+    finally:
+        object.__setattr__(RAW_RECORDINGS_STAGE, "build", original)
+    assert [problem.code for problem in result.problems] == ["seen"]
+    assert seen.read_text().splitlines() == [
+        "runs/local_runs.py",
+        "runs/pool.py",
+        "defs/worker.py",
+        "defs/demonstrations.py",
+        "runs/graph.py",
+    ]
 
 
 def test_an_interrupted_command_leaves_no_run_open(made):

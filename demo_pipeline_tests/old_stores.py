@@ -71,7 +71,7 @@ class StaleOutput:
 
 @contextmanager
 def code_of(commit: str, folder: Path) -> Iterator[Path]:
-    """Check a commit out into `folder`; the working tree of this repository stays as it is."""
+    """Checks a commit out into `folder`; the working tree of this repository stays as it is."""
     git = ("git", "-C", str(ROOT), "worktree")
     subprocess.run((*git, "add", "--quiet", "--detach", str(folder), commit), check=True)
     try:
@@ -81,7 +81,7 @@ def code_of(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def run_command(code: Path, *arguments: str) -> str:
-    """Run `demo-pipeline` by the code in a folder; returns the printed lines.
+    """Runs `demo-pipeline` by the code in a folder; returns the printed lines.
 
     Raises:
         RuntimeError: it failed.
@@ -101,7 +101,7 @@ def run_command(code: Path, *arguments: str) -> str:
 
 
 def entries_of(store: str) -> Entries:
-    """Everything in a store: every file, folder and link, or every object of a bucket."""
+    """Returns everything in a store: every file, folder and link, or every object of a bucket."""
     if is_bucket(store):
         with tempfile.TemporaryDirectory() as cache:
             return {info.key: info for info in Bucket(store, Path(cache)).listing()}
@@ -118,7 +118,7 @@ def _entry(path: Path) -> object:
 
 
 def stale_outputs(workspace: Workspace) -> list[StaleOutput]:
-    """The outputs that today's code would build again."""
+    """Returns the outputs that today's code would build again."""
     graph = Graph(workspace)
     stale: list[StaleOutput] = []
     for upload in workspace.uploads.list_demonstrations():
@@ -131,7 +131,7 @@ def stale_outputs(workspace: Workspace) -> list[StaleOutput]:
 
 
 def _if_stale(output: Output[Any], *, reads_raised: bool) -> Iterator[StaleOutput]:
-    """Yield the output if it is not current.
+    """Yields the output if it is not current.
 
     `reads_raised`: it reads outputs that are stale because of a raised code version.
     """
@@ -142,7 +142,7 @@ def _if_stale(output: Output[Any], *, reads_raised: bool) -> Iterator[StaleOutpu
 
 
 def _is_explained(output: Output[Any], state: Stale, reads_raised: bool) -> bool:
-    """Whether the recipe of a stale output differs only by raised code versions.
+    """Returns whether the recipe of a stale output differs only by raised code versions.
 
     If the recipe does not differ at all, an input is stale, and is judged itself.
     """
@@ -155,7 +155,7 @@ def _is_explained(output: Output[Any], state: Stale, reads_raised: bool) -> bool
 
 
 def judge_store(code: Path, store: str, root: Path, *, accepts_raised: bool) -> bool:
-    """Build a store by the older code, look at it by today's, and print the verdict."""
+    """Builds a store by the older code, looks at it by today's, and prints the verdict."""
     os.environ |= variables_of(root) | {
         "DEMO_PIPELINE_CONFIG": str(root / "none.toml"),
         "DEMO_PIPELINE_STORE": store,
@@ -179,7 +179,7 @@ def judge_store(code: Path, store: str, root: Path, *, accepts_raised: bool) -> 
 
 
 def _leaves_alone(store: str, before: Entries, look: tuple[str, ...]) -> bool:
-    """Run a command of today, and print whether the store is as before."""
+    """Runs a command of today, and prints whether the store is as before."""
     printed = run_command(ROOT, *look)
     after = entries_of(store)
     changed = [name for name in {*before, *after} if before.get(name) != after.get(name)]
@@ -192,7 +192,7 @@ def _leaves_alone(store: str, before: Entries, look: tuple[str, ...]) -> bool:
 
 
 def main() -> int:
-    """Judge a store of each kind; returns the exit code."""
+    """Judges a store of each kind; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="such as the last release")
     parser.add_argument("--raised", action="store_true", help="accept raised code versions")

@@ -234,7 +234,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
             raise UnusableInputError(problems)
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns False. If the upload was changed, raises `UploadChangedError`: the next run builds."""
+        """Returns False, or raises `UploadChangedError`: a changed upload is left to the next run."""
         if _is_change(error):
             raise UploadChangedError(UPLOAD_CHANGED) from None
         return False

@@ -234,7 +234,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
             raise UnusableInputError(problems)
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns False, or raises `UploadChangedError`: a changed upload is left to the next run."""
+        """Returns False, or raises `UploadChangedError`: the next run builds a changed upload."""
         if _is_change(error):
             raise UploadChangedError(UPLOAD_CHANGED) from None
         return False

@@ -67,13 +67,13 @@ def names_and_keys(recording: Path) -> set[str]:
 
     Keys with a name of a single character are left out.
     """
-    found = set()
+    names = set()
     for line in (recording / LOG_FILE).read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
-        found |= {name for name in names_in(event["data"]) if " " in name.strip()}
+        names |= {name for name in names_in(event["data"]) if " " in name.strip()}
         key = event["data"].get("key", "")
-        found |= {key} if len(key) > 1 else set()
-    return found
+        names |= {key} if len(key) > 1 else set()
+    return names
 
 
 def words_of(texts_typed: set[str]) -> set[str]:
@@ -87,9 +87,9 @@ def test_it_runs_and_shows_pictures_and_tables(fresh):
     assert {"image/png", "image/jpeg", "text/html"} <= kinds
     pictures = [kind for output in outputs(fresh) for kind in output.get("data", {})]
     assert (pictures.count("image/png"), pictures.count("image/jpeg")) == (2, 3)
-    shown = [output["data"].get("text/html", "") for output in outputs(fresh) if "data" in output]
-    assert sum("<video" in html for html in shown) == 1
-    assert sum("<img" in html for html in shown) == 2
+    pages = [output["data"].get("text/html", "") for output in outputs(fresh) if "data" in output]
+    assert sum("<video" in html for html in pages) == 1
+    assert sum("<img" in html for html in pages) == 2
 
 
 @pytest.mark.parametrize("canary", [TYPED, KEY, NODE])
@@ -102,21 +102,21 @@ def test_the_committed_outputs_are_those_of_the_committed_cells(fresh):
     """After a change of a cell, run `make notebook`."""
     committed = nbformat.read(NOTEBOOK, as_version=4)
     for cell, run in zip(committed.cells, fresh.cells, strict=True):
-        shown, new = ([out.output_type for out in c.get("outputs", [])] for c in (cell, run))
-        assert shown == new, cell.source
+        old_types, new = ([out.output_type for out in c.get("outputs", [])] for c in (cell, run))
+        assert old_types == new, cell.source
         assert cell.get("execution_count") == run.get("execution_count")
-        assert "error" not in shown
+        assert "error" not in old_types
 
 
 def test_nothing_typed_or_named_in_the_samples_is_in_no_committed_output(tmp_path):
     recordings = sorted(SAMPLES.iterdir())
     typed = {text for each in recordings for text in typed_in(each, tmp_path / each.name)}
     assert len(typed) > 5
-    said = texts(nbformat.read(NOTEBOOK, as_version=4)).replace("white-space:pre-wrap", "")
-    assert len(said) > 1000
+    page = texts(nbformat.read(NOTEBOOK, as_version=4)).replace("white-space:pre-wrap", "")
+    assert len(page) > 1000
     for each in recordings:  # texts of the task may be shown
-        said = said.replace(escape(load_json(each / "meta.json")["quest"]["content"]), "")
-    assert {word for word in words_of(typed) if word in said} == set()
+        page = page.replace(escape(load_json(each / "meta.json")["quest"]["content"]), "")
+    assert {word for word in words_of(typed) if word in page} == set()
     names = {name for each in recordings for name in names_and_keys(each)}
     assert len(names) > 20
-    assert {name for name in names if name in said} == set()
+    assert {name for name in names if name in page} == set()

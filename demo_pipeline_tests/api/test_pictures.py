@@ -55,9 +55,9 @@ class TestSteps:
             assert place.is_file()
             action = load_json(place.with_name("action.json"))
             for name in ("x", "y", "text", "direction", "amount"):
-                known = action["parameters"].get(name)
+                written = action["parameters"].get(name)
                 value = getattr(row, name)
-                assert known is None if pd.isna(value) else known == value, name
+                assert written is None if pd.isna(value) else written == value, name
             target = action["target_element"] or {"role": None, "name": None}
             assert not target["role"] or (row.target_role, row.target_name) == (
                 target["role"],
@@ -66,20 +66,20 @@ class TestSteps:
 
     def test_clicks_in_an_application_are_selected_by_a_condition(self, store):
         [application] = store.steps()["application"].unique()
-        found = store.sql(
+        rows = store.sql(
             "SELECT x, y, target_name, instruction, outcome, split FROM steps "  # noqa: S608 - ours
             f"WHERE application = '{application}' AND action_type = 'click' "
             "ORDER BY trajectory_id, step_index"
         )
-        assert list(found["target_name"]) == ["Agree", "Name", "b", "Agree"]
-        assert list(found["instruction"].unique()) == [
+        assert list(rows["target_name"]) == ["Agree", "Name", "b", "Agree"]
+        assert list(rows["instruction"].unique()) == [
             "Please do the first task.",
             "Please do the second task.",
         ]
-        assert set(found["outcome"]) == {"done"}
+        assert set(rows["outcome"]) == {"done"}
         exports = store.sql("SELECT DISTINCT trajectory_id, split FROM exports")
-        assert set(found["split"]) <= set(exports["split"])
-        assert not found["split"].isna().any()
+        assert set(rows["split"]) <= set(exports["split"])
+        assert not rows["split"].isna().any()
 
     def test_steps_are_filtered_by_triage_and_review(self, store):
         steps = store.steps(triage=True)
@@ -117,10 +117,11 @@ class TestPictures:
 
     def test_html_has_screenshots_and_no_typed_text(self, store):
         trajectory = store.trajectory("first")
-        shown = trajectory._repr_html_() + "".join(one._repr_html_() for one in trajectory.steps)
-        assert shown.count("data:image/jpeg;base64,") == 1 + len(trajectory.steps)
-        assert "Please do the first task." in shown
-        assert TYPED not in shown + repr(trajectory.steps)
+        html = trajectory._repr_html_()
+        html += "".join(step._repr_html_() for step in trajectory.steps)
+        assert html.count("data:image/jpeg;base64,") == 1 + len(trajectory.steps)
+        assert "Please do the first task." in html
+        assert TYPED not in html + repr(trajectory.steps)
 
     def test_html_is_escaped(self, store):
         loaded = store.trajectory("first")
@@ -159,10 +160,11 @@ class TestClip:
             frames = [(frame.time, frame) for frame in film.decode(video=0)]
         acted = (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
         assert frames[-1][0] == pytest.approx(1 + acted, abs=0.3)
-        shown = min(frames, key=lambda one: abs(one[0] - 0.5))[1].to_ndarray(format="gray")
+        _, nearest = min(frames, key=lambda item: abs(item[0] - 0.5))
+        shown_pixels = nearest.to_ndarray(format="gray")
         with av.open(str(trajectory._find_video())) as film:
             same = next(f for f in film.decode(video=0) if f.time >= row["pts"] - 1e-6)
-        assert np.abs(shown.astype(int) - same.to_ndarray(format="gray")).mean() < 4
+        assert np.abs(shown_pixels.astype(int) - same.to_ndarray(format="gray")).mean() < 4
 
     def test_a_missing_video_is_reported(self, store, tmp_path, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))

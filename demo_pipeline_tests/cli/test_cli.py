@@ -77,12 +77,12 @@ DRY_RUNS = {
 
 def places_and_contents(root: Path) -> dict[str, tuple[str, int]]:
     """Returns path → (SHA-256, time of the last change) of all files, folders and links."""
-    found = {}
+    places = {}
     for path in sorted(root.rglob("*")):
         data = path.read_bytes() if path.is_file() else b""
         digest = hashlib.sha256(data).hexdigest()
-        found[path.relative_to(root).as_posix()] = (digest, path.lstat().st_mtime_ns)
-    return found
+        places[path.relative_to(root).as_posix()] = (digest, path.lstat().st_mtime_ns)
+    return places
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
-        shown = capsys.readouterr()
-        return Answer(int(ended.value.code or 0), shown.out, shown.err)
+        captured = capsys.readouterr()
+        return Answer(int(ended.value.code or 0), captured.out, captured.err)
 
     return call
 
@@ -193,11 +193,11 @@ class TestHelp:
         assert len(answer.out.split()) > 12
 
     def test_the_help_names_every_command_and_the_two_roots(self, place, command):
-        shown = command(place, "--help").out
+        help_text = command(place, "--help").out
         assert len(COMMANDS) >= 7
-        assert [name for name in COMMANDS if name not in shown] == []
-        assert "DEMO_PIPELINE_UPLOADS" in shown
-        assert "DEMO_PIPELINE_STORE" in shown
+        assert [name for name in COMMANDS if name not in help_text] == []
+        assert "DEMO_PIPELINE_UPLOADS" in help_text
+        assert "DEMO_PIPELINE_STORE" in help_text
 
 
 class TestImport:
@@ -306,8 +306,8 @@ class TestRun:
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
         table, _, _ = first.out.partition("Datasets")
-        shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
-        assert shown == {("one", "done", "done"), ("two", "done", "unknown")}
+        rows = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
+        assert rows == {("one", "done", "done"), ("two", "done", "unknown")}
         assert "two: the outcome is unknown, because meta.json has no `status` and no" in first.out
         for answer in (first, second):
             left_out = [line for line in answer.out.splitlines() if line.startswith("left out of")]
@@ -460,16 +460,18 @@ class TestPrivacy:
         assert any(TYPED.encode() in data for data in ran.files[0].values())
 
     def test_console_quarantine_and_manifests_contain_no_typed_text(self, ran, command):
-        said = [ran.first.out, ran.first.err, ran.second.out, ran.second.err]
+        outputs = [ran.first.out, ran.first.err, ran.second.out, ran.second.err]
         bad = ran.place.root / "uploads" / "bad"
         for arguments in (("quarantine",), ("validate", str(bad)), ("revalidate",)):
             answer = command(ran.place, *arguments)
-            said += [answer.out, answer.err]
-        said += [record.model_dump_json() for record in list_quarantine(ran.place.workspace.store)]
-        said += [
+            outputs += [answer.out, answer.err]
+        outputs += [
+            record.model_dump_json() for record in list_quarantine(ran.place.workspace.store)
+        ]
+        outputs += [
             data.decode() for name, data in ran.files[0].items() if name.endswith("manifest.json")
         ]
-        assert [text for text in said if TYPED in text] == []
+        assert [text for text in outputs if TYPED in text] == []
 
 
 class TestQuarantine:
@@ -578,12 +580,12 @@ class TestValidate:
             "cudag": cudag,
             "sft": store / "sft",
         }
-        found = {kind: tmp_path / kind / path.name for kind, path in sources.items()}
+        copies = {kind: tmp_path / kind / path.name for kind, path in sources.items()}
         for kind, path in sources.items():
-            shutil.copytree(path, found[kind])
-        found["osworld"] = tmp_path / "a_task.json"
-        found["osworld"].write_text(json.dumps(task("a_task")), encoding="utf-8")
-        return found
+            shutil.copytree(path, copies[kind])
+        copies["osworld"] = tmp_path / "a_task.json"
+        copies["osworld"].write_text(json.dumps(task("a_task")), encoding="utf-8")
+        return copies
 
     @pytest.mark.parametrize("kind", sorted(BROKEN))
     def test_the_exit_code_is_0_for_valid_and_1_for_invalid_paths(self, place, command, good, kind):

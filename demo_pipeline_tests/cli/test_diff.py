@@ -42,8 +42,10 @@ class Project:
         self.call("init", str(folder))
         shutil.rmtree(folder / "data" / INBOX)
         for name, acts in ACTS.items():
-            told = replace(script(*acts), title=name, content=f"Could you do the {name} task?")
-            write_recording(folder / "data" / INBOX / name, told, SMALL)
+            recording_script = replace(
+                script(*acts), title=name, content=f"Could you do the {name} task?"
+            )
+            write_recording(folder / "data" / INBOX / name, recording_script, SMALL)
         self.settings("")
         self.run()
         self.call("export", "before")
@@ -67,8 +69,9 @@ class Project:
         return f"sft@{version.id}"
 
     def rows(self, *sides: str) -> list[dict[str, Any]]:
-        found = {one["stage"]: one for one in json.loads(self.call("diff", *sides, "--json"))}
-        return list(found["sft_samples"]["differences"])
+        comparisons = json.loads(self.call("diff", *sides, "--json"))
+        [samples] = [item for item in comparisons if item["stage"] == "sft_samples"]
+        return list(samples["differences"])
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,11 @@ BOX = {"target_x": 480, "target_y": 280, "target_width": 60, "target_height": 50
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with three demonstrations of three tasks; each has every kind of action."""
     folder = tmp_path_factory.mktemp("built")
-    made = [
+    trajectories = [
         make_trajectory(folder, f"demo{n}", TABLE, rows={0: BOX}, shade=20 * n, instruction=str(n))
         for n in range(3)
     ]
-    commit_trajectories(open_workspace(folder), made)
+    commit_trajectories(open_workspace(folder), trajectories)
     return folder / "store"
 
 
@@ -122,15 +122,15 @@ def test_screenshots_as_files_are_only_those_of_the_last_run(root):
     assert len(first) == 42
     (folder / "demo0_steps_1.png").write_bytes(b"other")
     names = {*first, "demo0_steps_1.png"}
-    made = make_trajectory(root / "new", "demo0", TABLE[:2], shade=200, instruction="0")
-    commit_trajectories(open_workspace(root), [made])
+    rebuilt = make_trajectory(root / "new", "demo0", TABLE[:2], shade=200, instruction="0")
+    commit_trajectories(open_workspace(root), [rebuilt])
     assert call(*arguments).exit_code == 0
     gone = {name for name in first if re.match(r"demo0_steps_(00[2-9]|01)", name)}
     assert {file.name for file in folder.iterdir()} == names - gone
     assert len(gone) == 11
     for name in ("steps/000/screenshot.png", "final_screenshot.png"):
         copy = folder / f"demo0_{name.replace('/', '_')}"
-        assert copy.read_bytes() == (made.path / name).read_bytes() != first[copy.name]
+        assert copy.read_bytes() == (rebuilt.path / name).read_bytes() != first[copy.name]
 
 
 def test_a_model_is_asked_and_its_answers_are_scored(root, monkeypatch):
@@ -187,7 +187,7 @@ def test_nothing_is_sent_to_another_host_without_yes(root):
 
 def test_unusable_arguments_are_reported(root):
     path = root / "x.jsonl"
-    for arguments, said in (
+    for arguments, message in (
         (("requests", path, "--form", "nice"), "there is no such form"),
         (("requests", path, "--split", "held_out"), "no step is in the split held_out"),
         (("requests", path, "--images", "none"), "--images is data or path"),
@@ -198,7 +198,7 @@ def test_unusable_arguments_are_reported(root):
     ):
         done = call(*arguments)
         assert done.exit_code == 2
-        assert said in done.stderr
+        assert message in done.stderr
         assert not path.exists()
 
 
@@ -215,9 +215,9 @@ def test_the_tables_fit_eighty_columns_with_whole_numbers(root):
     call("truth", path, "--split", "any")
     arguments = ["eval", "score", str(path), "--split", "any", "--preset", "strict"]
     arguments.append("--baselines")
-    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout.splitlines()
-    assert max(len(line) for line in shown if not line.startswith("split any:")) <= 80
-    (row,) = (line.split() for line in shown if line.split()[:1] == ["double_click"])
+    lines = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("split any:")) <= 80
+    (row,) = (line.split() for line in lines if line.split()[:1] == ["double_click"])
     assert row == ["double_click", "3", "1.000", *["0.000"] * 4, "1.000", "0.000"]
 
 

@@ -53,8 +53,8 @@ def make_workspace(root: Path) -> None:
 def root(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    made = made_once(tmp_path_factory, "forget_person", make_workspace)
-    copied = copy_of(made, tmp_path / "copied")
+    template = made_once(tmp_path_factory, "forget_person", make_workspace)
+    copied = copy_of(template, tmp_path / "copied")
     live_in(copied, monkeypatch)
     return copied
 

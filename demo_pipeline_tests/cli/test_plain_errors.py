@@ -41,9 +41,9 @@ def told(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    shown = capsys.readouterr().err
-    assert "Traceback" not in shown
-    return shown.strip()
+    errors = capsys.readouterr().err
+    assert "Traceback" not in errors
+    return errors.strip()
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_damaged_database_of_dagster_is_one_sentence_and_can_be_moved_away(
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == (0 if write is None else 2)
-    said = capsys.readouterr().err
-    assert f"demo-pipeline: DAGSTER_HOME {home} cannot be used: file is not a database; " in said
+    errors = capsys.readouterr().err
+    assert f"demo-pipeline: DAGSTER_HOME {home} cannot be used: file is not a database; " in errors
     (home / name).rename(home / "damaged")
     with pytest.raises(SystemExit) as ended:
         main()
@@ -146,8 +146,8 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open_and_nothing_to_others(
     assert "demonstrations were done in this run and are kept" in err
     assert "the next `demo-pipeline run` continues with the others" in err
     assert stuck_runs(home) == []
-    made = [root / "store", *(home / name for name in ("history", "schedules", "storage"))]
-    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 4
+    written = [root / "store", *(home / name for name in ("history", "schedules", "storage"))]
+    assert [path.stat().st_mode & 0o777 for path in written] == [0o700] * 4
     assert home.stat().st_mode & 0o7777 == 0o755
 
 
@@ -174,11 +174,11 @@ def test_a_defect_while_outputs_are_compared_is_reported_and_the_run_continues(
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run", "--dry-run"])
     with suppress(SystemExit):
         main()
-    shown = capsys.readouterr()
-    words = " ".join(shown.err.split())
+    captured = capsys.readouterr()
+    words = " ".join(captured.err.split())
     assert re.search(r"a defect of the pipeline \(KeyError, at \S+:\d+\); please report it", words)
-    assert "typed text" not in shown.err
-    assert "are up to date" in shown.out
+    assert "typed text" not in captured.err
+    assert "are up to date" in captured.out
 
 
 @pytest.mark.parametrize(

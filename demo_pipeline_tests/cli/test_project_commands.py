@@ -20,9 +20,9 @@ def test_a_project_has_everything_that_a_run_needs(tmp_path, monkeypatch):
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     project = tmp_path / "project"
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
-    made = project / "dagster" / "dagster.yaml"
-    assert made.read_bytes() == (ROOT / "dagster.yaml").read_bytes()
-    assert not made.is_symlink()
+    instance_file = project / "dagster" / "dagster.yaml"
+    assert instance_file.read_bytes() == (ROOT / "dagster.yaml").read_bytes()
+    assert not instance_file.is_symlink()
     monkeypatch.chdir(project / "data")
     assert Settings().store == str(project / "data" / "store")
     done = RUNNER.invoke(app, ["validate", "recordings/20260105_090000"])

@@ -34,8 +34,8 @@ def predicted(
     with TemporaryDirectory() as folder:
         path = Path(folder, "predictions.jsonl")
         path.write_text("\n".join(lines), encoding="utf-8")
-        with read_predictions(path, known) as found:
-            yield found
+        with read_predictions(path, known) as predictions:
+            yield predictions
 
 
 def made_step(right: Answer, index: int = 0, trajectory: str = "demo", **known: Any) -> TrueStep:

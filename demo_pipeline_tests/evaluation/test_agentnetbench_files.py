@@ -16,8 +16,10 @@ BOX = {"target_x": 480, "target_y": 270, "target_width": 96, "target_height": 54
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    made = [make_trajectory(tmp_path, f"demo{n}", TABLE, rows={0: BOX}, shade=n) for n in (1, 2)]
-    build_agentnetbench(made, tmp_path / "out", TEST)
+    trajectories = [
+        make_trajectory(tmp_path, f"demo{n}", TABLE, rows={0: BOX}, shade=n) for n in (1, 2)
+    ]
+    build_agentnetbench(trajectories, tmp_path / "out", TEST)
     return tmp_path / "out"
 
 
@@ -58,10 +60,12 @@ def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out):
 
 
 def test_only_the_test_split_is_written_and_always_the_same(tmp_path):
-    made = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=str(n)) for n in range(6)]
+    trajectories = [
+        make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=str(n)) for n in range(6)
+    ]
     halves = DatasetSettings(train_ratio=0.5, val_ratio=0)
-    summary = build_agentnetbench(made, tmp_path / "a", halves)
-    build_agentnetbench(made[::-1], tmp_path / "b", halves)
+    summary = build_agentnetbench(trajectories, tmp_path / "a", halves)
+    build_agentnetbench(trajectories[::-1], tmp_path / "b", halves)
     assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")
     written = len(list((tmp_path / "a" / "tasks").iterdir()))
     assert 0 < written < 6

@@ -61,8 +61,8 @@ def test_an_empty_split_is_valid_and_no_folder_is_not(tmp_path):
 
 
 def first(task: Document) -> Document:
-    found: Document = task["steps"][0]["ground_truth_actions"][0]
-    return found
+    first_action: Document = task["steps"][0]["ground_truth_actions"][0]
+    return first_action
 
 
 def step(number: int, **values: Any) -> Callable[[Document], object]:
@@ -104,11 +104,11 @@ def test_a_wrong_field_of_a_task_is_named(root, change, message):
     task = good()
     change(task)
     (root / "tasks/demo.json").write_text(json.dumps(task, indent=2))
-    found = [p for p in validate_agentnetbench(root) if p.code != "unused_image"]
-    assert [problem.file for problem in found] == ["tasks/demo.json"]
-    assert message in found[0].message
-    assert found[0].severity is Severity.ERROR
-    assert TYPED not in str(found[0])
+    problems = [p for p in validate_agentnetbench(root) if p.code != "unused_image"]
+    assert [problem.file for problem in problems] == ["tasks/demo.json"]
+    assert message in problems[0].message
+    assert problems[0].severity is Severity.ERROR
+    assert TYPED not in str(problems[0])
 
 
 def test_a_rejected_field_has_its_line(root):

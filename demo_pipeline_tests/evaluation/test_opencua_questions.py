@@ -37,10 +37,10 @@ def test_hidden_actions_are_in_the_question_in_words(tmp_path):
 
 
 def test_sentences_have_positions_in_the_same_form_as_the_code(tmp_path):
-    made = make_trajectory(tmp_path, actions=[CLICK, TYPE])
-    file = made.path / "steps/000/action.json"
+    trajectory = make_trajectory(tmp_path, actions=[CLICK, TYPE])
+    file = trajectory.path / "steps/000/action.json"
     write_json(file, {**load_json(file), "reasoning": "Click at (960, 540).\nIt is <image>."})
-    first, second, end = records_of(made)
+    first, second, end = records_of(trajectory)
     words = "Click at (0.5, 0.5). It is [image]."
     code = "pyautogui.click(x=0.5, y=0.5)"
     assert answer_opencua(first) == f"## Action:\n{words}\n\n## Code:\n{code}"

@@ -29,9 +29,9 @@ def read(tmp_path, *lines):
     return read_predictions(path, KNOWN)
 
 
-def outcome(found, step):
+def outcome(predictions, step):
     try:
-        return found.answer(("demo", step))
+        return predictions.answer(("demo", step))
     except AnswerFormatError as error:
         return f"unusable: {error}"
 
@@ -39,16 +39,16 @@ def outcome(found, step):
 def test_both_forms_may_be_in_one_file(tmp_path):
     lines = [plain(0, "a"), b"", batch(1, {"content": "b"}), plain(2.0, "c")]
     lines.append(batch(3, {"content": [{"type": "text", "text": "d"}]}))
-    with read(tmp_path, *lines) as found:
-        assert [outcome(found, step) for step in range(4)] == ["a", "b", "c", "d"]
-        assert (found.lines, found.unusable, found.unasked) == (4, {}, 0)
+    with read(tmp_path, *lines) as predictions:
+        assert [outcome(predictions, step) for step in range(4)] == ["a", "b", "c", "d"]
+        assert (predictions.lines, predictions.unusable, predictions.unasked) == (4, {}, 0)
 
 
 def test_calls_that_a_server_took_out_of_the_text_are_put_back(tmp_path):
     arguments = '{"action": "wait", "time": 1}'
     call = {"function": {"name": "computer_use", "arguments": arguments}}
-    with read(tmp_path, batch(0, {"content": None, "tool_calls": [call]})) as found:
-        text = found.answer(("demo", 0))
+    with read(tmp_path, batch(0, {"content": None, "tool_calls": [call]})) as predictions:
+        text = predictions.answer(("demo", 0))
     assert text.startswith("<tool_call>\n")
     assert json.loads(text.split("\n")[1])["arguments"]["time"] == 1
 
@@ -82,33 +82,33 @@ UNUSABLE = [
 
 @pytest.mark.parametrize(("line", "reason"), UNUSABLE, ids=range(len(UNUSABLE)))
 def test_a_line_that_cannot_be_used_is_counted_by_reason(tmp_path, line, reason):
-    with read(tmp_path, line, plain(1, "good")) as found:
-        assert found.unusable == {reason or "the response is not text": 1}
-        assert outcome(found, 0) == "unusable: missing"
-        assert outcome(found, 1) == "good"
-        assert found.lines == 2
+    with read(tmp_path, line, plain(1, "good")) as predictions:
+        assert predictions.unusable == {reason or "the response is not text": 1}
+        assert outcome(predictions, 0) == "unusable: missing"
+        assert outcome(predictions, 1) == "good"
+        assert predictions.lines == 2
 
 
 def test_a_step_that_is_answered_twice_has_no_answer(tmp_path):
-    with read(tmp_path, plain(0, "a"), plain(0, "a"), plain(1, "b")) as found:
-        assert outcome(found, 0) == "unusable: doubled"
-        assert outcome(found, 1) == "b"
+    with read(tmp_path, plain(0, "a"), plain(0, "a"), plain(1, "b")) as predictions:
+        assert outcome(predictions, 0) == "unusable: doubled"
+        assert outcome(predictions, 1) == "b"
 
 
 def test_a_request_that_failed_and_was_sent_again_counts_by_its_answer(tmp_path):
     failed = batch(0, {"content": ""}, status=500)
     refused = batch(1, {"content": "x"}, error={"code": "400", "message": TYPED})
     for lines in ((failed, plain(0, "a"), refused), (refused, plain(0, "a"), failed)):
-        with read(tmp_path, *lines) as found:
-            assert outcome(found, 0) == "a"
-            assert outcome(found, 1) == "unusable: the request failed"
+        with read(tmp_path, *lines) as predictions:
+            assert outcome(predictions, 0) == "a"
+            assert outcome(predictions, 1) == "unusable: the request failed"
 
 
 def test_answers_to_steps_outside_the_split_are_counted(tmp_path):
     lines = [plain(0, "a"), plain(99, "b"), batch(98, {"content": ""}, status=500)]
-    with read(tmp_path, *lines, plain(97, "x" * (LONGEST_ANSWER + 1))) as found:
-        outcome(found, 0)
-        assert found.unasked == 3
+    with read(tmp_path, *lines, plain(97, "x" * (LONGEST_ANSWER + 1))) as predictions:
+        outcome(predictions, 0)
+        assert predictions.unasked == 3
 
 
 def test_the_key_of_a_batch_is_read_back(tmp_path):
@@ -117,7 +117,7 @@ def test_the_key_of_a_batch_is_read_back(tmp_path):
     path = tmp_path / "predictions.jsonl"
     path.write_bytes(line)
     with (
-        read_predictions(path, {"a.b-c_d"}) as found,
+        read_predictions(path, {"a.b-c_d"}) as predictions,
         pytest.raises(AnswerFormatError, match="the request failed"),
     ):
-        found.answer(key)
+        predictions.answer(key)

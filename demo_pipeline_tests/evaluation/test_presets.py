@@ -143,10 +143,10 @@ def test_cudag_takes_the_last_call_and_the_tolerance_of_each_axis():
 
 def plain_distance(left, right):
     row = list(range(len(right) + 1))
-    for number, one in enumerate(left, 1):
+    for number, character in enumerate(left, 1):
         following = [number]
         for place, other in enumerate(right, 1):
-            changed = row[place - 1] + (one != other)
+            changed = row[place - 1] + (character != other)
             following.append(min(following[-1] + 1, row[place] + 1, changed))
         row = following
     return row[-1]

@@ -47,8 +47,10 @@ def test_answers_are_kept_privately_and_can_be_scored(tmp_path):
     assert {body["model"] for body in server.bodies} == {"qwen"}
     assert set(server.paths) == {"/v1/chat/completions"}
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer k"}
-    with read_predictions(results, {"demo"}) as found:
-        assert [found.answer(("demo", n)) for n in range(5)] == [f"words {n}" for n in range(5)]
+    with read_predictions(results, {"demo"}) as predictions:
+        assert [predictions.answer(("demo", n)) for n in range(5)] == [
+            f"words {n}" for n in range(5)
+        ]
 
 
 def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
@@ -70,9 +72,9 @@ def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
         counts = send_requests(requests, results, endpoint(server.url)[0], "qwen")
     assert (counts, len(server.bodies)) == ((2, 0), 2)
     assert answered_ids(results) == {f"demo/{n}" for n in range(4)}
-    with read_predictions(results, {"demo"}) as found:
-        assert not found.unusable
-        assert [found.answer(("demo", n)) for n in range(4)] == [TYPED] * 4
+    with read_predictions(results, {"demo"}) as predictions:
+        assert not predictions.unusable
+        assert [predictions.answer(("demo", n)) for n in range(4)] == [TYPED] * 4
 
 
 @pytest.mark.parametrize("failure", [(503, {}), (429, {}), (200, None)], ids=str)

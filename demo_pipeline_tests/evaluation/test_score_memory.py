@@ -37,7 +37,7 @@ def rows(folder, count=33 * 7):
     file = folder / "answers.parquet"
     with TableWriter(file, answers_schema(2, 2), batch_rows=100) as writer:
         for number in range(count):
-            known = label(number)
+            labels = label(number)
             first, second = given(number)
             hits = [number % 2 == 0, None]
             writer.append(
@@ -45,7 +45,7 @@ def rows(folder, count=33 * 7):
                     number // 7,
                     number // 7 % 11,
                     number % 7,
-                    *map(known.get, DIMENSIONS),
+                    *map(labels.get, DIMENSIONS),
                     *hits,
                     *first,
                     *second,
@@ -74,9 +74,9 @@ def expected(preset, answerer, dimension, value):
 
 
 def test_every_row_has_the_numbers_of_its_steps(tmp_path):
-    found = rows(tmp_path)
-    assert {row["dimension"] for row in found} == {"all", *DIMENSIONS}
-    for row in found:
+    table = rows(tmp_path)
+    assert {row["dimension"] for row in table} == {"all", *DIMENSIONS}
+    for row in table:
         place = ("ab".index(row["preset"]), ("model", "truth").index(row["answers"]))
         steps, score, trajectory_score, success = expected(*place, row["dimension"], row["value"])
         assert row["steps"] == steps
@@ -84,7 +84,7 @@ def test_every_row_has_the_numbers_of_its_steps(tmp_path):
         assert row["trajectory_score"] == pytest.approx(trajectory_score)
         assert row["success"] == pytest.approx(success)
         assert (row["low"] is None) == (row["high"] is None) == (row["tasks"] < 2)
-    hits = [row["grounding"] for row in found if row["dimension"] == "all"]
+    hits = [row["grounding"] for row in table if row["dimension"] == "all"]
     assert hits == [pytest.approx(116 / 231), None, 1.0, None]
 
 

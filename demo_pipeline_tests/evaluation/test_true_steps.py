@@ -14,10 +14,10 @@ from demo_pipeline_tests.datasets.builders import make_trajectory
 def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(tmp_path, form):
     settings = DatasetSettings()
     records = list[StepRecord]()
-    made = make_trajectory(tmp_path, actions=[("hotkey", {"keys": ["CtrlLeft", "Return"]})])
-    each_true_step(plan_export([made], settings), settings, list(Split), records.append)
+    trajectory = make_trajectory(tmp_path, actions=[("hotkey", {"keys": ["CtrlLeft", "Return"]})])
+    each_true_step(plan_export([trajectory], settings), settings, list(Split), records.append)
     record = records[0]
-    known = ANSWER_FORMS[form]
-    answer = known.decoder(settings)(known.right(record), record.step.size)
+    answer_form = ANSWER_FORMS[form]
+    answer = answer_form.decoder(settings)(answer_form.right(record), record.step.size)
     assert record.step.answer.actions == answer.actions
     assert PRESETS["cudag"](record.step, answer) == 1

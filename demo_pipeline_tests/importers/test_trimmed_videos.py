@@ -57,12 +57,12 @@ def _trimmed(tmp_path: Path) -> Path:
 def test_the_copy_of_a_trimmed_video_shows_the_same_frames_at_the_same_times(
     tmp_path: Path, trimmed: Path
 ) -> None:
-    shown = frames(trimmed)
-    assert shown[0] == (0.0, 20)
-    assert len(shown) == 40
+    shown_frames = frames(trimmed)
+    assert shown_frames[0] == (0.0, 20)
+    assert len(shown_frames) == 40
     copy = tmp_path / "copy.mp4"
     facts = copy_video([VideoPart(trimmed)], copy)
-    assert frames(copy) == shown
+    assert frames(copy) == shown_frames
     assert facts.first_s == 0.0
     assert facts.last_s == pytest.approx(1.95)
 

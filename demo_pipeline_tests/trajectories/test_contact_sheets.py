@@ -43,8 +43,8 @@ def folder(tmp_path_factory) -> Path:
 def pictures(tmp_path_factory) -> Path:
     """Thumbnails of some steps; the tiles of the others are made from their screenshots."""
     folder = tmp_path_factory.mktemp("pictures")
-    with open_screenshot_files(folder) as made:
-        made.write("001.png", np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))
+    with open_screenshot_files(folder) as files:
+        files.write("001.png", np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))
     return folder
 
 

@@ -22,9 +22,9 @@ def blank() -> np.ndarray:
     return np.full((270, 480, 3), GREY, np.uint8)
 
 
-def drawn(one: StepAction, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
+def drawn(action: StepAction, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
     picture = blank()
-    draw_action(picture, one, 0.25, box)
+    draw_action(picture, action, 0.25, box)
     return picture
 
 

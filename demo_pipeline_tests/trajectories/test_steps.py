@@ -247,8 +247,8 @@ FOCUS = {
 }
 
 
-def kinds(found: Steps) -> list[str]:
-    return [str(step.written.action_type) for step in found.steps]
+def kinds(steps: Steps) -> list[str]:
+    return [str(step.written.action_type) for step in steps.steps]
 
 
 def test_hidden_actions_have_the_index_of_the_step_after_them():

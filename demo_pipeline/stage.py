@@ -89,7 +89,7 @@ class Check(Generic[AnyInputs]):
 def joined(
     *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """Returns the function `Check.run` of a check that joins the problems of several functions."""
+    """Joins several functions for `Check.run` into one, which returns the problems of all."""
     return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
 
 

@@ -530,7 +530,7 @@ class _Scorer:
         return row
 
     def _keep_failure(self, failed: FailedStep) -> None:
-        """Adds a failed step to the report, if it has few of this kind."""
+        """Adds a failed step to the report, unless it has enough of this kind or in total."""
         kind = failed.step.kind
         if len(self.report.failures) >= _MOST_FAILURES:
             return

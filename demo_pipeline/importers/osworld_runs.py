@@ -125,7 +125,10 @@ def _result(path: Path) -> tuple[str, str]:
 
 
 def _first_screenshot(source: SourceFiles) -> SourceImage | None:
-    """Returns the screenshot before the first action, or the video for its first frame."""
+    """Returns the screenshot before the first action; without one, the video's first frame.
+
+    None: there is no video either.
+    """
     for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
             return SourceImage(path=path)

@@ -196,7 +196,10 @@ def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory)
 
 
 def _pointer_act(action: str, pressed: SourceStep | None) -> SourceAct | None:
-    """Returns a click, drag or scroll; of the press of a drag a drag without an end."""
+    """Returns a click, drag or scroll; a press that begins a drag gives a drag without an end.
+
+    None: the text is not an action with the pointer.
+    """
     if match := _POINTED.fullmatch(action):
         at = (float(match[2]), float(match[3]))
         if match[1] == "press":

@@ -107,7 +107,8 @@ class CodeReader:
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
     _held_alone: bool = False  # no action since the last key in `_held` was pressed
-    _down: tuple[SourcePoint | None, str] | None = None  # position and button of an open press
+    # Position and button of a press that was not released yet; None: no button is pressed.
+    _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
     _slept: float = 0.0  # seconds
     _variables: dict[str, Any] = field(default_factory=dict)

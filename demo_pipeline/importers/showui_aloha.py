@@ -111,9 +111,9 @@ _Display = tuple[float, float, float, float]  # left, top, width and height in l
 
 
 def _metadata(log: Path) -> dict[str, Any]:
-    """Returns the JSON object in the first lines of the log; empty if it cannot be read.
+    """Returns the JSON object in the line that begins with `# Metadata:`; empty if it is damaged.
 
-    Raises `UnreadableSourceError` if the log has no such line.
+    Raises `UnreadableSourceError` if the first lines of the log have no such line.
     """
     with log.open("rb") as stream:
         for _, line in zip(range(_MOST_HEADER_LINES), stream, strict=False):

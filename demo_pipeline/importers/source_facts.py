@@ -78,6 +78,6 @@ class SourceFacts:
 
     @property
     def not_carried_over(self) -> list[str]:
-        """`lost`, and a sentence with the count of each kind in `left_out`."""
+        """The sentences in `lost`, and a sentence for each kind of event in `left_out`."""
         counts = sorted((+self.left_out).items())
         return [*self.lost, *(f"{count} {kind}" for kind, count in counts)]

@@ -187,7 +187,7 @@ class DeadKeys:
     """
 
     platform: str
-    _accent: str = ""  # of the dead key before; empty: the last key was not dead
+    _accent: str = ""  # the accent of the last key if that was dead, else empty
     _unknown: set[str] = field(default_factory=set)  # held keys whose character is unknown
 
     def pressed(self, data: dict[str, Any], accent: str = "") -> dict[str, Any]:

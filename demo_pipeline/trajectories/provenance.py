@@ -495,7 +495,7 @@ def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Map
 
 
 def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
-    """Writes hidden_actions.parquet into the folder of a trajectory, even without any action."""
+    """Writes hidden_actions.parquet into a trajectory's folder; without actions it has no rows."""
     rows = hidden_rows(trajectory_id, actions)
     write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.importers.pyautogui_code import CodeReader, NotPythonError, UnreadCodeError
+from demo_pipeline.importers.pyautogui_code import CodeReader
+from demo_pipeline.importers.python_program import NotPythonError, UnreadCodeError
 from demo_pipeline.importers.source_facts import SourceFiles
 from demo_pipeline.importers.source_recording import Importer
 from demo_pipeline.importers.source_trajectory import (

@@ -1,18 +1,17 @@
 """Reads Python code that calls pyautogui as a list of actions, without running it.
 
-OSWorld's agents write such code. Programs may have literals, arithmetic, assignments and loops over
-`range`, and call functions of pyautogui, `pyperclip.copy` and `time.sleep`. Positions are pixels of
-the screen.
+OSWorld's agents write such code. The calls of functions of pyautogui, of `pyperclip.copy` and of
+`time.sleep` are read; python_program.py says which other statements are allowed. Positions are
+pixels of the screen.
 """
 
 import ast
-import operator
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from demo_pipeline.desktopd.models import ActionType
+from demo_pipeline.importers.python_program import PythonProgram, UnreadCodeError
 from demo_pipeline.importers.source_trajectory import (
     POINTED,
     SourceAct,
@@ -27,8 +26,7 @@ from demo_pipeline.importers.source_trajectory import (
 )
 from demo_pipeline.importers.source_values import number
 
-_MOST_CHARACTERS = 100_000  # of a program; a longer one is not read
-_MOST_ACTS = 1000  # of a program; a loop that does more is not read
+_MOST_ACTS = 1000  # of a program; a program with more actions, clicks or presses is not read
 _MOST_CLICKS = 3  # of one click action; more clicks become single clicks
 # pyautogui passes the argument of `scroll` to the system, which counts 120 a notch on Windows, and
 # 1 a notch elsewhere.
@@ -72,22 +70,7 @@ _CLICKS = {
     "tripleClick": ("left", 3),
 }
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "altgr", "win", "command", "fn"})
-_OPERATORS: Mapping[type[ast.operator], Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-}
 _SILENT = frozenset({"print", "copy", "position", "size"})  # functions without effect on the screen
-
-
-class UnreadCodeError(Exception):
-    """The code cannot be read; the message says why, without quoting the code."""
-
-
-class NotPythonError(UnreadCodeError):
-    """The code is not valid Python, so that running it had no effect."""
 
 
 @dataclass
@@ -111,7 +94,6 @@ class CodeReader:
     _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
     _slept: float = 0.0  # seconds
-    _variables: dict[str, Any] = field(default_factory=dict)
 
     def read(self, code: str) -> list[SourceAct]:
         """Returns the actions of a program; an empty list if it only moves the pointer.
@@ -122,19 +104,14 @@ class CodeReader:
             NotPythonError: the program is not Python.
             UnreadCodeError: the program has a statement, function or value that is not read.
         """
-        if len(code) > _MOST_CHARACTERS:
-            raise UnreadCodeError("the code is too long")
         self._acts = []
-        self._variables = {}
         self._slept = 0.0
+        program = PythonProgram(code)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                program = ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise NotPythonError("the code is not Python") from None
-        try:
-            self._statements(program.body)
+            for call in program.calls():
+                if len(self._acts) > _MOST_ACTS:
+                    raise UnreadCodeError("the code does too much")
+                self._call(program, call)
         except (ValueError, RecursionError, MemoryError, TypeError, ArithmeticError, LookupError):
             raise UnreadCodeError("the code has an argument that cannot be read") from None
         if self._held and self._held_alone:
@@ -144,38 +121,14 @@ class CodeReader:
             self._acts = [wait(self._slept)]
         return self._acts
 
-    def _statements(self, body: Iterable[ast.stmt]) -> None:
-        for statement in body:
-            if len(self._acts) > _MOST_ACTS:
-                raise UnreadCodeError("the code does too much")
-            match statement:
-                case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(ast.Constant()):
-                    continue
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._variables[name] = self._value(value)
-                case ast.Assign(targets=[ast.Attribute()]):  # such as pyautogui.FAILSAFE = False
-                    continue
-                case ast.Expr(ast.Call() as call):
-                    self._call(call)
-                case ast.For(
-                    target=ast.Name(id=name),
-                    iter=ast.Call(func=ast.Name(id="range"), args=bounds),
-                    body=inner,
-                    orelse=[],
-                ):
-                    for turn in range(*(int(self._value(bound)) for bound in bounds)):
-                        self._variables[name] = turn
-                        self._statements(inner)
-                case _:
-                    raise UnreadCodeError("the code has a statement that is not read")
-
-    def _call(self, call: ast.Call) -> None:
+    def _call(self, program: PythonProgram, call: ast.Call) -> None:
+        """Adds the effect of a call in the program."""
         match call.func:
             case ast.Attribute(attr=name) | ast.Name(id=name):
                 pass
             case _:
                 raise UnreadCodeError("the code has a call that is not read")
-        values = [self._value(argument) for argument in call.args]
+        values = [program.value(argument) for argument in call.args]
         if name == "copy" and values:  # pyperclip.copy(text)
             self._clipboard = str(values[0])
         if name in _SILENT:
@@ -190,7 +143,8 @@ class CodeReader:
         for keyword in call.keywords:
             if keyword.arg is None:
                 raise UnreadCodeError("the code has a call that is not read")
-            given["message" if keyword.arg == "text" else keyword.arg] = self._value(keyword.value)
+            parameter = "message" if keyword.arg == "text" else keyword.arg
+            given[parameter] = program.value(keyword.value)
         self._do(name, given)
 
     def _do(self, name: str, given: Mapping[str, Any]) -> None:
@@ -230,6 +184,8 @@ class CodeReader:
         clicks = int(given.get("clicks", clicks))
         button = _button(given, button)
         self._move(given)
+        if clicks > _MOST_ACTS:
+            raise UnreadCodeError("the code does too much")
         if clicks <= _MOST_CLICKS:
             self._act(click(self.at, button, clicks))
             return
@@ -276,6 +232,8 @@ class CodeReader:
         """Adds a text, or keys that are pressed one after the other."""
         value = given.get("keys" if name == "press" else "message")
         presses = int(given.get("presses", 1))
+        if presses > _MOST_ACTS:
+            raise UnreadCodeError("the code does too much")
         if name != "press" and isinstance(value, str):
             self._text(value)
             return
@@ -336,24 +294,6 @@ class CodeReader:
         if not isinstance(name, str) or not name:
             raise UnreadCodeError("the code presses a key without a name")
         return key_name(name, self.platform)
-
-    def _value(self, node: ast.expr) -> Any:
-        """Returns the value of a literal, a variable, or arithmetic of these."""
-        match node:
-            case ast.Name(id=name) if name in self._variables:
-                return self._variables[name]
-            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-                first = self._value(left)
-                second = self._value(right)
-                if isinstance(first, int | float) and isinstance(second, int | float):
-                    return _OPERATORS[type(sign)](first, second)
-                if isinstance(first, str) and isinstance(second, str):
-                    return first + second
-            case ast.Call(func=ast.Name(id="int" | "round"), args=[inner], keywords=[]):
-                return round(float(self._value(inner)))
-            case _:
-                return ast.literal_eval(node)
-        raise UnreadCodeError("the code has a value that is not a literal")
 
 
 def _button(given: Mapping[str, Any], default: str = "left") -> str:

@@ -221,7 +221,7 @@ def test_images_in_the_folder_of_the_requests_are_sent_and_no_other_file(tmp_pat
     (folder / "link.png").symlink_to(tmp_path / "outside.png")
     for name in ("../outside.png", "typed.png", "link.png"):
         requests, _ = write(folder, showing(folder / name))
-        with fake_server() as server, pytest.raises(ValueError, match=r"^a picture "):
+        with fake_server() as server, pytest.raises(ValueError, match=r"^an image "):
             send_requests(requests, tmp_path / name[-9:], endpoint(server.url)[0], "qwen")
         assert server.bodies == []
 

@@ -89,7 +89,10 @@ class ModelProvider:
             return []
         unanswered = list[tuple[Prompt, int | None]]()
         for prompt in self.prompts:
-            for step in steps if prompt.of == "step" else [None]:
+            subjects: list[int | None] = [None]
+            if prompt.subject == "step":
+                subjects = steps
+            for step in subjects:
                 if judged.asked_key(step, self.model, prompt.id) not in judged.documents:
                     unanswered.append((prompt, step))
         if not unanswered:

@@ -62,7 +62,7 @@ def _stored_annotations(
     """Lists the annotations and decisions, with fingerprints that change if one is added."""
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
-    decisions = tuple(workspace.reviews.of(demonstration))
+    decisions = tuple(workspace.reviews.about(demonstration))
     documents = tuple(document_keys(workspace.store, demonstration))
     names_read = {
         "stored_annotations": documents,

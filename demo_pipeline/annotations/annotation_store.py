@@ -237,7 +237,7 @@ def open_judged(
     folder, version = open_shown(store, demonstration, privacy)
     reviews.refresh(demonstration)
     subject = subject_of(version, demonstration)
-    decisions = reviews.of(demonstration)
+    decisions = reviews.about(demonstration)
     keys = document_keys(store, demonstration)
     documents = read_documents(store, keys)
     if decisions or documents:

@@ -95,7 +95,7 @@ class Prompt:
 
     Attributes:
         version: must be raised with each change of the text or the schema.
-        of: whether the question is about a step or a whole demonstration.
+        subject: whether the question is about a step or a whole demonstration.
         text: the system message. The JSON Schema of the answer is added to it.
         answer: the pydantic model of the answer.
         kinds: the kinds of annotations that an answer gives.
@@ -104,7 +104,7 @@ class Prompt:
 
     name: str
     version: int
-    of: Literal["step", "whole"]
+    subject: Literal["step", "whole"]
     text: str
     answer: type[_Answer]
     kinds: frozenset[str]

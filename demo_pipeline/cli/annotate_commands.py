@@ -175,7 +175,7 @@ def _models(
     objectives = partial(quest_objectives, workspace.store)
     providers = []
     for subject in ("step", "whole"):
-        prompts = [prompt for prompt in wanted_prompts(kinds) if prompt.of == subject]
+        prompts = [prompt for prompt in wanted_prompts(kinds) if prompt.subject == subject]
         if prompts:
             providers.append(
                 ModelProvider(server, model, prompts, at_once, objectives, budget=budget)

@@ -62,7 +62,7 @@ def _corrections(
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
-    decisions = workspace.reviews.of(demonstration)
+    decisions = workspace.reviews.about(demonstration)
     fingerprints = record_fingerprints(workspace.settings)
     if not decisions:  # avoids `subject_of`, which is slow for thousands of demonstrations
         return SourceInput(None, fingerprints)

@@ -352,7 +352,7 @@ class ReviewData:
         New decisions are read from the store first.
         """
         self.reviews.refresh(subject.id)
-        decisions = self.reviews.of(subject.id)
+        decisions = self.reviews.about(subject.id)
         judgement = judge(decisions, subject)
         stale_ids = {decision.id for decision in judgement.stale}
         undone_ids = {decision.id for decision in judgement.undone}

@@ -84,7 +84,7 @@ class Reviews:
         for key, decision in zip(new_keys, in_parallel(self._load, new_keys), strict=True):
             self._read[_demonstration_of(key)][key] = decision
 
-    def of(self, demonstration: str) -> list[Decision]:
+    def about(self, demonstration: str) -> list[Decision]:
         """Returns the decisions about a demonstration, in time order."""
         decisions = filter(None, list(self._read[demonstration].values()))
         return sorted(decisions, key=attrgetter("order"))
@@ -100,7 +100,7 @@ class Reviews:
         """Returns the decisions about all demonstrations, in time order."""
         decisions: list[Decision] = []
         for name in list(self._read):
-            decisions += self.of(name)
+            decisions += self.about(name)
         return sorted(decisions, key=attrgetter("order"))
 
     def damaged(self) -> list[str]:
@@ -158,7 +158,7 @@ class Reviews:
         """
         if existing := self.written(subject.id, decision_id):
             return existing
-        seen = self.of(subject.id)
+        seen = self.about(subject.id)
         document = {
             "id": decision_id or uuid4().hex,
             "demonstration": subject.id,
@@ -223,7 +223,7 @@ class Reviews:
         """
         self.refresh(demonstration)
         self.require_whole(demonstration)
-        decisions = self.of(demonstration)
+        decisions = self.about(demonstration)
         if not decisions:  # the usual case; `subject_of` takes a while
             return {}
         boxes: defaultdict[int, list[tuple[tuple[int, int, int, int], bool]]] = defaultdict(list)

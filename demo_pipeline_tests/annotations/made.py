@@ -52,10 +52,10 @@ def made_store(tmp_path: Path, *names: str, **settings: Any) -> Workspace:
     """A store with demonstrations of three steps each."""
     workspace = open_workspace(tmp_path, **settings)
     for number, name in enumerate(names or ("demo",)):
-        made = make_trajectory(
+        trajectory = make_trajectory(
             tmp_path, name, ACTIONS, shade=20 * number, instruction=f"Open Chrome {number}"
         )
-        commit_trajectory(workspace, made)
+        commit_trajectory(workspace, trajectory)
     return workspace
 
 
@@ -67,15 +67,20 @@ def chat(answer: Any) -> tuple[int, Any]:
 
 def good(body: dict[str, Any], _number: int = 0) -> tuple[int, Any]:
     """Returns the answer of a good model."""
-    told = body["messages"][0]["content"]
-    return chat(next((one for text, one in WHOLE.items() if told.startswith(text)), STEP))
+    system_text = body["messages"][0]["content"]
+    return chat(
+        next((answer for text, answer in WHOLE.items() if system_text.startswith(text)), STEP)
+    )
 
 
 def providers(url: str, model: str = "stub-1", at_once: int = 2) -> list[ModelProvider]:
     """Returns the providers of the command: about steps, then about the whole."""
     server = Endpoint(url, KEY, attempts=1, timeout=20)
-    parts = ([one for one in PROMPTS if one.of == of] for of in ("step", "whole"))
-    return [ModelProvider(server, model, some, at_once) for some in parts]
+    models = []
+    for subject in ("step", "whole"):
+        prompts = [prompt for prompt in PROMPTS if prompt.subject == subject]
+        models.append(ModelProvider(server, model, prompts, at_once))
+    return models
 
 
 Behaviour = Callable[[dict[str, Any], int], tuple[int, Any]]

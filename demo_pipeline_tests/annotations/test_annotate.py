@@ -50,9 +50,9 @@ def notes(workspace: Workspace, name: str = "demo") -> Any:
 
 def documents(workspace: Workspace, name: str = "demo") -> list[Any]:
     keys = document_keys(workspace.store, name)
-    found = read_documents(workspace.store, keys)
-    assert len(found) == len(keys)
-    return found
+    stored = read_documents(workspace.store, keys)
+    assert len(stored) == len(keys)
+    return stored
 
 
 def test_a_second_run_makes_no_call_and_the_first_made_the_estimated_ones(workspace):
@@ -70,11 +70,11 @@ def test_a_second_run_makes_no_call_and_the_first_made_the_estimated_ones(worksp
         assert len(server.bodies) == CALLS
         annotate_all(workspace.store, ["demo"], providers(server.url, "stub-2"))
         assert len(server.bodies) == 2 * CALLS  # another model is asked
-    said = notes(workspace)
-    assert said[1]["thought"] == (STEP["thought"], "model")
-    assert said[None]["alignment"].value == 8  # 0.5 · 9 + 0.3 · 8 + 0.2 · 5 = 7.9
-    assert said[None]["brief"].value == "Start Chrome"
-    assert said[None]["subtask"].value[0]["last"] == 2
+    stored_notes = notes(workspace)
+    assert stored_notes[1]["thought"] == (STEP["thought"], "model")
+    assert stored_notes[None]["alignment"].value == 8  # 0.5 · 9 + 0.3 · 8 + 0.2 · 5 = 7.9
+    assert stored_notes[None]["brief"].value == "Start Chrome"
+    assert stored_notes[None]["subtask"].value[0]["last"] == 2
 
 
 def test_a_question_shows_before_place_and_after_and_says_what_was_done(workspace):
@@ -82,10 +82,10 @@ def test_a_question_shows_before_place_and_after_and_says_what_was_done(workspac
         annotate_all(workspace.store, ["demo"], providers(server.url, at_once=1))
         first, second, *_, grade = server.bodies[: len(server.bodies) - 2]
         headers = server.headers
-    assert all(one["Authorization"] == f"Bearer {KEY}" for one in headers)
+    assert all(header["Authorization"] == f"Bearer {KEY}" for header in headers)
     assert first["response_format"]["json_schema"]["schema"]["required"][0] == "observation"
     pictures = [picture(part) for part in content(first) if part["type"] == "image_url"]
-    assert [one.shape for one in pictures] == [(720, 1280, 3)] * 3
+    assert [image.shape for image in pictures] == [(720, 1280, 3)] * 3
     before, place, after = pictures
     assert (after != before).any()
     assert reddish(place[320:400, 600:680])  # the mark is in the middle of the magnified place
@@ -133,19 +133,19 @@ HOSTILE = {
 
 @pytest.mark.parametrize("answer", HOSTILE)
 def test_an_invalid_answer_is_refused_and_the_question_asked_once_more(workspace, answer):
-    told, reason = HOSTILE[answer]
-    told_again: list[str] = []
+    text, reason = HOSTILE[answer]
+    reasons_in_questions: list[str] = []
 
     def bad_then_good(body: dict[str, Any], _number: int) -> tuple[int, Any]:
-        if found := _COUNTERS.search(words(body)):
-            told_again.append(found[1])
+        if match := _COUNTERS.search(words(body)):
+            reasons_in_questions.append(match[1])
             return good(body)
-        return chat(told)
+        return chat(text)
 
     with fake_server(bad_then_good) as server:
         counts = annotate_all(workspace.store, ["demo"], providers(server.url)[:1])
         assert (counts.written, counts.refused, counts.gave_up) == (3, {reason: 3}, 0)
-        assert told_again == [reason] * 3
+        assert reasons_in_questions == [reason] * 3
         assert len(server.bodies) == 6
     assert notes(workspace)[0]["thought"].value == STEP["thought"]
 
@@ -157,7 +157,7 @@ def test_a_question_refused_twice_is_stored_and_not_asked_again(workspace):
         annotate_all(workspace.store, ["demo"], providers(server.url)[:1])
         assert len(server.bodies) == 6
     assert notes(workspace) == {}
-    assert {one.answer for one in documents(workspace)} == {"no JSON \\u001b[31m<image>"}
+    assert {document.answer for document in documents(workspace)} == {"no JSON \\u001b[31m<image>"}
 
 
 def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace):
@@ -166,8 +166,8 @@ def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace):
     with fake_server(lambda *_: chat(f"```json\n{json.dumps(answer)}\n```")) as server:
         counts = annotate_all(workspace.store, ["demo"], providers(server.url)[:1])
     assert (counts.refused, counts.escaped) == ({}, 3 * 4 * 8)
-    said = [str(note.value) for step in notes(workspace).values() for note in step.values()]
-    assert not any(MARKER.search(text) or "\x00" in text or "<b>" in text for text in said)
+    texts = [str(note.value) for step in notes(workspace).values() for note in step.values()]
+    assert not any(MARKER.search(text) or "\x00" in text or "<b>" in text for text in texts)
 
 
 @pytest.mark.parametrize("status", [500, 429, 400, 0])
@@ -227,7 +227,7 @@ def test_neither_the_key_nor_typed_text_is_logged_or_kept_beside_the_answers(
 
 
 def test_another_text_or_schema_of_a_prompt_is_another_prompt():
-    assert len({one.id for one in PROMPTS}) == len(PROMPTS)
+    assert len({prompt.id for prompt in PROMPTS}) == len(PROMPTS)
     assert replace(PROMPTS[0], text="another").id != PROMPTS[0].id
     assert replace(PROMPTS[0], answer=PROMPTS[1].answer).id != PROMPTS[0].id
 
@@ -238,7 +238,7 @@ def test_a_damaged_document_is_named_and_ignored(workspace, caplog):
     changed, *others = document_keys(workspace.store, "demo")
     for text in (f'{{"{TYPED}', json.dumps({"step": TYPED})):
         workspace.store.put_document(changed, text.encode())
-        found = read_documents(workspace.store, [changed, *others])
-        assert {one.key for one in found} == {*others}
+        stored = read_documents(workspace.store, [changed, *others])
+        assert {document.key for document in stored} == {*others}
     assert caplog.messages.count(f"{changed} is damaged and is ignored") == 2
     assert TYPED not in caplog.text

@@ -55,14 +55,14 @@ annotations = st.builds(
 
 @given(st.lists(annotations, max_size=25), st.randoms())
 def test_humans_override_models_and_rules_and_disagreements_are_marked(said, order):
-    found = judged_rows("demo", said, DIGESTS)
-    assert {of_row(row) for row in found} == set(said)
-    assert len(found) == len(set(said))  # nothing is lost
+    rows = judged_rows("demo", said, DIGESTS)
+    assert {of_row(row) for row in rows} == set(said)
+    assert len(rows) == len(set(said))  # nothing is lost
     again = [*said, *said[:3]]
     order.shuffle(again)
-    assert judged_rows("demo", again, DIGESTS) == found  # whatever the order and repetition
+    assert judged_rows("demo", again, DIGESTS) == rows  # whatever the order and repetition
     groups = defaultdict(list)
-    for row in found:
+    for row in rows:
         groups[of_row(row).topic].append(row)
         assert row["stale"] == (row["judged"] != DIGESTS[row["step_index"]])
         assert not (row["stale"] and (row["effective"] or row["disagrees"]))
@@ -72,7 +72,7 @@ def test_humans_override_models_and_rules_and_disagreements_are_marked(said, ord
         assert len(used) == bool(fresh)
         for row in fresh:
             (best,) = used
-            rank, least = (SOURCES.index(one["source"]) for one in (row, best))
+            rank, least = (SOURCES.index(candidate["source"]) for candidate in (row, best))
             assert (least, row["time"]) <= (rank, max(best["time"], row["time"]))
             assert rank > least or row["time"] <= best["time"]
             compared = best["kind"] in VERDICTS | SCORES

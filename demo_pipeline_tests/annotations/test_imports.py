@@ -63,10 +63,10 @@ def test_lines_are_imported_once_and_humans_override_models(workspace, tmp_path)
     counts, provider = imported(workspace, tmp_path / "in.jsonl", lines)
     assert (counts.written, provider.problems) == (5, [])
     assert imported(workspace, tmp_path / "in.jsonl", lines)[0].written == 0
-    said = notes(workspace)
-    assert said[1] == {"thought": ("I type.", "model"), "step_correct": (True, "human")}
-    assert said[None]["brief"].value == "Go"
-    assert said[3]["thought"].value == "Done."
+    stored_notes = notes(workspace)
+    assert stored_notes[1] == {"thought": ("I type.", "model"), "step_correct": (True, "human")}
+    assert stored_notes[None]["brief"].value == "Go"
+    assert stored_notes[3]["thought"].value == "Done."
 
 
 @pytest.mark.parametrize(
@@ -100,19 +100,19 @@ def test_rules_write_the_template_as_thought_and_mark_undone_steps(workspace):
     rules = rule_provider(lambda _: [1, 77])
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 4
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 0
-    said = notes(workspace)
-    assert said[1]["step_redundant"] == (True, "rule")
-    assert said[2] == {"thought": ("Step 2 of the work", "rule")}
+    stored_notes = notes(workspace)
+    assert stored_notes[1]["step_redundant"] == (True, "rule")
+    assert stored_notes[2] == {"thought": ("Step 2 of the work", "rule")}
 
 
 def generated(tmp_path: Path) -> dict[str, Any]:
     """Returns a line that the generator writes for our export of the demonstration."""
-    made = make_trajectory(
+    trajectory = make_trajectory(
         tmp_path / "again", "demo", ACTIONS, instruction="Open Chrome 0", shade=0
     )
     build_form(
         AGENTNET_FORM,
-        [made],
+        [trajectory],
         tmp_path / "export",
         DatasetSettings(train_ratio=1, val_ratio=0),
     )
@@ -150,8 +150,8 @@ def opencua(workspace: Workspace, tmp_path: Path, task: dict[str, Any]) -> FileP
 def test_the_output_of_opencuas_generator_is_imported_without_loss(workspace, tmp_path):
     task = generated(tmp_path)
     assert opencua(workspace, tmp_path, task).problems == []
-    said = notes(workspace)
-    whole = {name: note.value for name, note in said[None].items()}
+    stored_notes = notes(workspace)
+    whole = {name: note.value for name, note in stored_notes[None].items()}
     assert whole == {
         "task_completed": True,
         "alignment": 8,
@@ -167,7 +167,7 @@ def test_the_output_of_opencuas_generator_is_imported_without_loss(workspace, tm
         names["last_step_redundant"] = "step_redundant"
         expected = {names.get(key, key): value for key, value in step["value"].items()}
         del expected["code"]
-        assert {name: note.value for name, note in said[index].items()} == {
+        assert {name: note.value for name, note in stored_notes[index].items()} == {
             key: value for key, value in expected.items() if value != ""
         }
 

@@ -41,10 +41,10 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("committed")
     workspace = opened(root)
     for number in range(3):
-        made = make_trajectory(
+        trajectory = make_trajectory(
             root, f"demo{number}", ACTIONS, shade=20 * number, instruction=f"Task {number}"
         )
-        commit_trajectory(workspace, made)
+        commit_trajectory(workspace, trajectory)
     return root
 
 
@@ -56,9 +56,9 @@ def root(committed: Path, tmp_path: Path) -> Path:
 
 def say(workspace: Workspace, *lines: dict[str, Any], source: str = "model") -> FileProvider:
     """Imports annotations about `demo0`, unless a line names another demonstration."""
-    known = {"demonstration": "demo0", "source": source, "author": "m-1"}
+    common = {"demonstration": "demo0", "source": source, "author": "m-1"}
     path = workspace.tasks.parent / "said.jsonl"
-    path.write_text("".join(json.dumps(known | line) + "\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(json.dumps(common | line) + "\n" for line in lines), encoding="utf-8")
     provider = import_lines(path)
     annotate_all(workspace.store, [f"demo{number}" for number in range(3)], [provider])
     return provider
@@ -79,15 +79,15 @@ def rebuild(workspace: Workspace, name: str = "demo0") -> list[dict[str, Any]]:
 
 def datasets(workspace: Workspace) -> dict[str, dict[str, bytes]]:
     """Returns form → files of its dataset."""
-    found = {}
+    files_by_form = {}
     for export in training_exports().values():
         stage = export.stage
         if is_built(stage, workspace.settings):
             result = run_dataset_stage(workspace, stage)
             assert result.status in {"made", "unchanged"}, (stage.name, result.checks)
             folder = workspace.store.open(result.output)[0]
-            found[export.name] = every_file(folder)
-    return found
+            files_by_form[export.name] = every_file(folder)
+    return files_by_form
 
 
 def samples(files: dict[str, bytes], name: str = "demo0") -> list[dict[str, Any]]:
@@ -141,11 +141,13 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root):
     assert second["output"]["reasoning"] == "Step 1 of the work"
     assert "reasoning_source" not in second
     rows = pq.read_table(root / "store/sft/samples.parquet").to_pylist()
-    told = {(row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows}
-    assert told["demo0", 0] == "model"
-    assert {source for key, source in told.items() if key != ("demo0", 0)} == {"template"}
-    step, later, *_, end = told_chats = chats(built["messages"])
-    assert len({tuple(one) for one in told_chats}) == 1  # the fields of every line
+    source_of_step = {
+        (row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows
+    }
+    assert source_of_step["demo0", 0] == "model"
+    assert {source for key, source in source_of_step.items() if key != ("demo0", 0)} == {"template"}
+    step, later, *_, end = all_chats = chats(built["messages"])
+    assert len({tuple(keys) for keys in all_chats}) == 1  # the fields of every line
     assert step["messages"][2]["content"].startswith("Thought: I look closely.\n<tool_call>")
     assert "`Thought:`" in step["messages"][0]["content"]
     assert (step["reasoning_source"], later["reasoning_source"]) == ("model", "none")
@@ -167,20 +169,22 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root):
     for folder in ("", "prompt_completion/"):
         tables = (root / "store/messages").glob(f"{folder}*.parquet")
         rows = [row for table in tables for row in pq.read_table(table).to_pylist()]
-        told = {(row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows}
-        assert {key: source for key, source in told.items() if source} == {
+        source_of_step = {
+            (row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows
+        }
+        assert {key: source for key, source in source_of_step.items() if source} == {
             ("demo0", 0): "model",
             ("demo0", 3): "model",
         }
     assert (task["alignment_score"], task["reason"]) == (8, "Well done.")
     row = lite(built["cua_lite"])
-    told_first = json.loads(row["messages"])[1]["content"]
-    assert [part["type"] for part in told_first] == [
+    first_answer = json.loads(row["messages"])[1]["content"]
+    assert [part["type"] for part in first_answer] == [
         *("inline_reasoning", "action_description", "metadata")
     ]
-    assert told_first[0]["text"] == "I look closely."
-    assert told_first[2]["data"]["opencua_step"]["last_step_correct"] is True
-    assert told_first[2]["data"]["annotation_sources"]["thought"] == "model"
+    assert first_answer[0]["text"] == "I look closely."
+    assert first_answer[2]["data"]["opencua_step"]["last_step_correct"] is True
+    assert first_answer[2]["data"]["annotation_sources"]["thought"] == "model"
     others = json.loads(row["metadata"])["others"]
     assert others["alignment_score"] == 8
     assert others["annotation_sources"] == {"alignment": "model", "reflection": "model"}
@@ -206,7 +210,7 @@ def test_a_persons_annotation_is_used_and_disagreements_are_counted(root):
     folder = root / "trajectories/demo0"
     reviews.make(subject, folder, "ann", "thought", {"step": 1, "text": "By Ann."})
     verdict = {"step": 1, "correct": False, "redundant": True}
-    made = reviews.make(subject, folder, "ann", "step_verdict", verdict)
+    decision = reviews.make(subject, folder, "ann", "step_verdict", verdict)
     rows = rebuild(workspace)
     used = {row["kind"]: row for row in rows if row["effective"]}
     assert used["step_correct"]["value"] == "false"
@@ -215,7 +219,7 @@ def test_a_persons_annotation_is_used_and_disagreements_are_counted(root):
     summary = workspace.store.current("annotated/demo0").manifest.summary  # type: ignore[union-attr]
     assert (summary["annotations"], summary["effective"], summary["disagreements"]) == (5, 3, 1)
     assert samples(datasets(workspace)["sft"])[1]["reasoning_source"] == "human"
-    reviews.make(subject, folder, "ann", "undo", {"decision": made.id})
+    reviews.make(subject, folder, "ann", "undo", {"decision": decision.id})
     used = {row["kind"]: row for row in rebuild(workspace) if row["effective"]}
     assert used["step_correct"]["author"] == "m-1"
 
@@ -291,9 +295,9 @@ def change_step(root: Path, workspace: Workspace, step: int) -> None:
     (folder / name).write_bytes((other.path / name).read_bytes())
     again = root / "again"
     shutil.rmtree(again, ignore_errors=True)
-    made = make_trajectory(again, "demo0", ACTIONS, instruction="Task 0")
-    shutil.copytree(folder, made.path, dirs_exist_ok=True)
-    commit_trajectory(workspace, made)
+    trajectory = make_trajectory(again, "demo0", ACTIONS, instruction="Task 0")
+    shutil.copytree(folder, trajectory.path, dirs_exist_ok=True)
+    commit_trajectory(workspace, trajectory)
 
 
 def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root):
@@ -363,40 +367,42 @@ def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path)
     workspace = opened(tmp_path, "sft", train_ratio=0.4, val_ratio=0.3)
     names = [f"demo{number}" for number in range(8)]
     for number, name in enumerate(names):
-        made = make_trajectory(
+        trajectory = make_trajectory(
             tmp_path, name, ACTIONS, shade=10 * number, instruction=f"Task {number}"
         )
-        commit_trajectory(workspace, made)
+        commit_trajectory(workspace, trajectory)
     before = split_of(datasets(workspace)["sft"], names)
     assert len(set(before.values())) == 3
     for number in (0, 2, 4, 6):
         variant = {"kind": "instruction_variant", "variant": "brief"}
         line = {**variant, "value": f"task  {number + 1}", "demonstration": names[number]}
-        known = {"source": "model", "author": "m-1"}
-        (tmp_path / "in.jsonl").write_text(json.dumps(known | line), encoding="utf-8")
+        common = {"source": "model", "author": "m-1"}
+        (tmp_path / "in.jsonl").write_text(json.dumps(common | line), encoding="utf-8")
         annotate_all(workspace.store, names, [import_lines(tmp_path / "in.jsonl")])
         rebuild(workspace, names[number])
     built = datasets(workspace)
     after = split_of(built["sft"], names)
     assert all(after[names[n]] == after[names[n + 1]] for n in (0, 2, 4, 6))
     assert any(before[names[n]] != before[names[n + 1]] for n in (0, 2, 4, 6))
-    said = samples(built["sft"], "demo2")
-    assert [line["input"]["instruction"] for line in said] == ["Task 2"] * 3 + ["task  3"] * 3
-    assert [line.get("instruction_source") for line in said] == [None] * 3 + ["model"] * 3
+    own_samples = samples(built["sft"], "demo2")
+    assert [line["input"]["instruction"] for line in own_samples] == ["Task 2"] * 3 + [
+        "task  3"
+    ] * 3
+    assert [line.get("instruction_source") for line in own_samples] == [None] * 3 + ["model"] * 3
     assert instruction_key("task  3") == instruction_key("Task 3")
     table = pq.read_table(tmp_path / "store/sft/samples.parquet").to_pylist()
-    told = [row["instruction_source"] for row in table if row["trajectory_id"] == "demo2"]
-    assert told == [None] * 3 + ["model"] * 3
+    sources = [row["instruction_source"] for row in table if row["trajectory_id"] == "demo2"]
+    assert sources == [None] * 3 + ["model"] * 3
 
 
 def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:
-    found: dict[str, set[str]] = {}
+    splits_of_demo: dict[str, set[str]] = {}
     for split in ("train", "val", "test"):
         for line in map(json.loads, files[f"{split}.jsonl"].decode().splitlines()):
-            found.setdefault(line["input"]["screenshot"].split("/")[1], set()).add(split)
-    assert found.keys() == set(names)
-    assert all(len(splits) == 1 for splits in found.values())
-    return {name: next(iter(splits)) for name, splits in found.items()}
+            splits_of_demo.setdefault(line["input"]["screenshot"].split("/")[1], set()).add(split)
+    assert splits_of_demo.keys() == set(names)
+    assert all(len(splits) == 1 for splits in splits_of_demo.values())
+    return {name: next(iter(splits)) for name, splits in splits_of_demo.items()}
 
 
 def test_only_steps_that_annotations_leave_are_scored(root):

@@ -56,8 +56,8 @@ _PAUSE = "wait", {"seconds": 1.0}
 
 def looks() -> list[Look]:
     """Returns the fonts of this machine and Pillow's own, in sizes of 11 to 20 pixels."""
-    known = {font.name: font.fname for font in font_manager.fontManager.ttflist}
-    files = ["", *(known[name] for name in _FONTS if name in known)]
+    font_files = {font.name: font.fname for font in font_manager.fontManager.ttflist}
+    files = ["", *(font_files[name] for name in _FONTS if name in font_files)]
     sizes = (11, 13, 12, 16, 14, 20, 18, 11)
     return [Look(files[n % len(files)], sizes[n % len(sizes)], n % 2 == 1) for n in range(24)]
 
@@ -109,8 +109,8 @@ def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
 
 def write_canaries(root: Path, count: int) -> dict[str, str]:
     """Write demonstrations with `count` secrets below `root`; returns secret → its kind."""
-    made = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
-    rows = zip(*made.values(), strict=True)
+    secrets_by_kind = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
+    rows = zip(*secrets_by_kind.values(), strict=True)
     queue = [(secret, kind) for row in rows for secret, kind in zip(row, KINDS, strict=True)]
     # An odd stride, so that each kind is shown in each way.
     order = sorted(range(count), key=lambda n: (n * 7) % count)
@@ -152,9 +152,9 @@ def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
         datasets={"exports": BUILT_IN_EXPORTS},
     )
     run_dataset_stage(workspace, TASKS_STAGE)
-    for importer, found in find_recordings([trajectories]):
+    for importer, recording in find_recordings([trajectories]):
         given = Given(status="completed", platform="linux")
-        outcome = import_trajectory(workspace, importer, found, given)
+        outcome = import_trajectory(workspace, importer, recording, given)
         print_line(str(outcome))
     say_more(workspace, secrets)
     for output in workspace.store.outputs("records"):
@@ -163,7 +163,7 @@ def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
     for stage in dataset_stages():
         if is_built(stage, workspace.settings):
             result = run_dataset_stage(workspace, stage)
-            failed = [one for one in result.checks if not one.passed]
+            failed = [check for check in result.checks if not check.passed]
             print_line(f"{stage.name}: {result.status} {failed or ''}")
     return workspace
 
@@ -279,12 +279,14 @@ def main() -> int:
         for what, count in sorted(leaks.items()):
             print_line(f"LEAK {what}: {count}")
         files = sum(path.is_file() for path in (root / "exported").rglob("*"))
-        made = len(list((root / "made").iterdir()))
+        demonstrations = len(list((root / "made").iterdir()))
         left = len(list((root / "exported/dataset/trajectories").glob("*")))
-        print_line(f"{len(secrets)} secrets in {made} demonstrations, of which {left} are exported")
+        print_line(
+            f"{len(secrets)} secrets in {demonstrations} demonstrations, {left} of them exported"
+        )
         print_line(f"{files} files, {sum(leaks.values())} leaks")
         print_line(f"{time.monotonic() - started:.0f} s")
-    return bool(leaks) or left < made
+    return bool(leaks) or left < demonstrations
 
 
 if __name__ == "__main__":

@@ -127,9 +127,9 @@ def write_trajectory(
         )
         picture_of(moment.lines, look).save(step / "screenshot.png")
         step_of = {"trajectory_id": folder.name, "step_index": number, "action_type": kind}
-        told = {"instruction_source": "title", "objectives": [instruction]}
+        origin = {"instruction_source": "title", "objectives": [instruction]}
         mail = {"split_group": "mail_task", "platform": "linux", "text": given.get("text")}
-        rows.append({**ROW, **step_of, **told, **mail})
+        rows.append({**ROW, **step_of, **origin, **mail})
     picture_of(last, look).save(folder / "final_screenshot.png")
     task = {"task_id": "mail_task", "instruction": instruction, "application": "mail"}
     more = {"osworld_task_id": None, "difficulty": "easy", "expected_steps": len(moments)}

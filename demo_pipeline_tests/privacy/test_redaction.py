@@ -37,9 +37,9 @@ def write(folder: Path, secrets: Sequence[str]) -> None:
 
 
 def redaction_of(folder: Path, settings: PrivacySettings, marks: Marks | None = None) -> Redaction:
-    found = Redaction(folder, Detectors(settings), b"key", marks=marks or Marks())
-    found.find()
-    return found
+    redaction = Redaction(folder, Detectors(settings), b"key", marks=marks or Marks())
+    redaction.find()
+    return redaction
 
 
 def shown(path: Path) -> screenshot_texts.BgrImage:
@@ -64,27 +64,29 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_text_of_the_copy_holds_a_secret(tmp_path, kind):
     secrets = list(secrets_of(kind, 3))
     write(tmp_path / "demo", secrets)
-    found = redaction_of(tmp_path / "demo", REDACT)
-    assert found.write(tmp_path / "out" / "demo")
+    redaction = redaction_of(tmp_path / "demo", REDACT)
+    assert redaction.write(tmp_path / "out" / "demo")
     data = bytes_below(tmp_path / "out" / "demo")
     assert not [secret for secret in secrets if secret.encode() in data]
     assert errors(validate_trajectory(tmp_path / "out" / "demo")) == []
-    assert {one["kind"] for one in found.findings} == {kind}
+    assert {finding["kind"] for finding in redaction.findings} == {kind}
 
 
 def test_flagging_counts_and_changes_nothing(tmp_path):
     write(tmp_path / "demo", list(secrets_of("email", 2)))
-    found = redaction_of(tmp_path / "demo", PrivacySettings(**LISTS))
-    assert {(one["kind"], one["policy"]) for one in found.findings} == {("email", "flag")}
-    assert found.write(tmp_path / "out") == 0
-    assert found.withheld("demo") == ""
+    redaction = redaction_of(tmp_path / "demo", PrivacySettings(**LISTS))
+    assert {(finding["kind"], finding["policy"]) for finding in redaction.findings} == {
+        ("email", "flag")
+    }
+    assert redaction.write(tmp_path / "out") == 0
+    assert redaction.withheld("demo") == ""
 
 
 def test_dropping_a_kind_withholds_the_demonstration(tmp_path, monkeypatch):
     monkeypatch.setattr(screenshot_texts, "read_lines", Mock(return_value=[]))
     write(tmp_path / "demo", list(secrets_of("card", 1)))
-    found = redaction_of(tmp_path / "demo", PrivacySettings(kinds={"card": "drop"}))
-    assert found.withheld("demo") == "private: card"
+    redaction = redaction_of(tmp_path / "demo", PrivacySettings(kinds={"card": "drop"}))
+    assert redaction.withheld("demo") == "private: card"
 
 
 @pytest.mark.usefixtures("unread")
@@ -116,8 +118,8 @@ def test_no_picture_of_the_copy_shows_a_secret(tmp_path):
 def test_people_cover_boxes_whatever_the_policy_is(tmp_path):
     write(tmp_path / "demo", ["nothing", "more"])
     marks = Marks(added={0: [(50, 40, 300, 50)], 1: [(700, 40, 10, 10)]})
-    found = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
-    assert found.write(tmp_path / "out") == 3  # the final picture goes with the last step
+    redaction = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
+    assert redaction.write(tmp_path / "out") == 3  # the final picture goes with the last step
     first = shown(tmp_path / "out" / "steps" / "000" / "screenshot.png")
     final = shown(tmp_path / "out" / "final_screenshot.png")
     assert (first[40:90, 50:350] == first[40, 50]).all()
@@ -128,16 +130,16 @@ def test_a_detected_box_that_people_clear_is_not_covered(tmp_path):
     settings = PrivacySettings(regions=((50, 40, 300, 50),), kinds={"region": "redact"})
     write(tmp_path / "demo", ["nothing"])
     marks = Marks(kept={0: [(50, 40, 300, 50)]})
-    found = redaction_of(tmp_path / "demo", settings, marks)
-    assert [one["step"] for one in found.findings] == [None]  # only the final picture's
-    assert found.write(tmp_path / "out") == 1
+    redaction = redaction_of(tmp_path / "demo", settings, marks)
+    assert [finding["step"] for finding in redaction.findings] == [None]  # only the final picture's
+    assert redaction.write(tmp_path / "out") == 1
 
 
 @pytest.mark.usefixtures("unread")
 def test_unsearched_screenshots_are_covered_completely(tmp_path):
     write(tmp_path / "demo", ["nothing private"])
-    found = redaction_of(tmp_path / "demo", REDACT)
-    assert found.write(tmp_path / "out") == 2
+    redaction = redaction_of(tmp_path / "demo", REDACT)
+    assert redaction.write(tmp_path / "out") == 2
     picture = shown(tmp_path / "out" / "final_screenshot.png")
     assert (picture == picture[0, 0]).all()
 

@@ -58,7 +58,7 @@ def held(workspace: Workspace, name: str = "first") -> Judgement:
     reviews.refresh()
     version = workspace.store.current(f"trajectories/{name}")
     assert version is not None
-    return judge(reviews.of(name), subject_of(version, name))
+    return judge(reviews.about(name), subject_of(version, name))
 
 
 def shown(page: Page, step: str) -> None:

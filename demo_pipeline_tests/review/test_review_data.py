@@ -20,10 +20,10 @@ def data_of(root: Path) -> ReviewData:
 def test_every_bar_of_the_desktop_recordings_is_a_step(real_root):
     data = data_of(real_root)
     for name in ("20261121_212358", "20261121_212801"):
-        shown = data.demonstration(name)
-        assert shown is not None
-        bars = shown["timeline"]["actions"]
-        assert [bar["step"] for bar in bars] == [step["index"] for step in shown["steps"]]
+        demonstration = data.demonstration(name)
+        assert demonstration is not None
+        bars = demonstration["timeline"]["actions"]
+        assert [bar["step"] for bar in bars] == [step["index"] for step in demonstration["steps"]]
         assert {bar["hidden"] for bar in bars} == {None}
 
 
@@ -44,21 +44,23 @@ def test_continued_typing_extends_its_step_and_only_hidden_actions_are_marked(
     listed = HiddenAction(3, 98, "click", later, HiddenReason.OFF_SCREEN)
     monkeypatch.setattr(review_data, "read_actions", lambda _: recorded)
     monkeypatch.setattr(review_data, "read_hidden_actions", lambda _: HiddenActions((listed,)))
-    shown = data_of(made_root).demonstration("first")
-    assert shown is not None
-    bars = shown["timeline"]["actions"]
-    steps = [step["index"] for step in shown["steps"]]
+    demonstration = data_of(made_root).demonstration("first")
+    assert demonstration is not None
+    bars = demonstration["timeline"]["actions"]
+    steps = [step["index"] for step in demonstration["steps"]]
     assert sorted(bar["step"] for bar in bars if bar["hidden"] is None) == steps
     assert [bar["hidden"] for bar in bars if bar["step"] is None] == ["off_screen"]
-    [typing] = [step["index"] for step in shown["steps"] if step["action"]["action_type"] == "type"]
+    [typing] = [
+        step["index"] for step in demonstration["steps"] if step["action"]["action_type"] == "type"
+    ]
     [bar] = [bar for bar in bars if bar["step"] == typing]
     assert bar["to"] - bar["from"] == pytest.approx((later - typed.press_ms) / 1000, abs=0.01)
 
 
 def test_a_step_has_the_evidence_for_its_text_and_its_clock(made_root):
-    shown = data_of(made_root).demonstration("first")
-    assert shown is not None
-    [typing] = [step for step in shown["steps"] if step["action"]["action_type"] == "type"]
+    demonstration = data_of(made_root).demonstration("first")
+    assert demonstration is not None
+    [typing] = [step for step in demonstration["steps"] if step["action"]["action_type"] == "type"]
     assert typing["text_evidence"] in {"confirmed", "unseen"}
     assert typing["clock_uncertainty_ms"] >= 0
     assert typing["clock_method"]

@@ -24,9 +24,9 @@ from demo_pipeline_tests.sample_workspace import open_workspace
 def judged(tmp_path: Path) -> tuple[Store, Path, Subject]:
     """A store with the demonstration `demo` of four steps, its folder, and its subject."""
     workspace = open_workspace(tmp_path)
-    made = make_trajectory(tmp_path, actions=(CLICK,) * 4)
-    version = commit_trajectory(workspace, made)
-    return workspace.store, made.path, subject_of(version, "demo")
+    trajectory = make_trajectory(tmp_path, actions=(CLICK,) * 4)
+    version = commit_trajectory(workspace, trajectory)
+    return workspace.store, trajectory.path, subject_of(version, "demo")
 
 
 def make(store: Store, judged: Any, kind: str, value: Any = None, who: str = "ann") -> Decision:

@@ -20,14 +20,14 @@ from demo_pipeline_tests.exports.forms import build_step_labels, validate_step_l
 ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0}
 
 
-def corrected(made: DatasetTrajectory, root: Path, **values: Any) -> DatasetTrajectory:
+def corrected(trajectory: DatasetTrajectory, root: Path, **values: Any) -> DatasetTrajectory:
     """A trajectory whose records say that people corrected it."""
-    records = root / "records" / made.id
+    records = root / "records" / trajectory.id
     records.mkdir(parents=True, exist_ok=True)
     data = f"{json.dumps({**values, 'decisions': ['0' * 32]})}\n".encode()
     (records / "corrections.json").write_bytes(data)
     digests = {"corrections.json": hashlib.sha256(data).hexdigest()}
-    return replace(made, records=str(records), digests=digests)
+    return replace(trajectory, records=str(records), digests=digests)
 
 
 def three(tmp_path: Path) -> list[DatasetTrajectory]:
@@ -60,11 +60,11 @@ def test_review_and_exclusion_leave_out_demonstrations_and_are_counted(
 
 
 def labels(
-    tmp_path: Path, made: Sequence[DatasetTrajectory], **settings: Any
+    tmp_path: Path, trajectories: Sequence[DatasetTrajectory], **settings: Any
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
     """Returns labels of steps, labels of the whole, and reason → number of left-out ones."""
     out = tmp_path / "out"
-    summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
+    summary = build_step_labels(trajectories, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
     assert validate_step_labels(out) == []
     steps, whole = (
         {row["trajectory_id"]: row["labels"] for row in read_rows(out / name)}

@@ -44,8 +44,8 @@ class CommittedTrajectories:
     def provenance(self) -> Provenance:
         """The rows from which statistics are counted.
 
-        They are taken from the records. If a trajectory has none, they are the files
-        provenance.parquet that exist.
+        Usually they come from the records of the trajectories. If a trajectory has no records, all
+        rows come from the files provenance.parquet, as far as these exist.
         """
         kept = counted_provenance(self.trajectories)
         if kept is not None:

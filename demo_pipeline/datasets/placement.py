@@ -177,6 +177,6 @@ class _Placement:
                 owner_of_file.update(dict.fromkeys(files, key))
 
     def _was_original(self, key: str) -> bool:
-        """Returns whether the last build had the demonstration, and not as a duplicate."""
+        """Returns whether the demonstration was in the last build and was no duplicate there."""
         before = self.before.demonstrations.get(key)
         return before is not None and not before.duplicate_of

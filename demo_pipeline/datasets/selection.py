@@ -56,7 +56,7 @@ CORRECTIONS_FILE = "corrections.json"  # by people, in reviews
 NOTES_FILE = "notes.json"  # annotations
 # Reasons for which a trajectory or a step is left out.
 NOT_APPROVED = "not_approved"  # the settings require an approval, and it has none
-UNKNOWN_OUTCOME = "unknown_outcome"  # neither successful nor with a status in meta.json
+UNKNOWN_OUTCOME = "unknown_outcome"  # no success is known, and meta.json has no status
 BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])

@@ -240,17 +240,22 @@ def plan_splits(
     `plan_export` removes them.
     """
     selection = select(trajectories, settings)
-    candidates = sorted(selection.chosen, key=_age)
-    placed_sources = [candidate.source for candidate in candidates if candidate.source.group]
-    names = {source.id: source.group for source in placed_sources}
-    split_groups = {candidate.source.id: candidate.split_groups for candidate in candidates}
-    groups = connected_groups(split_groups, names)
+    split_groups: dict[str, Sequence[str]] = {}
+    applications: dict[str, str] = {}
+    names: dict[str, str] = {}
     placed: dict[str, Split] = {}
-    for source in placed_sources:  # oldest first: it decides for a group that was two groups before
-        if source.split:
+    sparse: set[str] = set()
+    for candidate in sorted(selection.chosen, key=_age):
+        source = candidate.source
+        split_groups[source.id] = candidate.split_groups
+        applications[source.id] = candidate.application
+        if source.group:
+            names[source.id] = source.group
+        if source.group and source.split:  # the oldest decides if two groups became one
             placed.setdefault(source.group, Split(source.split))
-    applications = {candidate.source.id: candidate.application for candidate in candidates}
-    sparse = {candidate.source.id for candidate in candidates if not candidate.gives_steps}
+        if not candidate.gives_steps:
+            sparse.add(source.id)
+    groups = connected_groups(split_groups, names)
     return selection, assign_splits(groups, settings, applications, besides=sparse, placed=placed)
 
 

@@ -4,7 +4,7 @@ The lines with only the code are the input of OpenCUA's thought generator. The v
 code may contain only the calls that agentnet_code.py knows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -49,7 +49,7 @@ from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 AGENTNET_META = "meta_data_merged.jsonl"  # has the operating system of each task
 CODE_ONLY = "code_only"  # the folder of the lines with only the code
 IMAGES = "images"
-# The name of a file in the folder of images.
+# The name of a file in the folder `IMAGES`.
 _FileName = Annotated[str, Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")]
 _Score = Annotated[int, Field(ge=0, le=10)]
 
@@ -139,20 +139,18 @@ def _faults(task: _AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
         yield Fault("part", "task_completed: a part of a task does not say whether it was done")
 
 
-AGENTNET_FORMAT = RecordFormat(
-    _AgentNetTask,
-    lambda task: ((f"traj[{n}].image", step.image) for n, step in enumerate(task.traj)),
-    _faults,
-    id_field="task_id",
-)
-_CODE_FORMAT = RecordFormat(
-    _CodeTask,
-    lambda task: ((f"traj[{n}].image", step.image) for n, step in enumerate(task.traj)),
-    id_field="task_id",
-)
+def _images(task: _AgentNetTask | _CodeTask) -> Iterator[tuple[str, str]]:
+    """Yields the field and the file name of each image."""
+    steps: Sequence[_Step | _CodeStep] = task.traj
+    for number, step in enumerate(steps):
+        yield f"traj[{number}].image", step.image
 
 
-# AgentNet knows only one Linux distribution, so its name stands for all.
+AGENTNET_FORMAT = RecordFormat(_AgentNetTask, _images, _faults, id_field="task_id")
+_CODE_FORMAT = RecordFormat(_CodeTask, _images, id_field="task_id")
+
+
+# AgentNet knows no Linux distribution but Ubuntu, so its name stands for all of them.
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 

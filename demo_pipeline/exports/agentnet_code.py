@@ -36,12 +36,12 @@ from demo_pipeline.exports.cua_lite_actions import to_lite_key
 from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
-AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # why an action cannot be written as code
+AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # reasons why an action has no code
 _DIGITS = 4  # decimals of a share; 0.0001 of 1920 pixels is a fifth of a pixel
 _DRAG_SECONDS = 0.6  # without a duration the pointer jumps to the end; 3 of 3 drags failed then
-_MOST_CALLS = 1000  # of a step
-_MOST_PRESSES = 1000  # of a call of `press`
-_MOST_CHARACTERS = 1_000_000  # of the code of a step
+_MOST_CALLS = 1000  # maximum number of calls in the code of a step
+_MOST_PRESSES = 1000  # maximum number of presses of one call of `press`
+_MOST_CHARACTERS = 1_000_000  # maximum length of the code of a step
 _PLACE = ("x", "y")
 
 

@@ -256,7 +256,7 @@ def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
     return [shares_of(x, y, size) for x, y in action.hovered]
 
 
-_PLACE_PREFIXES = ("", "start_", "end_")  # of `x` and `y` in the parameters of actions
+_PLACE_PREFIXES = ("", "start_", "end_")  # actions have the parameters `x`, `start_x` or `end_x`
 _BUTTON_AND_CLICKS = {kind: clicked for clicked, kind in _POINT_TYPES.items()}
 _ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 
@@ -433,8 +433,8 @@ def _presses(action: AnsweredAction | ForeignAction) -> int:
     return 1
 
 
-# Maximum number of calls in an answer. A key that is held for 3 s is 86 presses (measured), and
-# trainers cut off answers of this length.
+# Maximum number of calls in an answer. A key that is held for 3 s gives 86 calls (measured), and
+# trainers cut off answers of such a length.
 MOST_CALLS = 8
 # Maximum number of presses in a step of a whole trajectory; 50 presses take a quarter of the tokens
 # of a screenshot.

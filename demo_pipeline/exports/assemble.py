@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-_DIGEST = 16  # bytes of the hash of a question that are kept in memory for comparisons
+_DIGEST = 16  # bytes of each question's hash that are kept in memory
 RowT = TypeVar("RowT")
 
 
@@ -116,7 +117,7 @@ class DatasetFiles(ABC):
             tally = each_row(
                 self.plan,
                 self._rows_of,
-                lambda row: row.question,
+                attrgetter("question"),
                 lambda candidate, split, row: self._take(candidate, split, row, stack),
             )
         summary = tally.summary(self.plan, form.unit, form.exclusions)
@@ -281,7 +282,7 @@ class _DatasetWriter(DatasetFiles):
     """
 
     facts: CardFacts
-    _folders: set[str] = field(default_factory=lambda: {""}, init=False)  # those that exist
+    _folders: set[str] = field(default_factory=lambda: {""}, init=False)  # existing folders
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
         """Writes an image, or links it unless it exists; returns False if it cannot be written."""

@@ -217,8 +217,7 @@ _NOTES = (
     "pixels of the screenshot before the call. A step of the source `system` says in words what "
     "no call can say, because no right screenshot shows it."
 )
-# Reason why a step has no correct screenshot → the similar reason of a hidden action, which has
-# words.
+# Reason why a step has no correct screenshot → the reason of hidden actions with the same words.
 _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
 
 

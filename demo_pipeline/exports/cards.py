@@ -52,7 +52,7 @@ _VALUES = 70  # width of the numbers
 _INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
-# Numbers of samples of a trajectory that share a bar, both ends included.
+# The ranges of trajectory lengths (in samples) that are counted as one bar; both ends are included.
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100), (101, 10**9))
 
 

@@ -40,9 +40,11 @@ from demo_pipeline.exports.whole_trajectories import (
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import replace_surrogates
 
-_PIXELS_OF_NOTCH = 100  # `scroll_x` and `scroll_y` of one notch; they count pixels
-_PATH_POINTS = 12  # of a drag, because pages and file managers ignore a jump from start to end
-_MODEL = "human"  # takes the place of a model's name
+_PIXELS_OF_NOTCH = 100  # pixels in `scroll_x` or `scroll_y` for one notch of the wheel
+# Number of points on the path of a drag. Pages and file managers ignore drags without points
+# between start and end.
+_PATH_POINTS = 12
+_MODEL = "human"  # is written where Cua writes the name of a model
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 
 

@@ -172,7 +172,7 @@ LITE_SCHEMA = pa.schema(
     [("images", pa.list_(pa.string())), ("messages", pa.string()), ("metadata", pa.string())]
 )
 LITE_TABLE = Table(LITE_SCHEMA, rows=64, characters=8 * 2**20)
-# CUA-Lite knows only one Linux distribution, so its name stands for all.
+# CUA-Lite knows no Linux distribution but Ubuntu, so its name stands for all of them.
 LITE_SYSTEMS = {"windows": "windows", "macos": "macos", "linux": "ubuntu"}
 
 

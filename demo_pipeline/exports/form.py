@@ -393,7 +393,7 @@ class Form:
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Returns the training export of this form with all that only this form needs."""
+        """Returns the training export with what only this form needs; by default unchanged."""
         return export
 
 
@@ -450,7 +450,7 @@ def _own_form(name: str) -> Form:
     place = f"the export {name} of the package {package_of(export)}"
     try:
         form = export.load()
-    except Exception as error:  # importing a foreign module can raise anything
+    except Exception as error:  # the import of another package can raise any error
         cause = f"{type(error).__name__}: {error}"
         raise OwnExportError(
             f"{place} cannot be loaded from {export.value}: {cause}; correct or uninstall it"

@@ -56,7 +56,7 @@ from demo_pipeline.trajectories.step_sentences import TypedTexts
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
 SCREENSPOT_FOLDER = "screenspot"
-LITE_FOLDER = "cua_lite"  # the root of the rows in CUA-Lite's form
+LITE_FOLDER = "cua_lite"  # the folder with the rows in CUA-Lite's format
 
 _Pixels = Annotated[int, Field(ge=0)]
 InclusiveBox = tuple[int, int, int, int]

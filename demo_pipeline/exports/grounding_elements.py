@@ -39,7 +39,7 @@ _CONTAINERS = frozenset(
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
 _FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list front windows first
-_COVERED_SHARE = 0.25  # share of an element's box from which it is covered; neighbours overlap less
+_COVERED_SHARE = 0.25  # an element is covered if another overlaps this share; neighbours share less
 _ROUNDING_PX = 1  # pixels by which a child may extend beyond its parent
 
 
@@ -225,8 +225,10 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        The order of windows at the top of a Windows tree has no meaning, because it is the order in
-        which their scans ended. Then the window with the focus is in front.
+        On Windows and macOS, the tree lists windows from front to back. This order has no meaning
+        for dialogs, nor at the top of a Windows tree, which lists windows in the order in which
+        their scans ended. Without a meaningful order, a layer without focus is behind a layer with
+        the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)

@@ -21,7 +21,7 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
 from demo_pipeline.settings import DatasetSettings, HubSettings
 
-PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # how `datasets` has images
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # an image in `datasets`
 
 
 def with_hub_features(schema: pa.Schema) -> pa.Schema:
@@ -43,7 +43,7 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 _GROUP_ROWS = 64  # maximum number of rows of a row group
 _GROUP_BYTES = 32 * 2**20  # of a row group, which writers and streaming readers keep in memory
-_FOOTER_BYTES = 256 * 1024  # upper limit of the footer of a file
+_FOOTER_BYTES = 256 * 1024  # larger than the footer of any file, which grows with its row groups
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
@@ -82,7 +82,12 @@ def write_shards(
 def _groups(
     rows: Iterable[Mapping[str, Any]], most: int
 ) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
-    """Yields the rows of each row group, and their approximate size in bytes, at most `most`."""
+    """Yields the rows of each row group, and their approximate size in bytes.
+
+    Args:
+        rows: all rows of the split.
+        most: largest size of a row group in bytes, unless a single row is larger.
+    """
     group = list[Mapping[str, Any]]()
     total = 0
     for row in rows:
@@ -215,7 +220,7 @@ def _embedded(value: Any, export: Path) -> Any:
     return value
 
 
-# The Hub's size categories: number of rows below which the category applies → its name.
+# The Hub's size categories: upper limit of the number of rows → name.
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M"}
 _LARGEST_SIZE = "1M<n<10M"
 

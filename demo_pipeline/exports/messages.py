@@ -50,7 +50,7 @@ from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
 SCHEMA_FILE = "messages.schema.json"
-PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
+PROMPT_COMPLETION = "prompt_completion"  # the folder of tables in TRL's prompt-completion format
 _SCHEMA_HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$id": "demo-pipeline:messages:2",

@@ -104,6 +104,7 @@ class NamedFiles:
         return self.pictures[name]
 
     def _probed(self, name: str) -> ImageInfo | str:
+        """Examines an image; see `picture`."""
         path = self.path(name)
         if path is None:
             return "is not a path inside the folder"

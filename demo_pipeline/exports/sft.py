@@ -494,7 +494,8 @@ def _misplaced(file: str, line: int, where: str) -> Problem:
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-_BATCH_CHARACTERS = 64 * 2**20  # of a row group; a single tree can have millions of characters
+# Characters after which a row group ends; a single UI tree can have millions of characters.
+_BATCH_CHARACTERS = 64 * 2**20
 
 # Name, type, description. `action` and `history` are JSON text, because parameters differ by type.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (

@@ -13,7 +13,7 @@ from demo_pipeline.desktopd.models import Pixel
 
 PATCH = 28  # pixels of the side of a square that is a token
 LEAST_PIXELS = 56 * 56  # smaller images are enlarged; default of the processor in transformers
-_TURN = 5  # tokens that a chat template puts around a turn
+_TURN = 5  # number of tokens that a chat template adds to a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
 # Characters per token, measured with Qwen's vocabulary on the prompts and answers of the samples.
 # With these values the estimate is rarely too low.
@@ -50,7 +50,7 @@ def text_tokens(text: str) -> int:
     return sum(map(_tokens, _PIECE.findall(text)))
 
 
-@lru_cache(maxsize=8192)  # the words of one screen repeat
+@lru_cache(maxsize=8192)  # texts of the same dataset share most of their words
 def _tokens(piece: str) -> int:
     if piece.isspace():
         return int(piece != " ")  # a space belongs to the word after it

@@ -178,6 +178,7 @@ def call_faults(call: object, screen: Pixel = RU_SCREEN) -> Iterator[str]:
 
 
 def _argument_faults(arguments: object, screen: Pixel) -> Iterator[str]:
+    """Yields a phrase for each fault of the arguments of a call; see `call_faults`."""
     if not isinstance(arguments, dict):
         yield "arguments must be an object"
         return
@@ -328,9 +329,9 @@ def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
 _OPEN = "<tool_call>"
 _CLOSE = "</tool_call>"
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(\s*\{.*?)\n?[ \t]*```", re.DOTALL)
-_MOST_CALLS = 100_000  # of an answer; a key held for a second can be 30 calls
-_MOST_WHEEL_UNITS = 1_000_000  # `pixels` of a scroll
-_LONGEST_WAIT = 86_400  # seconds
+_MOST_CALLS = 100_000  # maximum number of calls in an answer; a key held for 1 s can be 30 calls
+_MOST_WHEEL_UNITS = 1_000_000  # largest number of `pixels` of a scroll
+_LONGEST_WAIT = 86_400  # seconds; longer waits become foreign actions
 
 
 def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
@@ -364,7 +365,7 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     blocks: list[str] = []
     while start >= 0:
         end = text.find(_CLOSE, start)
-        if end < 0:  # models forget the last end tag
+        if end < 0:  # models sometimes forget the last end tag
             end = len(text)
         if len(blocks) == _MOST_CALLS:
             raise AnswerFormatError("too many tool calls")

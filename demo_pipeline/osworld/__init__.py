@@ -1,1 +1,1 @@
-"""OSWorld tasks: their files, their catalog, and matching a demonstration with one."""
+"""Reads OSWorld's task files, builds their catalog, and finds the task of a demonstration."""

@@ -217,6 +217,7 @@ def examine_task(
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:
+    """Returns warnings about oddities of a valid task; `file` is the path that they name."""
     documented_keys = list(_DOCUMENTED_KEYS)
     if isinstance(task, RiskTask):
         documented_keys += _RISK_KEYS

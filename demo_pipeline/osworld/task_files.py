@@ -62,10 +62,12 @@ RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
 _WINDOWS = "windows"  # lower-case name of a folder in `examples` that contains domains
-# Folders below the given one that may contain the folders of examples, and whether they have risk
-# tasks.
+# Each folder, relative to the given one, that may contain folders of examples, and whether its
+# tasks are risk tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
-_LIST_PREFIX = "test_"  # of the names of all test lists; some list only a part of the tasks
+_LIST_PREFIX = (
+    "test_"  # all names of test lists begin like this; some list only a part of the tasks
+)
 _FOLDERS_OF_DOMAINS = (RISK_FOLDER, EXAMPLES, _WINDOWS_EXAMPLES, _WINDOWS)
 _MARKS = (  # a folder with one of these entries contains task files
     EXAMPLES,
@@ -315,7 +317,7 @@ def _unreadable(folder: str, error: OSError) -> Problem:
     return Problem("unreadable_folder", folder, message, remedy=remedy)
 
 
-_TEMPLATE = "template.json"  # an example for authors of tasks
+_TEMPLATE = "template.json"  # a file with this name may be a template instead of a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +440,7 @@ _PROBLEMS: tuple[Column, ...] = (
 )
 
 
-_FORMS = ("object", "text", "none")  # JSON types of an evaluator; none: null
+_FORMS = ("object", "text", "none")  # results of `_form`
 CATALOG_SCHEMA = described_schema(
     _CATALOG,
     {
@@ -462,7 +464,7 @@ _VARIANTS = {  # ASCII character → typographic variants
 _TYPOGRAPHY: dict[int, str | None] = dict.fromkeys(map(ord, _INVISIBLE))  # for `str.translate`
 for _plain, _characters in _VARIANTS.items():
     _TYPOGRAPHY |= dict.fromkeys(map(ord, _characters), _plain)
-_ENDS = " .!?\"'"  # characters around a sentence that keys do not contain
+_ENDS = " .!?\"'"  # characters that are removed at both ends of a key
 
 
 def instruction_key(text: str) -> str:
@@ -550,7 +552,7 @@ def _clean_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _form(evaluator: Evaluator) -> str:
-    """Returns the JSON type of an evaluator, an item of `_FORMS`."""
+    """Returns whether an evaluator is a JSON object, a text, or null (`none`)."""
     if evaluator is None:
         return "none"
     return "text" if isinstance(evaluator, str) else "object"

@@ -371,7 +371,7 @@ def _split_report(
 
 
 _PIECE = 2**20  # bytes that are copied at once
-_DATA = ("train", "val", "held_out")  # the splits whose files data.jsonl consists of
+_DATA = ("train", "val", "held_out")  # data.jsonl consists of the files of these splits
 # Keys of `Row.counts`.
 _PROMPTS = "markers of prompts"
 _CALLS = "markers of calls"
@@ -619,7 +619,8 @@ FORM = CudagForm(
             config="default",
         ),
         File("test", "test/test.json", only=_TESTED),
-        # Lines as the other configuration has: a card's configurations share one reader.
+        # The same tests as JSON Lines: `load_dataset` reads all configurations of a card with the
+        # same reader, and the configuration `default` is JSON Lines.
         File("test_row", "test/test.jsonl", only=_TESTED, config="test"),
         File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),

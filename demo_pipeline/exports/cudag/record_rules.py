@@ -117,7 +117,7 @@ _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 # The keys of metadata that must be [0, 0], by the number of coordinates in the calls: 0, 1, 2.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
-_DOCUMENTED = "documented"  # type of the errors whose whole message the CUDAG document specifies
+_DOCUMENTED = "documented"  # type of the errors that have a message of the CUDAG document
 
 
 def _documented(message: str) -> PydanticCustomError:
@@ -516,7 +516,7 @@ def _invariant(
     if off := max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1])):
         message = f"metadata.{key} is {list(wanted)} in RU, but the coordinate is {list(point)}"
         remedy = "compute the coordinate from the pixel: round(pixel / size * 1000) on each axis"
-        scope = Scope.OURS  # other generators may round differently, which is 1 RU at most
+        scope = Scope.OURS  # a difference of 1 RU can be another kind of rounding
         if off > 1:
             scope = Scope.SHARED
         yield CudagFault("ru_invariant", message, remedy, scope)

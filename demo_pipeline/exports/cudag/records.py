@@ -338,7 +338,7 @@ def _metadata(
     action = step.action
     task_type: str = action.action_type.value
     if action.action_type is ActionType.CLICK:
-        task_type = calls[-1].action  # names the button, or a triple click
+        task_type = calls[-1].action  # such as `left_click` or `triple_click`
     tolerance, box = target_tolerance(action, source.rows[step.index], size, source.settings)
     metadata = CudagMetadata(
         task_type=task_type.replace("_", "-"),

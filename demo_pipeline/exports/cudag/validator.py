@@ -184,12 +184,12 @@ class _Validation:
             self._report("config.json", None, CudagFault("config", "must be a JSON object"))
 
     def _load(self, path: str, name: str, scope: Scope = Scope.FORMAT) -> Any:
-        """Returns the value of a JSON file; None if it is missing or invalid (then reported).
+        """Returns the value of a JSON file; None if it is missing or invalid.
 
         Args:
-            path: of the file in the dataset.
-            name: of the file in problems.
-            scope: of the faults of the file.
+            path: path of the file in the dataset.
+            name: name of the file in the problem that reports an invalid file.
+            scope: scope of this problem.
         """
         if not _is_kind(self.root / path, "file"):
             return None

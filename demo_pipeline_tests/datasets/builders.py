@@ -1,4 +1,4 @@
-"""Tiny OSWorld-Desktopd trajectories with provenance, as the pipeline commits them."""
+"""Makes tiny OSWorld-Desktopd trajectories with provenance, as the pipeline commits them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ TABLE: Sequence[tuple[str, dict[str, Any]]] = (
 
 @cache
 def picture(shade: int, width: int = 1920, height: int = 1080) -> bytes:
-    """A grey PNG; every shade gives another image."""
+    """Returns a grey PNG; each shade is a different image."""
     pixels = np.full((height, width, 3), shade % 251, np.uint8)
     pixels[: 1 + shade // 251, :5] = (1, 2, 3)
     return cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
@@ -178,7 +178,7 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def snapshot(root: Path) -> dict[str, bytes]:
-    """Every file below a directory, by relative path."""
+    """Returns the content of all files below a directory, by relative path."""
     return {
         file.relative_to(root).as_posix(): file.read_bytes()
         for file in sorted(root.rglob("*"))

@@ -1,4 +1,4 @@
-"""Trajectories whose steps follow each other in time and have trees with elements."""
+"""Makes trajectories whose steps follow each other in time, and whose UI trees have elements."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ Box = tuple[int, int, int, int]
 
 
 def timed(count: int, **changes: Any) -> dict[int, dict[str, Any]]:
-    """Provenance of steps that follow each other every second; `changes`: key_step=value."""
+    """Returns the provenance of one step per second. `changes` sets values, as in `lead_ms_2=5`."""
     rows: dict[int, dict[str, Any]] = {
         index: {
             "press_ms": index * SECOND,
@@ -32,7 +32,7 @@ def timed(count: int, **changes: Any) -> dict[int, dict[str, Any]]:
 def element(
     role: str, name: str, box: Box, *children: dict[str, Any], states: Sequence[str] = ("visible",)
 ) -> dict[str, Any]:
-    """A node of a ui_tree.json; `write_tree` gives it an id."""
+    """Returns a node of a ui_tree.json; `write_tree` adds its id."""
     bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))
     return {
         "role": role,
@@ -44,7 +44,7 @@ def element(
 
 
 def write_tree(folder: Path, *nodes: dict[str, Any]) -> None:
-    """Write the ui_tree.json of a step with these nodes below its root."""
+    """Writes the ui_tree.json of a step, with these nodes below the root."""
     root = element("desktop", "", (0, 0, 1920, 1080), *nodes, states=())
     pending = [root]
     count = 0
@@ -64,7 +64,7 @@ def make_seen(
     *nodes: dict[str, Any],
     **changes: Any,
 ) -> DatasetTrajectory:
-    """A trajectory with the same elements at every step; `changes`: of `make_trajectory`."""
+    """Makes a trajectory with the same elements at each step; `changes` go to `make_trajectory`."""
     changes = {"rows": timed(len(actions)), **changes}
     trajectory = make_trajectory(root, name, actions, **changes)
     for step in sorted((trajectory.path / "steps").iterdir()):

@@ -1,4 +1,4 @@
-"""A store with tiny committed trajectories and their records, for tests of what is made of them."""
+"""Fills a store with tiny trajectories and their records, for tests of later stages."""
 
 import shutil
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from demo_pipeline_tests.building import build_stage
 
 
 def commit_trajectory(workspace: Workspace, trajectory: DatasetTrajectory) -> Version:
-    """Commit what `make_trajectory` made as the demonstration's trajectory, with its records."""
+    """Commits the result of `make_trajectory` as a demonstration's trajectory, with its records."""
     with workspace.store.stage(TRAJECTORIES_STAGE.output(trajectory.id)) as staging:
         shutil.copytree(trajectory.path, staging.path, dirs_exist_ok=True)
         shutil.copyfile(trajectory.provenance, staging.path / "provenance.parquet")
@@ -29,13 +29,13 @@ def commit_trajectory(workspace: Workspace, trajectory: DatasetTrajectory) -> Ve
 
 
 def commit_trajectories(workspace: Workspace, trajectories: Iterable[DatasetTrajectory]) -> None:
-    """The same for several."""
+    """Commits several trajectories with their records."""
     for trajectory in trajectories:
         commit_trajectory(workspace, trajectory)
 
 
 def every_file(folder: Path) -> dict[str, bytes]:
-    """Path → bytes of every file below a folder, links followed."""
+    """Returns the content of all files below a folder, by path; links are followed."""
     contents: dict[str, bytes] = {}
     for path in sorted(folder.iterdir()):
         if path.is_dir():

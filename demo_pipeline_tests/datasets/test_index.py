@@ -1,4 +1,4 @@
-"""The index of a trajectory dataset, as OSWorld-Desktopd defines it."""
+"""Tests of the index of a trajectory dataset."""
 
 import json
 

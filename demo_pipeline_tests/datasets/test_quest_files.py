@@ -1,4 +1,4 @@
-"""Quests as task files in OSWorld's layout, without an evaluator."""
+"""Tests of quests as OSWorld task files without an evaluator."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Splits: no task is in two of them, and new demonstrations move no old one."""
+"""Tests of splits: no task is in two splits, and new demonstrations move no old ones."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def test_every_trajectory_has_a_split_and_no_group_has_two(groups, seed):
 
 @given(st.sets(NAMES, min_size=1, max_size=40), st.sets(NAMES, max_size=20), st.integers(0, 99))
 @settings(max_examples=200, deadline=None)
-def test_new_groups_move_no_old_ones_but_those_that_fill_a_split(old, new, seed):
+def test_new_groups_move_only_groups_that_fill_a_split(old, new, seed):
     before = assign_splits({name: name for name in old}, DatasetSettings(seed=seed))
     after = assign_splits({name: name for name in old | new}, DatasetSettings(seed=seed))
     moved = {name for name in old if after.groups[name] is not before.groups[name]}
@@ -37,7 +37,7 @@ def test_new_groups_move_no_old_ones_but_those_that_fill_a_split(old, new, seed)
 
 @given(GROUPS)
 @settings(max_examples=60, deadline=None)
-def test_a_split_stays_empty_only_when_no_other_can_spare_a_group(groups):
+def test_a_split_stays_empty_only_if_no_other_split_has_two_groups(groups):
     plan = assign_splits(groups, DatasetSettings())
     members = [list(plan.groups.values()).count(split) for split in Split]
     if plan.empty:

@@ -1,4 +1,4 @@
-"""Changing one row of a table, for tests of what a validator finds."""
+"""Changes rows and columns of tables, for tests of validators."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 
 def change_row(path: Path, number: int, **changes: Any) -> None:
-    """Give some columns of a row other values; types follow from the values."""
+    """Writes other values into some columns of a row; the values decide the types of columns."""
     rows = pq.read_table(path).to_pylist()
     rows[number] |= changes
     path.unlink()
@@ -16,7 +16,7 @@ def change_row(path: Path, number: int, **changes: Any) -> None:
 
 
 def drop_column(path: Path, name: str) -> None:
-    """Write a table again without a column."""
+    """Rewrites a table without a column."""
     table = pq.read_table(path)
     path.unlink()
     pq.write_table(table.drop_columns([name]), path)

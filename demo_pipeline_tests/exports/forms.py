@@ -1,4 +1,4 @@
-"""The forms and what builds and validates their datasets, by the names that tests use."""
+"""Functions that build and validate the datasets of each form, for tests."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 
 def validate_as(name: str, path: Path) -> list[Problem]:
-    """What `demo-pipeline validate` finds in a folder, or a file, of a form."""
+    """Returns the problems that `demo-pipeline validate` reports for a path of a form."""
     return list(export_of(form_of(name)).validated_as.validate(path, Settings()))
 
 
@@ -37,7 +37,7 @@ validate_step_labels, validate_messages = (
 def build_train(
     name: str, tmp_path: Path, *made: DatasetTrajectory, **settings: Any
 ) -> tuple[ExportSummary, list[dict[str, Any]]]:
-    """Build all into the split train of a valid folder `out`: the summary and its rows."""
+    """Builds and validates a dataset with all rows in train; returns its summary and its rows."""
     out = tmp_path / "out"
     chosen = DatasetSettings(train_ratio=1, val_ratio=0, **settings)
     summary = build_form(form_of(name), made, out, chosen)
@@ -48,7 +48,7 @@ def build_train(
 def build_described(
     name: str, demos: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> DatasetStats:
-    """A dataset with its card and charts; returns what is in it."""
+    """Builds a dataset with its card and charts; returns the numbers in the card."""
     form = form_of(name)
     facts = CardFacts()
     summary = build_form(form, demos, out, settings, facts)

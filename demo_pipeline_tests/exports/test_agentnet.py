@@ -1,4 +1,4 @@
-"""The AgentNet export: whole trajectories as code, in the full form and with only the code."""
+"""Tests of the AgentNet export: full lines, and lines with only the code."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ ALT_GR = ("hotkey", {"keys": ["altgr", "q"]})
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
-    """The lines of the training split; the folder is valid."""
+    """Returns the lines of the training split, after the folder was validated."""
     build_form(AGENTNET_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_agentnet(tmp_path / "out") == []
     return read_lines(tmp_path / "out/train.jsonl")
@@ -33,7 +33,7 @@ def codes_of(line: dict[str, Any]) -> list[str]:
     return [step["value"]["code"] for step in line["traj"]]
 
 
-def test_every_action_is_the_recorded_one_and_the_end_is_said(tmp_path):
+def test_each_line_has_all_recorded_actions_and_the_end(tmp_path):
     [line] = build(tmp_path, make_trajectory(tmp_path, "demo", TABLE))
     *codes, end = codes_of(line)
     for code, (kind, parameters) in zip(codes, TABLE, strict=True):
@@ -62,7 +62,7 @@ def test_a_step_has_its_screenshot_and_its_sentence(tmp_path):
     assert (shown / "demo_1.png").samefile(demo.path / "final_screenshot.png")
 
 
-def test_the_thought_generator_gets_the_code_alone(tmp_path):
+def test_lines_for_the_thought_generator_have_only_code(tmp_path):
     [line] = build(tmp_path, make_trajectory(tmp_path, "demo", [CLICK]))
     [code_only] = read_lines(tmp_path / "out/code_only/train.jsonl")
     assert set(code_only) == {"task_id", "instruction", "traj"}
@@ -75,13 +75,13 @@ def test_the_thought_generator_gets_the_code_alone(tmp_path):
 @pytest.mark.parametrize(
     ("platform", "system"), [("windows", "Windows"), ("macos", "Darwin"), ("linux", "Ubuntu")]
 )
-def test_the_computer_is_named_as_the_readers_know_it(tmp_path, platform, system):
+def test_the_operating_system_has_the_name_that_readers_expect(tmp_path, platform, system):
     build(tmp_path, make_trajectory(tmp_path, "demo", rows={0: {"platform": platform}}))
     named = read_lines(tmp_path / "out/meta_data_merged.jsonl")
     assert named == [{"task_id": "demo", "system": system}]
 
 
-def test_what_the_form_cannot_say_cuts_and_is_counted(tmp_path):
+def test_an_action_that_agentnet_cannot_express_ends_the_stretch_and_is_counted(tmp_path):
     steps = [CLICK, MIDDLE, ALT_GR, CLICK, CLICK, CLICK]
     demo = make_trajectory(tmp_path, "demo", steps)
     summary = build_form(AGENTNET_FORM, [demo], tmp_path / "out", DatasetSettings())
@@ -92,7 +92,7 @@ def test_what_the_form_cannot_say_cuts_and_is_counted(tmp_path):
     assert set(snapshot(tmp_path / "out/images")) == {step["image"] for step in line["traj"]}
 
 
-def test_a_line_that_is_cut_neither_ends_the_task_nor_judges_it(tmp_path):
+def test_a_partial_line_has_neither_an_end_nor_an_outcome(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 4, hidden=[(3, "click", "off_screen")])
     [line] = build(tmp_path, demo)
     assert len(codes_of(line)) == 3
@@ -100,7 +100,7 @@ def test_a_line_that_is_cut_neither_ends_the_task_nor_judges_it(tmp_path):
     assert "task_completed" not in line
 
 
-def test_a_line_that_begins_late_says_so_and_claims_no_completion(tmp_path):
+def test_a_line_without_the_beginning_is_marked_as_a_part_without_outcome(tmp_path):
     steps = [CLICK, ALT_GR, CLICK, CLICK, CLICK]
     demo = make_trajectory(tmp_path, "demo", steps)
     [line] = build(tmp_path, demo)
@@ -118,7 +118,7 @@ def test_a_line_that_begins_late_says_so_and_claims_no_completion(tmp_path):
     assert code_only["instruction"] == line["instruction"]
 
 
-def test_an_action_without_a_sentence_is_named_by_what_was_done(tmp_path):
+def test_an_action_without_a_sentence_gets_words_for_its_type(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK, ALT_GR, CLICK, CLICK, CLICK])
     action = demo.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("Step 0 of the work", ""))
@@ -126,7 +126,7 @@ def test_an_action_without_a_sentence_is_named_by_what_was_done(tmp_path):
     assert "1. clicked" in line["instruction"].splitlines()
 
 
-def test_held_keys_cut_no_line(tmp_path):
+def test_held_keys_do_not_end_the_stretch(tmp_path):
     held = ("click", {"x": 960, "y": 540, "button": "left", "modifiers": ["ctrl"]})
     undone = ("hotkey", {"keys": ["ctrl", "z"], "presses": 12})
     [line] = build(tmp_path, make_trajectory(tmp_path, "demo", [CLICK, held, undone, CLICK]))
@@ -135,7 +135,7 @@ def test_held_keys_cut_no_line(tmp_path):
     assert line["task_completed"] is True
 
 
-def test_a_task_does_not_end_with_a_picture_from_before_the_end_of_its_last_action(tmp_path):
+def test_a_task_has_no_end_if_the_final_screenshot_is_too_early(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {"end_filmed": False}})
     [line] = build(tmp_path, demo)
     assert [step["image"] for step in line["traj"]] == ["demo_0.png", "demo_1.png"]
@@ -143,7 +143,7 @@ def test_a_task_does_not_end_with_a_picture_from_before_the_end_of_its_last_acti
     assert "task_completed" not in line
 
 
-def test_a_failed_demonstration_that_takes_part_says_so(tmp_path):
+def test_a_failed_demonstration_that_is_included_ends_with_failure(tmp_path):
     bad = make_trajectory(tmp_path, "bad", success=False)
     [line] = build(tmp_path, bad, include_failed=True)
     assert codes_of(line)[-1] == "computer.terminate(status='failure')"

@@ -1,4 +1,4 @@
-"""What a model answers in AgentNet's form, as our actions; and what is not an answer."""
+"""Tests of decoding a model's answers in AgentNet's format."""
 
 from contextlib import suppress
 
@@ -27,7 +27,7 @@ pyautogui.click(x=0.5, y=0.25)
 
 
 def plain(code: str) -> list[tuple[str, dict[str, object]]]:
-    """Type and parameters of the actions of a code."""
+    """Returns type and parameters of the actions that some code expresses."""
     return [
         (action.action_type.value, action.parameters.members())
         for action in decode_agentnet_answer(code, SIZE).actions
@@ -108,7 +108,7 @@ def test_keys_pressed_in_turn_are_actions_in_turn():
 
 
 class TestWords:
-    """Where the code of an answer is."""
+    """The code of an answer is found in a section, in a fence, or is the whole text."""
 
     def test_below_its_heading(self):
         answer = decode_agentnet_answer(ANSWER, SIZE)
@@ -142,7 +142,7 @@ class TestWords:
         ("pyautogui.click(x=0, y=0, button='middle', clicks=2)", ForeignAction("click", (0, 0))),
     ],
 )
-def test_what_we_have_not_is_foreign(code, wanted):
+def test_calls_without_an_action_of_ours_are_foreign_actions(code, wanted):
     assert decode_agentnet_answer(code, SIZE).actions == (wanted,)
 
 
@@ -183,7 +183,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("code", WRONG, ids=lambda code: code[:40])
-def test_what_is_no_answer_is_refused_for_a_reason(code):
+def test_an_invalid_answer_is_refused_with_a_reason(code):
     with pytest.raises(AnswerFormatError) as caught:
         decode_agentnet_answer(code, SIZE)
     assert caught.value.reason == WRONG[code]
@@ -204,7 +204,7 @@ def test_what_is_no_answer_is_refused_for_a_reason(code):
         "computer.terminate(status='fail')",
     ],
 )
-def test_the_strict_reading_takes_no_other_spellings(code):
+def test_strict_reading_rejects_other_spellings(code):
     assert decode_agentnet_answer(code, SIZE)
     with pytest.raises(AnswerFormatError):
         read_code(code)
@@ -218,6 +218,6 @@ _PIECES = st.sampled_from(
 
 @given(st.one_of(st.text(), st.lists(_PIECES).map("".join)))
 @settings(max_examples=300, deadline=None)
-def test_any_text_is_an_answer_or_refused(text):
+def test_any_text_is_decoded_or_refused(text):
     with suppress(AnswerFormatError):
         decode_agentnet_answer(text, SIZE)

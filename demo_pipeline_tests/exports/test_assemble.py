@@ -1,4 +1,4 @@
-"""The loop of all training exports: what it counts, and records of whole trajectories."""
+"""Tests of building a dataset of any form: its counts, and its rows of whole trajectories."""
 
 import pytest
 

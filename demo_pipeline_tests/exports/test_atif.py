@@ -1,4 +1,4 @@
-"""The ATIF export: what can be shown is a call with its screens, everything else is words."""
+"""Tests of the ATIF export: actions with a correct screenshot are calls, all others are words."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from demo_pipeline_tests.exports.forms import ATIF_FORM, validate_atif
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
-    """The documents by list; the folder is valid."""
+    """Returns the documents in the order of the list, after the folder was validated."""
     build_form(ATIF_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_atif(tmp_path / "out") == []
     entries = read_lines(tmp_path / "out/atif_trajectories.jsonl")
@@ -21,12 +21,12 @@ def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
 
 
 def messages(document: dict[str, Any]) -> list[tuple[str, str]]:
-    """Source and words of the steps after the question."""
+    """Returns source and words of all steps after the user's message."""
     return [(step["source"], step["message"]) for step in document["steps"][1:]]
 
 
 def images(step: dict[str, Any]) -> list[str]:
-    """The images of a step, by name."""
+    """Returns the names of a step's images."""
     results = step.get("observation", {"results": []})["results"]
     contents = [step["message"], *(result["content"] for result in results)]
     parts = [part for content in contents if isinstance(content, list) for part in content]
@@ -58,7 +58,7 @@ def test_every_action_is_a_call_with_the_screens_before_and_after(tmp_path):
     assert document["agent"] == {"name": "human", "version": "1.0"}
 
 
-def test_hidden_actions_are_words_in_their_place(tmp_path, monkeypatch):
+def test_hidden_actions_are_described_in_words_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(0, "type", "before_video"), (1, "click", "off_screen"), (4, "hotkey", "after_video")]
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 4, hidden=hidden)
@@ -85,7 +85,7 @@ def test_hidden_actions_are_words_in_their_place(tmp_path, monkeypatch):
     ]
 
 
-def test_a_last_frame_from_before_the_end_of_the_last_action_is_no_screen_after_it(tmp_path):
+def test_a_final_frame_before_the_end_of_the_last_action_is_not_shown(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {"end_filmed": False}})
     [document] = build(tmp_path, demo)
     assert [images(step) for step in document["steps"]] == [["000"], ["001"], []]
@@ -93,7 +93,7 @@ def test_a_last_frame_from_before_the_end_of_the_last_action_is_no_screen_after_
     assert "success" not in document["extra"]
 
 
-def test_a_file_counts_what_it_does_not_show_and_judges_no_end_that_it_does_not_show(tmp_path):
+def test_a_file_counts_hidden_actions_and_has_no_outcome_without_the_end(tmp_path):
     early = make_trajectory(tmp_path, "early", [CLICK] * 5, hidden=[(4, "click", "off_screen")])
     late = make_trajectory(tmp_path, "late", [CLICK] * 4, hidden=[(4, "click", "after_video")])
     documents = {document["trajectory_id"]: document for document in build(tmp_path, early, late)}
@@ -111,7 +111,9 @@ def test_a_file_counts_what_it_does_not_show_and_judges_no_end_that_it_does_not_
         ({"leak": True}, "avoidable_leak", "clicked"),
     ],
 )
-def test_a_step_without_a_right_screenshot_is_words_and_counted(tmp_path, row, reason, words):
+def test_a_step_without_a_correct_screenshot_is_described_in_words_and_counted(
+    tmp_path, row, reason, words
+):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows={1: row})
     summary = build_form(ATIF_FORM, [demo], tmp_path / "out", DatasetSettings())
     assert summary.excluded_records[reason] == 1
@@ -123,7 +125,7 @@ def test_a_step_without_a_right_screenshot_is_words_and_counted(tmp_path, row, r
     assert not (tmp_path / "out/train/demo/images/001.png").exists()
 
 
-def test_a_trajectory_without_a_step_to_show_is_counted(tmp_path):
+def test_a_trajectory_without_a_usable_step_is_counted(tmp_path):
     demos = [
         make_trajectory(tmp_path, "none", []),
         make_trajectory(tmp_path, "lost", rows={0: {"pts": None}}),

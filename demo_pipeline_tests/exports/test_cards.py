@@ -1,4 +1,4 @@
-"""Dataset cards and charts."""
+"""Tests of dataset cards and charts."""
 
 import re
 from pathlib import Path
@@ -26,13 +26,13 @@ NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, DatasetStats]:
-    """What is in each described dataset."""
+    """Returns the numbers of each dataset in `described`, by the name of its folder."""
     return {}
 
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory, facts: dict[str, DatasetStats]) -> Path:
-    """The four datasets of one set of demonstrations, with cards and charts."""
+    """Builds four datasets of the same demonstrations, with cards and charts."""
     root = tmp_path_factory.mktemp("described")
     half = {"scale": 0.5, "pad_x": 0.0, "pad_y": 0.0}
     demos = [
@@ -98,7 +98,7 @@ def test_splits_leak_rates_and_exclusions_match_the_files(described, facts):
         ("cudag", ("cutoff_len: 4096", "image_max_pixels: 2109744", "media_dir", "default_system")),
     ],
 )
-def test_a_card_says_what_the_trainers_have_to_be_told(described, name, told):
+def test_a_card_lists_the_settings_that_trainers_need(described, name, told):
     assert [words for words in told if words not in card(described, name)[1]] == []
 
 
@@ -117,7 +117,7 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described):
     assert "| records | 32 |" in text
 
 
-def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described):
+def test_the_cudag_card_explains_the_numbers_of_scrolls(described):
     _, text = card(described, "cudag")
     assert "`pixels` is positive to scroll up and negative to scroll down" in text
     assert "one notch of the wheel is 100" in text

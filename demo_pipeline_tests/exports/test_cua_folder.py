@@ -1,4 +1,4 @@
-"""Cua's trajectory folders, against the layout that its trajectory saver writes."""
+"""Tests of Cua's trajectory folders, whose layout is that of Cua's trajectory saver."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
     assert validate_as("cua_folder", tmp_path / "out") == []
 
 
-def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path, monkeypatch):
+def test_actions_that_computer_calls_cannot_express_are_left_out_and_counted(tmp_path, monkeypatch):
     held = ("click", {"x": 9, "y": 9, "button": "left", "modifiers": ["ctrl"]})
     pressed = ("hotkey", {"keys": ["down"], "presses": 51})
     triple = ("click", {"x": 9, "y": 9, "button": "left", "clicks": 3})
@@ -71,7 +71,7 @@ def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path, monke
     assert not (tmp_path / "out/train/demo/turn_002").exists()
 
 
-def test_a_key_pressed_several_times_is_as_many_calls_of_one_turn(tmp_path):
+def test_each_press_of_a_repeated_key_is_a_call_of_the_same_turn(tmp_path):
     pressed = ("hotkey", {"keys": ["down"], "presses": 3})
     demo = make_trajectory(tmp_path, "demo", [pressed, CLICK])
     build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)
@@ -85,7 +85,7 @@ def test_a_key_pressed_several_times_is_as_many_calls_of_one_turn(tmp_path):
     assert (tmp_path / "out/train/demo/turn_001/0005_screenshot.png").is_file()
 
 
-def test_a_part_says_so_and_is_not_completed(tmp_path):
+def test_a_partial_folder_is_marked_and_not_completed(tmp_path):
     held = ("click", {"x": 9, "y": 9, "button": "left", "modifiers": ["ctrl"]})
     demo = make_trajectory(tmp_path, "demo", [CLICK, held, CLICK, CLICK, CLICK])
     build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)

@@ -1,4 +1,4 @@
-"""The CUA-Lite export: whole trajectories, cut where something cannot be shown or said."""
+"""Tests of the CUA-Lite export: the longest stretch of a trajectory that can be expressed."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def rows_of(out: Path, split: str = "train", name: str = NAME) -> list[dict[str,
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
-    """The rows of the training split; the folder is valid."""
+    """Returns the rows of the training split, after the folder was validated."""
     build_form(CUA_LITE_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_cua_lite(tmp_path / "out") == []
     return rows_of(tmp_path / "out")
@@ -72,7 +72,7 @@ def test_a_trajectory_is_a_row_of_turns_and_screens(tmp_path):
     }
 
 
-def test_words_say_places_as_the_call_does(tmp_path):
+def test_sentences_and_calls_have_the_same_coordinates(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK])
     action = demo.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("Step 0 of the work", "Click at (960, 540)."))
@@ -82,7 +82,7 @@ def test_words_say_places_as_the_call_does(tmp_path):
 
 
 class TestCuts:
-    """A row is the longest stretch without anything that cannot be shown or said."""
+    """A row is the longest stretch without hidden, unusable or inexpressible actions."""
 
     def test_a_hidden_action_cuts_and_is_named(self, tmp_path):
         hidden = [(0, "type", "before_video"), (2, "click", "off_screen")]
@@ -156,9 +156,9 @@ class TestCuts:
 
 
 class TestHardRules:
-    """What holds in every export."""
+    """Properties that all exports share, tested on this export."""
 
-    def test_a_failed_demonstration_that_takes_part_says_so(self, tmp_path):
+    def test_a_failed_demonstration_that_is_included_ends_with_failure(self, tmp_path):
         bad = make_trajectory(tmp_path, "bad", success=False)
         [row] = build(tmp_path, bad, include_failed=True)
         others = row["metadata"]["others"]

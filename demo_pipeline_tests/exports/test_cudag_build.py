@@ -1,4 +1,4 @@
-"""The content of a CUDAG dataset."""
+"""Tests of the content of a CUDAG dataset."""
 
 import json
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
 
 
 def test_a_test_expects_the_call_at_a_place(tmp_path):
-    """Typing, keys, waits and the end have no place: they are in records.jsonl only."""
+    """Typing, keys, waits and the end have no place, so only records.jsonl has them."""
     out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     tests = read_tests(out / "test" / "test.json")
     tested = [row for row in EXPECTED if "coordinate" in row[1][-1]]
@@ -132,7 +132,7 @@ def test_scripts_without_a_system_prompt_get_it_in_the_first_turn(tmp_path):
     assert sorted(path.name for path in (out / "qwen_vl").iterdir()) == ["train.json"]
 
 
-def test_a_record_says_about_how_many_tokens_it_has(tmp_path):
+def test_a_record_has_an_estimate_of_its_tokens(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 40)
     out, _ = build(tmp_path, [demo])
     tokens = [record.metadata.tokens for record in read_records(out / "train.jsonl")]
@@ -168,7 +168,7 @@ RUN = ("hotkey", {"keys": ["shift", "down"], "presses": 3})
 PRESS = {"action": "key", "keys": ["shift", "down"]}
 
 
-def test_a_repeated_key_is_one_call_a_press_in_one_turn(tmp_path):
+def test_each_press_of_a_repeated_key_is_a_call_of_the_same_answer(tmp_path):
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK, RUN, CLICK])])
     click, run, after, _ = read_records(out / "train.jsonl")
     calls = parse_tool_calls(run.conversations[1].value)
@@ -214,8 +214,8 @@ def test_a_button_is_tested_at_its_centre_and_keeps_the_place_of_the_person(tmp_
     assert errors(validate_cudag(out)) == []
 
 
-def test_no_point_of_a_large_area_is_as_good_as_any_other(tmp_path):
-    """A spreadsheet, a text area: wrong cells and lines would score as right."""
+def test_in_a_large_area_only_the_point_itself_is_accepted(tmp_path):
+    """With the whole area as tolerance, a wrong cell of a spreadsheet would count as correct."""
     places = {0: (100, 100, 1200, 800), 1: (100, 100, 1200, 800), 2: (880, 500, 160, 50)}
     rows = {n: dict(zip(BOX, box, strict=True)) for n, box in places.items()}
     targets = {
@@ -250,7 +250,7 @@ def test_both_ends_of_a_drag_have_a_small_tolerance_whatever_the_target(tmp_path
     assert json.loads((out / "config.json").read_text())["tolerance"]["drag"] == 5
 
 
-def test_what_is_built_is_valid_and_fills_its_splits(tmp_path):
+def test_a_built_dataset_is_valid_and_has_all_splits(tmp_path):
     demos = [
         make_trajectory(tmp_path, f"demo.{n}", TABLE, shade=20 * n, group=f"t{n}") for n in range(4)
     ]
@@ -335,7 +335,7 @@ def test_the_same_screenshot_with_another_prompt_is_a_warning(tmp_path):
     assert found.message.startswith("2 images are in more than one split")
 
 
-def test_a_leaking_step_is_history_only_unless_included(tmp_path):
+def test_a_leaking_step_is_only_in_the_history_unless_included(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
     out, summary = build(tmp_path, [demo])
     records = list(read_records(out / "train.jsonl"))

@@ -1,4 +1,4 @@
-"""How settings change a CUDAG dataset: prompts, images, files for trainers, splits."""
+"""Tests of the settings of a CUDAG dataset: prompts, images, files for trainers, splits."""
 
 import json
 
@@ -42,7 +42,7 @@ NAMELESS = {"id": "node_0", "role": "button", "name": " "}
 AT = {"x": 960, "y": 540}
 
 
-def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
+def test_grounding_prompts_name_the_target_and_steps_without_one_are_left_out(tmp_path):
     style = TRAIN.model_copy(update={"prompt_style": "grounding"})
     actions = [
         CLICK,
@@ -92,7 +92,9 @@ SECOND = (100, 200, 60, 30)
         ([element("button", "Delete", (2500, 100, 60, 30))], 1),  # on another display
     ],
 )
-def test_grounding_does_not_ask_for_one_of_several_with_the_same_words(tmp_path, others, records):
+def test_a_target_with_the_same_words_as_another_element_has_no_grounding_record(
+    tmp_path, others, records
+):
     style = TRAIN.model_copy(update={"prompt_style": "grounding"})
     click = ("click", {"x": 120, "y": 110, "button": "left"})
     demo = make_trajectory(tmp_path, "demo", [click], targets={0: DELETE})
@@ -105,7 +107,7 @@ def test_grounding_does_not_ask_for_one_of_several_with_the_same_words(tmp_path,
     assert history.excluded_records["not_grounded"] == 0
 
 
-def test_grounding_does_not_ask_when_the_tree_cannot_be_read(tmp_path):
+def test_an_unreadable_tree_gives_no_grounding_record(tmp_path):
     style = TRAIN.model_copy(update={"prompt_style": "grounding"})
     demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: DELETE})
     (demo.path / "steps/000/ui_tree.json").write_text("[]", encoding="utf-8")
@@ -156,7 +158,7 @@ def test_a_screenshot_that_cannot_be_decoded_gives_no_jpeg_and_no_record(tmp_pat
     assert validate_cudag(out) == []
 
 
-def test_sidecars_hold_tool_system_prompt_and_dataset_info(tmp_path):
+def test_side_files_have_tool_system_prompt_and_dataset_info(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", shade=9 * n) for n in range(3)]
     demos.append(make_trajectory(tmp_path, "apart", shade=50, application="gimp"))
     chosen = DatasetSettings(name_prefix="calendar", held_out_applications=("GIMP",))

@@ -1,4 +1,4 @@
-"""Annotated images of CUDAG tests."""
+"""Tests of the annotated screenshots of a CUDAG dataset."""
 
 from pathlib import Path
 
@@ -21,8 +21,10 @@ PLACES = st.tuples(st.integers(-20, 140), st.integers(-20, 110))
     end=PLACES,
     tolerance=st.tuples(st.integers(0, 300), st.integers(0, 300)),
 )
-def test_rows_are_drawn_on_as_the_whole_picture_is(tmp_path_factory, kind, start, end, tolerance):
-    """A file of another encoder is decoded as a whole."""
+def test_annotating_a_png_gives_the_pixels_of_drawing_on_the_whole_image(
+    tmp_path_factory, kind, start, end, tolerance
+):
+    """A PNG of this pipeline and the same image of another encoder become the same file."""
     folder: Path = tmp_path_factory.getbasetemp()
     rgb = np.random.default_rng(1).integers(0, 256, (90, 120, 3)).astype(np.uint8)
     PngWriter().write(folder / "ours.png", rgb)

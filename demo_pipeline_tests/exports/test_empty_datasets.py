@@ -1,4 +1,4 @@
-"""Every form gives a valid dataset without a row, if no trajectory takes part."""
+"""Tests that each form has a valid dataset without rows if no trajectory takes part."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What holds in the datasets of every form."""
+"""Tests of properties that the datasets of all forms share."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_the_same_screen_with_the_same_words_is_not_in_two_splits(tmp_path, name
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_cannot_be_read_or_ended_badly_is_left_out_and_counted(tmp_path, name):
+def test_unreadable_and_failed_demonstrations_are_left_out_and_counted(tmp_path, name):
     ended: dict[str, dict[str, Any]] = {
         "good": {},
         "failed": {"success": False},
@@ -65,7 +65,7 @@ def test_what_cannot_be_read_or_ended_badly_is_left_out_and_counted(tmp_path, na
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_half_a_character_stops_no_export(tmp_path, name):
+def test_a_lone_surrogate_stops_no_export(tmp_path, name):
     made = make_seen(tmp_path, "demo", [("type", {"text": "a%"}), CLICK], SAVE)
     action = made.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("%", "\\ud800"))
@@ -75,7 +75,7 @@ def test_half_a_character_stops_no_export(tmp_path, name):
 
 
 def texts_below(folder: Path) -> str:
-    """What all files say, the tables too."""
+    """Returns the text of all files, also of tables."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     tables = [str(pq.read_table(path).to_pylist()) for path in files if path.suffix == ".parquet"]
     texts = [path.read_text("utf-8") for path in files if path.suffix in {".json", ".jsonl"}]

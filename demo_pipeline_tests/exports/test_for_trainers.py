@@ -1,4 +1,4 @@
-"""What trainers met: held keys, long histories, empty splits, markers in code, odd answers."""
+"""Tests of cases that trainers met, such as held keys, empty splits and odd answers."""
 
 import ast
 import json
@@ -44,7 +44,7 @@ def test_a_key_that_was_held_is_at_most_eight_calls(tmp_path, presses, written):
     assert f"{presses} times" in last  # what happened stays in the history
 
 
-def test_only_the_last_actions_of_a_long_history_are_told_in_full(tmp_path):
+def test_only_the_latest_actions_of_a_long_history_are_listed(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 35)
     build_messages([demo], tmp_path / "messages", TRAIN)
     build_cudag([demo], tmp_path / "cudag", TRAIN)
@@ -93,7 +93,7 @@ def test_a_marker_in_typed_text_is_not_in_the_code_and_the_text_is_the_same():
         f"Here it is:\n```json\n{ONE_CALL}\n```",
     ],
 )
-def test_thoughts_fences_and_a_missing_last_end_cost_no_answer(answer):
+def test_thoughts_fences_and_a_missing_end_tag_are_accepted_in_answers(answer):
     decode = cudag_decoder(WheelUnits())
     [action] = decode(without_thoughts(answer), (1000, 1000)).actions
     assert action.parameters.members()["x"] == 500  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What other forms cannot say is a declared loss, and their code is as their readers know it."""
+"""Tests of actions in other formats: losses are counted, and their own readers accept the code."""
 
 import os
 from typing import Any
@@ -32,7 +32,7 @@ SIZE = (1920, 1080)
 
 @given(ACTIONS)
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_agentnet_says_the_same_again(action):
+def test_agentnet_code_is_read_back_as_the_same_actions(action):
     kind, parameters = action
     code = agentnet_code(action_of(ActionType(kind), **parameters), SIZE)
     [read] = decode_agentnet_answer(code, SIZE).actions
@@ -51,14 +51,14 @@ def test_agentnet_says_the_same_again(action):
         (action_of(ActionType.HOTKEY, keys=["apps"]), "unknown_key"),
     ],
 )
-def test_agentnet_declares_what_it_cannot_say(action, reason):
+def test_agentnet_counts_actions_that_it_cannot_express(action, reason):
     with pytest.raises(InexpressibleError) as caught:
         agentnet_code(action, SIZE)
     assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("key", ["altgr", "fn", "é", "numlock"])
-def test_cua_lite_declares_what_it_cannot_say(key):
+def test_cua_lite_counts_actions_that_it_cannot_express(key):
     with pytest.raises(InexpressibleError) as caught:
         lite_actions(action_of(ActionType.HOTKEY, keys=["ctrl", key]), SIZE)
     assert caught.value.reason == "unknown_key"
@@ -66,7 +66,7 @@ def test_cua_lite_declares_what_it_cannot_say(key):
         lite_actions(action_of(ActionType.CLICK, **AT, modifiers=[key]), SIZE)
 
 
-def test_agentnets_code_is_as_its_readers_know_it():
+def test_agentnet_code_has_the_spelling_that_its_readers_expect():
     drag = {"start_x": 0, "start_y": 108, "end_x": 960, "end_y": 540}
     assert agentnet_code(action_of(ActionType.DRAG, **drag), SIZE) == (
         "pyautogui.moveTo(x=0.0, y=0.1)\n"
@@ -84,7 +84,7 @@ def test_agentnets_code_is_as_its_readers_know_it():
 
 
 @pytest.mark.parametrize("presses", [1000, 1001, 1500, 2000])
-def test_agentnets_readers_take_a_key_that_was_held_for_long(presses):
+def test_agentnet_readers_accept_a_key_that_was_held_for_long(presses):
     key = action_of(ActionType.HOTKEY, keys=["down"], presses=presses)
     assert decode_agentnet_answer(agentnet_code(key, SIZE), SIZE).actions == (key,)
 

@@ -1,4 +1,4 @@
-"""Grounding rows: which screenshots give any, and what is in them."""
+"""Tests of grounding rows: their content, and the screenshots that have rows."""
 
 import json
 from functools import partial
@@ -21,7 +21,7 @@ TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "Help me"})
 build = partial(build_train, "grounding")
 
 
-def test_a_row_names_an_element_and_says_where_it_is(tmp_path):
+def test_a_row_has_the_words_and_the_box_of_an_element(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP)
     _, (save, _help) = build(tmp_path, made)
     assert save == {
@@ -72,7 +72,7 @@ def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path):
         ({"leak_0": True}, "avoidable_leak"),
     ],
 )
-def test_a_screenshot_that_its_tree_may_not_describe_gives_no_row(tmp_path, changes, reason):
+def test_a_screenshot_whose_tree_may_not_match_gives_no_row(tmp_path, changes, reason):
     made = make_seen(tmp_path, "demo", [CLICK], SAVE, rows=timed(1, **changes))
     summary, rows = build(tmp_path, made)
     assert rows == []
@@ -85,7 +85,7 @@ def test_a_screenshot_on_a_narrow_screen_has_no_element_in_the_bars(tmp_path):
     assert [row["text"] for row in build(tmp_path, made)[1]] == ["the Help menu item"]
 
 
-def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path):
+def test_typed_text_never_names_an_element(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK, TYPE], SAVE, HELP)
     summary, rows = build(tmp_path, made)
     assert {row["text"] for row in rows} == {"the Save button"}
@@ -97,9 +97,7 @@ def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path):
 
 
 @pytest.mark.parametrize(("before_step", "steps"), [(0, set()), (1, {0}), (2, {0, 1})])
-def test_after_hidden_typing_a_name_may_be_what_was_typed(
-    tmp_path, monkeypatch, before_step, steps
-):
+def test_screenshots_after_hidden_typing_give_no_row(tmp_path, monkeypatch, before_step, steps):
     monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(before_step, "type", "off_screen")]
     made = make_seen(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
@@ -126,7 +124,7 @@ def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(tmp
     assert summary.excluded_records["too_many"] == 5 * 10
 
 
-def test_a_tree_that_cannot_be_read_costs_its_screenshot_only(tmp_path):
+def test_an_unreadable_tree_only_affects_its_own_screenshot(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK] * 2, SAVE)
     (made.path / "steps/000/ui_tree.json").write_text('{"root": {"role": "button"}}')
     summary, rows = build(tmp_path, made)

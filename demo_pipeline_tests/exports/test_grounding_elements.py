@@ -1,4 +1,4 @@
-"""Which elements of a screen may be asked for: in doubt none."""
+"""Tests of the selection of elements for grounding rows: in case of doubt they are left out."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def chosen(
     area: tuple[int, int, int, int] = AREA,
     most: int = 100,
 ) -> tuple[list[str], dict[str, int]]:
-    """The texts of the elements that are asked for, and how many are not by reason."""
+    """Returns the words of the selected elements, and the number of left-out elements by reason."""
     write_tree(tmp_path, *nodes)
     screen = read_screen(tmp_path / "ui_tree.json", platform)
     assert screen
@@ -67,7 +67,7 @@ def test_an_element_that_may_mislead_is_left_out(tmp_path, node, reason):
 
 
 @pytest.mark.parametrize("box", [(100, 100, 0, 30), (100, 100, 80, 0)])
-def test_what_has_no_area_or_is_hidden_is_not_on_the_screen(tmp_path, box):
+def test_elements_without_area_and_hidden_elements_are_ignored(tmp_path, box):
     assert chosen(tmp_path, save(box)) == ([], {})
     hidden = element("button", "Save", SAVE, states=("hidden",))
     assert chosen(tmp_path, hidden) == ([], {})
@@ -75,12 +75,12 @@ def test_what_has_no_area_or_is_hidden_is_not_on_the_screen(tmp_path, box):
     assert chosen(tmp_path, inside) == ([], {})
 
 
-def test_the_bars_beside_a_narrow_screen_are_no_screen(tmp_path):
+def test_elements_in_the_bars_beside_a_narrow_screen_are_left_out(tmp_path):
     node = save((200, 100, 80, 30))
     assert chosen(tmp_path, node, area=(240, 0, 1680, 1080)) == ([], {"outside": 1})
 
 
-def test_a_control_counts_as_a_leaf_with_what_it_is_made_of(tmp_path):
+def test_a_control_with_only_its_own_parts_counts_as_a_leaf(tmp_path):
     parts = (save((105, 105, 20, 20), "", "image"), save((130, 105, 40, 20), "Save", "label"))
     texts, left_out = chosen(tmp_path, save(SAVE, "Save", "button", *parts))
     assert texts == ["the Save button"]
@@ -102,30 +102,30 @@ def test_two_of_the_same_name_and_role_are_ambiguous(tmp_path, name):
         ("link", "Home", "Home Link"),
     ],
 )
-def test_two_that_would_have_the_same_text_are_ambiguous(tmp_path, role, name, other):
+def test_elements_with_the_same_words_are_ambiguous(tmp_path, role, name, other):
     nodes = (save(SAVE, name, role), save((300, 100, 80, 30), other, role))
     assert chosen(tmp_path, *nodes) == ([], {"ambiguous": 2})
 
 
 @pytest.mark.parametrize(("name", "other"), [("Save", "Save button"), ("Save button", "Save")])
-def test_what_may_be_of_any_role_may_have_the_same_text(tmp_path, name, other):
+def test_an_element_of_a_vague_role_may_have_the_same_words(tmp_path, name, other):
     vague = save((300, 100, 80, 30), other, "unknown")
     assert chosen(tmp_path, save(SAVE, name), vague) == ([], {"ambiguous": 1, "other_role": 1})
 
 
-def test_the_word_of_another_role_in_a_name_is_no_namesake(tmp_path):
+def test_the_word_of_another_role_in_a_name_is_not_ambiguous(tmp_path):
     link = save((300, 100, 80, 30), "Save button", "link")
     assert chosen(tmp_path, save(), link)[0] == ["the Save button", "the Save button link"]
 
 
-def test_a_namesake_that_cannot_be_asked_for_is_ambiguous_too(tmp_path):
+def test_an_element_that_is_left_out_still_makes_its_namesakes_ambiguous(tmp_path):
     tiny = save((300, 100, 5, 5))
     assert chosen(tmp_path, save(), tiny) == ([], {"ambiguous": 1, "small": 1})
     vague = save((300, 100, 80, 30), "Save", "unknown")
     assert chosen(tmp_path, save(), vague) == ([], {"ambiguous": 1, "other_role": 1})
 
 
-def test_another_role_or_a_namesake_that_is_not_shown_is_not(tmp_path):
+def test_other_roles_and_invisible_namesakes_are_not_ambiguous(tmp_path):
     other = save((300, 100, 80, 30), "Save", "menuitem")
     assert chosen(tmp_path, save(), other)[0] == ["the Save button", "the Save menu item"]
     hidden = element("button", "Save", (300, 100, 80, 30), states=("hidden",))
@@ -135,7 +135,7 @@ def test_another_role_or_a_namesake_that_is_not_shown_is_not(tmp_path):
 
 
 class TestCovered:
-    """Only what is known to be in front is asked for."""
+    """An element is selected only if nothing can be in front of it."""
 
     @pytest.mark.parametrize(
         ("node", "covers"),

@@ -1,4 +1,4 @@
-"""Loading the exports with `datasets`: every configuration, any mix of action types."""
+"""Tests that `datasets` loads all configurations of the exports, with any mix of action types."""
 
 import json
 import re
@@ -25,7 +25,7 @@ CONFIGS = {
 
 
 def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
-    """Every export with its card."""
+    """Builds all exports with their cards."""
     build_index(demos, root / "dataset", DatasetSettings(), ("demo_pipeline", "0"))
     describe_index(root / "dataset", DatasetSettings())
     for name in ("sft", "messages", "cudag"):
@@ -35,7 +35,7 @@ def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every export of demonstrations that have one action type each, so no split has all."""
+    """Builds all exports of demonstrations with one type each, so that no split has all types."""
     root = tmp_path_factory.mktemp("exports")
     demos = [
         make_trajectory(root, f"demo_{number}", [step], instruction=f"Task {number}", shade=number)
@@ -83,7 +83,7 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports, hub):
 @pytest.mark.parametrize(
     ("name", "config"), [(name, config) for name, found in CONFIGS.items() for config in found]
 )
-def test_rows_that_are_gone_after_a_rebuild_in_place_do_not_come_back(
+def test_after_a_rebuild_in_place_removed_rows_are_not_loaded_from_the_cache(
     rebuilt, hub, name, config, tmp_path
 ):
     place = tmp_path / name
@@ -99,7 +99,7 @@ def test_rows_that_are_gone_after_a_rebuild_in_place_do_not_come_back(
 
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The exports of eight demonstrations, and those of seven of them with fewer actions."""
+    """Builds the exports of eight demonstrations, and those of seven of them with fewer actions."""
     roots = []
     for count, steps in ((8, 4), (7, 3)):
         root = tmp_path_factory.mktemp("rebuilt")

@@ -1,4 +1,4 @@
-"""The messages export: chats that fit their schema, of the same steps as the CUDAG dataset."""
+"""Tests of the messages export: chats have the steps of the CUDAG dataset and fit the schema."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_chat_has_the_content_of_the_cudag_record(tmp_path):
     assert [chat["id"] for chat in chats] == [test["id"] for test in tests] != []
 
 
-def test_a_chat_shows_as_many_earlier_screenshots_as_wanted(tmp_path):
+def test_a_chat_shows_the_configured_number_of_earlier_screenshots(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 4)
     chosen = DatasetSettings(history_images=2)
     out = tmp_path / "out"
@@ -96,7 +96,7 @@ def test_the_table_has_the_texts_of_the_lines_and_the_pictures_beside_them(tmp_p
         assert [turn["role"] for turn in pair["completion"]] == ["assistant"]
 
 
-def test_an_action_line_says_in_words_what_the_calls_do(tmp_path):
+def test_an_action_line_describes_the_calls_in_words(tmp_path):
     steps = [("wait", {"seconds": 2}), CLICK]
     demos = [make_trajectory(tmp_path, "done", steps)]
     build_messages(demos, tmp_path / "out", DatasetSettings(action_line=True))
@@ -111,7 +111,7 @@ def test_an_action_line_says_in_words_what_the_calls_do(tmp_path):
     assert validate_messages(tmp_path / "out") == []
 
 
-def test_the_words_name_places_as_the_calls_do():
+def test_the_action_line_has_the_coordinates_of_the_calls():
     start = ToolCall("mouse_move", {"coordinate": [500, 250]})
     end = ToolCall("left_click_drag", {"coordinate": [100, 200]})
     words = "Drag from (960, 270) to (192, 216)."

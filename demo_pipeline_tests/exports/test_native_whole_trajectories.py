@@ -1,4 +1,4 @@
-"""Whole trajectories with the screen's own pictures: what is shown, and what points are in."""
+"""Tests of whole trajectories with native screenshots, and of the coordinates of their points."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
 
 @pytest.fixture
 def demo(tmp_path: Path) -> DatasetTrajectory:
-    """A click, whose sentence names its place, on a screen of 1440 by 900 with its pictures."""
+    """Makes a click on a screen of 1440 by 900 with native screenshots and a sentence."""
     made = make_trajectory(tmp_path, "demo", [("click", {**ON_CANVAS, "button": "left"})])
     action = made.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("Step 0 of the work", "Click at (960, 270)."))

@@ -1,4 +1,4 @@
-"""An export of another installed package: the example is installed, and used as a person would."""
+"""Tests of exports in other packages: the example is installed and used like by a person."""
 
 import json
 import os
@@ -18,7 +18,7 @@ FORM = "captions_export:FORM"
 
 
 def install(site: Path, package: str, version: str, exports: Mapping[str, str]) -> None:
-    """Write the metadata that pip would write for a package with these exports."""
+    """Writes the metadata that pip would write for a package with these exports."""
     metadata = site / f"{package.replace('-', '_')}-{version}.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(
@@ -70,7 +70,7 @@ ON = {"DEMO_PIPELINE_DATASETS__EXPORTS": '["sft", "captions"]'}
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two demonstrations whose datasets are built with the example installed."""
+    """Builds the datasets of two demonstrations with the example installed."""
     root = tmp_path_factory.mktemp("own")
     install_example(root / "site")
     write_demos(root / "uploads")
@@ -147,7 +147,7 @@ class TestExample:
 
 
 class TestRefusals:
-    """An export that cannot be used is named with its package and with what to do."""
+    """An unusable export is reported with its package and a remedy."""
 
     @pytest.mark.parametrize(
         ("exports", "sentence"),

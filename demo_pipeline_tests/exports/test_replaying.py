@@ -1,4 +1,4 @@
-"""The runner of docs/guides/replaying.md, with an environment that has OSWorld's three calls."""
+"""Tests of the runner in docs/guides/replaying.md, with an environment that has OSWorld's calls."""
 
 import importlib.util
 from pathlib import Path
@@ -18,7 +18,7 @@ SCREEN = (1440, 900)
 
 
 class Machine:
-    """Notes what it is asked to do; its screen is of another size than the line's pictures."""
+    """Records its calls; its screen has another size than the screenshots of the line."""
 
     def __init__(self) -> None:
         self.task: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""SFT samples, as OSWorld-Desktopd defines them."""
+"""Tests of the SFT samples of OSWorld-Desktopd."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
         assert (tmp_path / line["input"]["screenshot"]).is_file()
 
 
-def test_a_tree_that_differs_is_no_input_and_the_action_points_at_nothing_in_it(tmp_path):
+def test_a_differing_tree_is_left_out_together_with_the_target(tmp_path):
     target = {"id": "node_0", "role": "desktop", "name": ""}
     demo = make_trajectory(
         tmp_path, "demo", [CLICK] * 3, rows={1: {"tree_agreement": "differs"}}, targets={1: target}
@@ -94,8 +94,8 @@ BEYOND_THE_TABLE = (
 )
 
 
-def test_the_documented_form_has_the_keys_of_the_document_alone(tmp_path):
-    """Actions that need a key of ours give no sample, are not in the history, and are counted."""
+def test_with_documented_keys_samples_have_no_other_keys(tmp_path):
+    """Actions with an undocumented key have no sample, are not in the history, and are counted."""
     table = [*TABLE[:2], *TABLE[3:]]  # without the triple click
     actions = [table[0], *BEYOND_THE_TABLE, *table[1:]]
     demo = make_trajectory(tmp_path, "demo", actions, hidden=[(8, "click", "off_screen")])
@@ -126,7 +126,7 @@ def test_the_documented_form_has_the_keys_of_the_document_alone(tmp_path):
     assert validate_sft_folder(tmp_path / "sft") == []
 
 
-def test_a_sample_says_what_became_of_its_step_where_that_is_known(tmp_path):
+def test_a_sample_has_the_known_effect_of_its_step(tmp_path):
     facts = {0: {"screen_changed": True, "taken_back_by": 1}, 1: {"screen_changed": False}}
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=facts)
     build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0))
@@ -137,7 +137,7 @@ def test_a_sample_says_what_became_of_its_step_where_that_is_known(tmp_path):
     assert validate_sft_folder(tmp_path / "sft") == []
 
 
-def test_a_missing_tree_needs_its_reason(tmp_path):
+def test_a_missing_tree_is_a_problem_unless_it_differs(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK])
     build_sft([demo], tmp_path / "sft", DatasetSettings())
     path = tmp_path / "sft" / "samples.jsonl"
@@ -164,7 +164,7 @@ def test_only_files_that_a_sample_names_are_written(tmp_path):
     assert (shipped / "good/steps/000/screenshot.png").samefile(source)
 
 
-def test_a_sample_that_holds_its_tree_is_valid(tmp_path):
+def test_a_sample_with_an_inline_tree_is_valid(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK])
     build_sft([demo], tmp_path / "sft", DatasetSettings())
     path = tmp_path / "sft/samples.jsonl"
@@ -208,7 +208,7 @@ def test_splits_and_tables_hold_the_same_samples(tmp_path):
 
 @pytest.mark.parametrize("avoidable", [False, True])
 @pytest.mark.parametrize("unavoidable", [False, True])
-def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, unavoidable):
+def test_settings_decide_whether_leaking_steps_give_samples(tmp_path, avoidable, unavoidable):
     rows = {0: {"leak": True}, 1: {"leak": True, "unavoidable": True}}
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, CLICK], rows=rows)
     asked = DatasetSettings(
@@ -223,7 +223,7 @@ def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, una
     )
 
 
-def test_a_step_that_no_clock_proves_gives_no_sample(tmp_path):
+def test_a_step_with_an_unproven_clock_gives_no_sample(tmp_path):
     demo = make_trajectory(
         tmp_path, "demo", [CLICK, CLICK, CLICK], rows={1: {"unproven_clock": True}}
     )

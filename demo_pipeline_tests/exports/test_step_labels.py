@@ -1,4 +1,4 @@
-"""Labels for reward models: what a recording says, and nothing else."""
+"""Tests of labels for reward models: labels need the support of the recording or a review."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 def build(
     tmp_path: Path, *made: DatasetTrajectory, **settings: Any
 ) -> tuple[ExportSummary, Rows, Rows]:
-    """The summary, the labels of steps and the labels of demonstrations of train."""
+    """Builds the export; returns its summary and the rows of steps and demonstrations in train."""
     out = tmp_path / "out"
     summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
     assert validate_step_labels(out) == []
@@ -76,7 +76,7 @@ def of_task(root: Path, name: str, task: int, **more: Any) -> DatasetTrajectory:
     return make_trajectory(root, name, instruction=f"Task {task}", group=f"g{task}", **more)
 
 
-def test_failed_ones_join_their_task_and_move_no_other_split(tmp_path):
+def test_failed_demonstrations_get_the_split_of_their_task_and_move_no_other(tmp_path):
     good = [of_task(tmp_path, f"good_{n}", n, shade=n) for n in range(6)]
     bad = [  # three of tasks that no other export has
         of_task(tmp_path, f"bad_{n}", n, success=False, shade=20 + n) for n in range(9)
@@ -95,7 +95,7 @@ def test_failed_ones_join_their_task_and_move_no_other_split(tmp_path):
     assert len(found) == 15
 
 
-def test_a_failed_one_of_two_tasks_in_two_splits_is_left_out(tmp_path):
+def test_a_failed_demonstration_that_connects_two_splits_is_left_out(tmp_path):
     good = [of_task(tmp_path, f"good_{n}", n, shade=n) for n in range(3)]
     both = {index: {"split_group": f"g{index}"} for index in range(3)}
     bad = make_trajectory(tmp_path, "bad", [CLICK] * 3, success=False, shade=9, rows=both)
@@ -104,7 +104,7 @@ def test_a_failed_one_of_two_tasks_in_two_splits_is_left_out(tmp_path):
     assert summary.total == 3
 
 
-def test_a_failed_one_of_a_held_out_application_is_in_no_other_split(tmp_path):
+def test_a_failed_demonstration_of_a_held_out_application_is_in_no_other_split(tmp_path):
     settings = DatasetSettings(held_out_applications=("gimp",))
     good = make_trajectory(tmp_path, "good", group="g", instruction="One")
     given: dict[str, Any] = {"application": "gimp", "success": False, "shade": 9}

@@ -1,4 +1,4 @@
-"""Transitions: what a step did to the screen, and when no picture shows it."""
+"""Tests of transitions: the effect of a step, and steps whose effect no screenshot shows."""
 
 from functools import partial
 from typing import Any
@@ -78,7 +78,7 @@ def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path, monkeyp
         ({"off_screen_0": True}, "off_screen"),
     ],
 )
-def test_a_step_without_a_picture_of_what_it_did_is_left_out(tmp_path, changes, reason):
+def test_a_step_without_a_screenshot_of_its_effect_is_left_out(tmp_path, changes, reason):
     made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, **changes))
     summary, rows = build(tmp_path, made)
     assert 0 not in {row["step_index"] for row in rows}
@@ -86,7 +86,7 @@ def test_a_step_without_a_picture_of_what_it_did_is_left_out(tmp_path, changes, 
 
 
 @pytest.mark.parametrize("waits", [0, 1])
-def test_no_transition_ends_with_a_last_frame_from_before_the_end_of_the_action(tmp_path, waits):
+def test_no_transition_ends_with_a_frame_before_the_end_of_its_action(tmp_path, waits):
     actions = [CLICK, CLICK, *([WAIT] * waits)]
     made = make_trajectory(tmp_path, "demo", actions, rows=timed(2 + waits, end_filmed_1=False))
     summary, rows = build(tmp_path, made)

@@ -1,4 +1,4 @@
-"""What `validate` finds in a folder of any form: by its model, and by the files that it names."""
+"""Tests of `validate` on folders of all forms: values, and the files that they name."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_line(file: str, change: Callable[[dict[str, Any]], object], number: int = 0) -> Change:
-    """Change the value of a line, or of a JSON document."""
+    """Changes a value in a line or in a JSON document."""
 
     def apply(folder: Path) -> None:
         path = folder / file
@@ -116,7 +116,7 @@ CHANGES: list[tuple[str, Change, str]] = [
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_was_built_is_valid_and_a_missing_folder_is_not(exports, tmp_path, name):
+def test_a_built_folder_is_valid_and_a_missing_folder_is_not(exports, tmp_path, name):
     assert validate_as(name, exports / name) == []
     assert validate_as(name, tmp_path) != []
 

@@ -1,4 +1,4 @@
-"""A drag that selects word by word, in forms that can only say a plain drag."""
+"""Tests of drags that select word by word, in formats that only have plain drags."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SIZE = (1920, 1080)
 
 
 @pytest.mark.parametrize("encode", [agentnet_code, lite_actions])
-def test_it_is_left_out_and_counted_not_written_as_a_plain_drag(encode):
+def test_a_word_by_word_drag_is_left_out_and_counted(encode):
     assert encode(answered(DragParameters(**ENDS)), SIZE)
     with pytest.raises(InexpressibleError) as error:
         encode(answered(DragParameters(**ENDS, clicks=2)), SIZE)

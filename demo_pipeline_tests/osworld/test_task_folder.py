@@ -1,4 +1,4 @@
-"""Folders of task files: finding tasks, the list, and bad files."""
+"""Tests of folders of task files: where tasks are found, test lists, and invalid files."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_ta
 
 @pytest.fixture
 def root(tmp_path):
-    """Two ordinary tasks in two domains and a risk task."""
+    """Writes two ordinary tasks in two domains, and a risk task."""
     folder = tmp_path / "tasks"
     put_tasks(folder, {"os": [task("a")], "chrome": [task("b")]})
     put_tasks(folder / RISKY, {"mail": [risk_task("c")]})
@@ -205,7 +205,7 @@ def test_the_fingerprint_follows_everything_and_nothing_else(root, tmp_path):
 
 
 def put_published_layouts(root):
-    """A checkout with a task in each folder that the benchmarks publish, and a template."""
+    """Writes a checkout with a task in each folder that the benchmarks publish, and a template."""
     examples = root / "evaluation_examples"
     put_tasks(examples, {"os": [task("ordinary")]})
     put_text(examples, "examples_windows/excel/w1.json", json.dumps(task("w1")))
@@ -272,7 +272,7 @@ def test_the_list_of_risk_tasks_names_missing_files_with_their_line(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["examples", "examples_windows", RISKY, "evaluation_examples"])
-def test_a_named_folder_that_gives_no_task_is_a_warning(root, folder):
+def test_a_folder_of_examples_without_a_task_is_a_warning(root, folder):
     for path in [*root.glob(f"{folder}/*/*.json"), *root.glob(f"{folder}/*/*/*.json")]:
         path.unlink()
     (root / folder).mkdir(exist_ok=True)

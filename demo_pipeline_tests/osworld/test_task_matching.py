@@ -1,4 +1,4 @@
-"""Matching a demonstration with a task: by id, else by its instruction."""
+"""Tests of finding the task of a demonstration, by id or by instruction."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The catalog of OSWorld tasks: complete, typed, reproducible; an invalid file does not stop it."""
+"""Tests of the catalog of OSWorld tasks."""
 
 import json
 from pathlib import Path

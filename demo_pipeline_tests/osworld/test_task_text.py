@@ -1,4 +1,4 @@
-"""Instruction, task id and application from meta.json."""
+"""Tests of instruction, task id and application, which are derived from meta.json."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_the_description_is_the_last_resort():
         ("<app></app>", ""),
     ],
 )
-def test_tags_go_and_lines_with_their_indentation_stay(text, expected):
+def test_tags_are_removed_and_indentation_stays(text, expected):
     assert visible_text(text) == expected
     assert one_line(text) == " ".join(expected.split())
     assert slug(text) == slug(one_line(text)) or "app" in text

@@ -1,4 +1,4 @@
-"""A CUDAG dataset of this pipeline, made once for all tests that read or damage it."""
+"""Builds a CUDAG dataset once for all tests that read it or damage a copy of it."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from demo_pipeline_tests.exports.forms import build_cudag
 
 @pytest.fixture(scope="package")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All actions in train, val, test and held_out; lines 1 to 13 of a split are `TABLE`."""
+    """Builds a dataset with all actions in each split; lines 1 to 13 of each are `TABLE`."""
     root = tmp_path_factory.mktemp("good")
     demos = [
         make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
@@ -25,5 +25,5 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(good: Path, tmp_path: Path) -> Path:
-    """The dataset to be changed."""
+    """Returns a copy of the dataset that a test may change."""
     return copied(good, tmp_path / NAME)

@@ -1,4 +1,4 @@
-"""Reading a CUDAG dataset on disk, and changing one thing in it."""
+"""Reads CUDAG datasets on disk, and changes single values in them."""
 
 import json
 import os
@@ -15,13 +15,13 @@ NAME = "calendar--mike--20251203_123456"  # of a dataset
 
 
 def read_records(path: Path) -> Iterator[Any]:
-    """The records of a file of lines; their keys are attributes, pairs are tuples."""
+    """Yields the records of a JSON Lines file; keys are attributes, lists are tuples."""
     with path.open("rb") as lines:
         yield from (json.loads(line, object_hook=_record) for line in lines)
 
 
 def read_tests(path: Path) -> Any:
-    """The same for the entries of test.json."""
+    """Returns the entries of test.json; keys are attributes, lists are tuples."""
     return json.loads(path.read_text("utf-8"), object_hook=_record)
 
 
@@ -33,7 +33,7 @@ def _record(value: dict[str, Any]) -> Any:
 
 
 def copied(source: Path, target: Path) -> Path:
-    """A copy whose pictures are hard links: remove one before writing another in its place."""
+    """Copies a dataset with hard links to its images: remove an image before you write another."""
 
     def place(old: str, new: str) -> None:
         if old.endswith((".png", ".jpg")):
@@ -45,7 +45,7 @@ def copied(source: Path, target: Path) -> Path:
 
 
 def edit_line(root: Path, file: str, number: int, change: Change) -> None:
-    """Change a record in place, or into what the change returns."""
+    """Changes a record in place, or replaces it by the result of `change`."""
     path = root / file
     lines = path.read_text(encoding="utf-8").splitlines()
     record = json.loads(lines[number - 1])
@@ -54,7 +54,7 @@ def edit_line(root: Path, file: str, number: int, change: Change) -> None:
 
 
 def edit_test(root: Path, number: int, change: Change) -> None:
-    """The same for an entry of test.json, counted from 1; an entry a line, as it is written."""
+    """Changes an entry of test.json, counted from 1, like `edit_line`; each entry stays a line."""
     path = root / "test" / "test.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
     entries[number - 1] = change(entries[number - 1]) or entries[number - 1]
@@ -63,7 +63,7 @@ def edit_test(root: Path, number: int, change: Change) -> None:
 
 
 def edit_json(root: Path, file: str, change: Change) -> None:
-    """The same for a file of one JSON value."""
+    """Changes the value of a JSON file like `edit_line`."""
     path = root / file
     value = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps(change(value) or value, ensure_ascii=False, indent=2)
@@ -71,7 +71,7 @@ def edit_json(root: Path, file: str, change: Change) -> None:
 
 
 def put(*keys: str | int, value: Any) -> Change:
-    """A change that sets a value deep inside a record."""
+    """Returns a change that sets a value deep inside a record."""
 
     def change(record: Any) -> None:
         target = record
@@ -83,7 +83,7 @@ def put(*keys: str | int, value: Any) -> Change:
 
 
 def drop(*keys: str | int) -> Change:
-    """A change that takes a key away."""
+    """Returns a change that removes a key or an item."""
 
     def change(record: Any) -> None:
         target = record
@@ -95,5 +95,5 @@ def drop(*keys: str | int) -> Change:
 
 
 def problem_lines(root: Path) -> list[str]:
-    """Every problem as `location: message`."""
+    """Returns all problems as `location: message`."""
     return [f"{p.location}: {p.message}" for p in validate_cudag(root)]

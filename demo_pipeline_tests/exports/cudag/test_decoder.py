@@ -1,4 +1,4 @@
-"""What a model answers in tool calls is read as our actions, and never as more than it says."""
+"""Tests of decoding a model's tool calls as our actions."""
 
 import json
 from contextlib import suppress
@@ -101,7 +101,7 @@ def call(**arguments):
     return f"<tool_call>\n{json.dumps(value)}\n</tool_call>"
 
 
-def test_a_pointer_that_only_moves_and_a_drag_without_start_are_none_of_our_actions():
+def test_lone_pointer_moves_and_drags_without_a_start_are_foreign_actions():
     answer = cudag_decoder(WHEEL)(call(action="mouse_move", coordinate=[500, 500]), SIZE)
     assert answer.actions == (ForeignAction("mouse_move", (960.0, 540.0)),)
     answer = cudag_decoder(WHEEL)(call(action="left_click_drag", coordinate=[500, 500]), SIZE)
@@ -168,7 +168,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD, ids=range(len(BAD)))
-def test_what_the_form_does_not_allow_has_a_reason_that_quotes_nothing(text, reason):
+def test_an_invalid_answer_has_a_reason_that_does_not_quote_it(text, reason):
     for decode in (cudag_decoder(WHEEL), messages_decoder(WHEEL)):
         with pytest.raises(AnswerFormatError) as caught:
             decode(text, SIZE)

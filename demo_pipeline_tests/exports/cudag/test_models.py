@@ -1,4 +1,4 @@
-"""The CUDAG format: coordinates, names, tool calls and reading."""
+"""Tests of the CUDAG format: coordinates, tolerances, ids and tool calls."""
 
 import json
 from pathlib import Path

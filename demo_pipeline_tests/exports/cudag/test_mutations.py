@@ -1,4 +1,4 @@
-"""A valid CUDAG dataset with one fault: the message and location of each."""
+"""Tests that each fault in a valid CUDAG dataset is reported with its place and message."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def line(number: int, change: Change, file: str = "train.jsonl") -> Callable[[Pa
 
 
 def answer(number: int, old: str, new: str) -> Callable[[Path], Any]:
-    """Replace a piece of a record's tool calls."""
+    """Replaces a part of a record's tool calls."""
 
     def change(record: Any) -> None:
         turn = record["conversations"][1]
@@ -53,22 +53,22 @@ def entry(change: Change, number: int = 1) -> Callable[[Path], Any]:
 
 
 def on(number: int, change: Change, message: str) -> Mutation:
-    """A change of a line of train.jsonl, whose problem is there."""
+    """Returns a change of a line of train.jsonl, where the problem is reported."""
     return line(number, change), f"train.jsonl:{number}", message
 
 
 def said(number: int, old: str, new: str, message: str) -> Mutation:
-    """The same in the tool calls of the line."""
+    """Returns a change of the tool calls in a line of train.jsonl."""
     return answer(number, old, new), f"train.jsonl:{number}", message
 
 
 def asked(number: int, change: Change, message: str) -> Mutation:
-    """The same of an entry of test.json."""
+    """Returns a change of an entry of test.json, where the problem is reported."""
     return entry(change, number), f"test.json:{number}", message
 
 
 def beside(change: Change, message: str) -> Mutation:
-    """A change of the record of the second entry of test.json, which differs from it then."""
+    """Returns a change of the record that belongs to the second entry of test.json."""
     file = "test/records.jsonl"
     return line(2, change, file), f"{file}:2", f"{message} from this entry of test.json"
 
@@ -90,7 +90,7 @@ def gone(place: str) -> Callable[[Path], Any]:
 
 
 def holding(place: str, content: bytes) -> Callable[[Path], Any]:
-    """Replace the bytes of a file, which may be a link to an image."""
+    """Replaces a file by another content; the file may be a hard link."""
 
     def change(root: Path) -> None:
         (root / place).unlink()
@@ -100,7 +100,7 @@ def holding(place: str, content: bytes) -> Callable[[Path], Any]:
 
 
 def imaged(number: int, content: bytes) -> Callable[[Path], Any]:
-    """Replace the bytes of the image of a line of train.jsonl."""
+    """Replaces the image of a line of train.jsonl by another content."""
 
     def change(root: Path) -> None:
         record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])
@@ -118,7 +118,7 @@ def first_of(root: Path, file: str) -> Any:
 
 
 def borrowed(*keys: str) -> Callable[[Path], Any]:
-    """The first line of val.jsonl takes a value from the first of train.jsonl."""
+    """Copies a value from the first line of train.jsonl to the first line of val.jsonl."""
 
     def change(root: Path) -> None:
         value: Any = first_of(root, "train.jsonl")
@@ -130,7 +130,7 @@ def borrowed(*keys: str) -> Callable[[Path], Any]:
 
 
 def swapped(file: str) -> Callable[[Path], Any]:
-    """The second and the third line of a file change places."""
+    """Swaps the second and the third line of a file."""
 
     def change(root: Path) -> None:
         lines = (root / file).read_bytes().splitlines(keepends=True)
@@ -141,7 +141,7 @@ def swapped(file: str) -> Callable[[Path], Any]:
 
 
 def leaked(root: Path) -> None:
-    """A test with the prompt and image of a training record."""
+    """Gives a test the prompt and the image of a training record."""
     record = first_of(root, "train.jsonl")
     asked = record["conversations"][0]["value"].removeprefix("<image>\n")
     edit_test(root, 1, put("prompt", value=asked))

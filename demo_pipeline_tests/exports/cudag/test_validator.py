@@ -1,4 +1,4 @@
-"""The CUDAG validator on datasets that are valid, by other generators, or damaged."""
+"""Tests of the CUDAG validator with valid, foreign and damaged datasets."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ ANSWER = (
 
 @pytest.fixture
 def foreign(tmp_path):
-    """The examples of the CUDAG document, as another generator would write them."""
+    """Writes the examples of the CUDAG document as a dataset of another generator."""
     root = tmp_path / NAME
     (root / "images").mkdir(parents=True)
     (root / "test" / "images").mkdir(parents=True)
@@ -202,7 +202,7 @@ PATHS = [
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_no_value_anywhere_is_a_traceback(foreign, keys, value):
+def test_no_value_in_a_record_raises_an_error(foreign, keys, value):
     original = json.loads((foreign / "data.jsonl").read_text())
     original["metadata"].update(image_size=[480, 540], end_coords=[0, 0])
     put(*keys, value=value)(original)

@@ -527,22 +527,20 @@ def segment(
     _drop_stop_shortcut(actions, reasons, settings)
     breaks = [*clock_steps, *(gap.index for gap in gaps)]
     pressed = [*keyboard.gestures, *modifiers.gestures]
-    altgr_lines: set[int] = set()
-    layout_lines: set[int] = set()
-    for gesture in pressed:
-        if platform == "windows" and "altgr" in gesture.modifiers:
-            altgr_lines.add(gesture.index)
-        if gesture.by_layout:
-            layout_lines.add(gesture.index)
     return Segmentation(
         _with_pauses(actions, inputs, settings, breaks),
         reasons,
         keyboard.unknown_keys,
         remainder,
         switch_lines(pressed, inputs, platform, input_method=input_method),
-        layout_lines=frozenset(layout_lines),
-        altgr_lines=frozenset(altgr_lines),
+        layout_lines=frozenset(gesture.index for gesture in pressed if gesture.by_layout),
+        altgr_lines=_altgr_lines(pressed) if platform == "windows" else frozenset(),
     )
+
+
+def _altgr_lines(gestures: Sequence[Gesture]) -> frozenset[int]:
+    """Returns the lines of key presses with AltGr."""
+    return frozenset(gesture.index for gesture in gestures if "altgr" in gesture.modifiers)
 
 
 def _drop_stop_shortcut(

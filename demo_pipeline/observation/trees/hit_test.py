@@ -1,8 +1,8 @@
-"""The hit test: finds the element and the window of a scan that are under a point.
+"""The hit test: finds the element and the window of a tree that are under a point.
 
-It also knows which element the scan calls focused. The window in front follows from the order of
-windows in the tree and from the recorder's own hit test; frames/scan_comparisons.py adds evidence
-from the video.
+The window in front follows from the order of windows in the tree, or from the recorder's own hit
+test. frames/scan_comparisons.py adds evidence from the video. This module also finds the element
+that a scan calls focused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,14 @@ from demo_pipeline.observation.trees.scans import ROUNDING_PX
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.recording.logged_scans import normalised
 
-_ORDERED = frozenset({"window", "pane"})  # roles of UI Automation and macOS
+# Logged roles of windows in UI Automation and macOS, which list windows from front to back.
+_ORDERED = frozenset({"window", "pane"})
 _DESKTOP_PANE = "Program Manager"  # the name that Windows gives the desktop with its icons
-_PAGES = frozenset({"document", "documentweb", "documentframe"})
-_CLIPPING = _PAGES | {"scrollpane", "viewport", "scrollarea"}
-_IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # they cover other branches of the tree
+_PAGES = frozenset({"document", "documentweb", "documentframe"})  # logged roles
+_CLIPPING = _PAGES | {"scrollpane", "viewport", "scrollarea"}  # logged roles of scrolled containers
+_IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # roles that cover other branches of a tree
 TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
+# Roles of elements that can be targets without a name.
 _CONTROLS = TEXT_ROLES | {
     "button",
     "checkbox",
@@ -36,9 +38,9 @@ _CONTROLS = TEXT_ROLES | {
     "tablecell",
     "icon",
 }
-_THUMB = "thumb"  # UI Automation's role of the part that is dragged
+_THUMB = "thumb"  # logged role of the part of a slider or scroll bar that is dragged
 _HAVE_THUMBS = frozenset({"slider", "scrollbar"})
-WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is not a target
+WHOLE_WINDOW_SHARE = 0.97  # of the area of a window or the screen; a panel this large is no target
 
 
 def node_at(
@@ -46,37 +48,41 @@ def node_at(
 ) -> Element | None:
     """Returns the target under a point: the smallest visible element, or the control around it.
 
-    Never a target are windows, the desktop, documents, panels as large as their window, containers
-    without a name, and elements that another window covers.
+    These are never targets: windows, the desktop, documents, panels as large as their window,
+    containers without a name, and elements that another window covers.
 
     Args:
         tree: of the current scan.
         x: of the point, event space.
         y: of the point, event space.
         front: position of the window in front, as the video shows; None: the tree decides.
-        of_scroll: a document with a name is a target of scrolling.
+        of_scroll: whether the action is a scroll, whose target may be a document with a name.
 
     Returns:
-        The target; None also when it is unknown which window or which branch of the tree is in
-        front.
+        The target. None: there is none, or it is unknown which window or which branch of the tree
+        is in front.
     """
     under = _visible_nodes_at(tree, x, y)
     innermost = _innermost_in_front(tree, _nodes_of_front_window(tree, under, x, y, front))
     if innermost is None:
         return None
+    is_thumb = raw_role(tree, innermost) == _THUMB
+    has_name = bool(tree.raws[innermost].name)
     visible = set(under)
-    path = [node for node in (innermost, *ancestors(tree, innermost)) if node in visible]
-    if raw_role(tree, innermost) == _THUMB:
-        path = [node for node in path if tree.roles[node] in _HAVE_THUMBS]
-    elif not tree.raws[innermost].name:
-        path = [node for node in path if tree.roles[node] in _CONTROLS or _is_page(tree, node)]
-    if not path:
-        return None
-    target = path[0]
-    is_scrolled_page = of_scroll and _is_page(tree, target)
-    if _is_whole(tree, target) and not is_scrolled_page:
-        return None
-    return tree.element(target)
+    for node in (innermost, *ancestors(tree, innermost)):
+        if node not in visible:
+            continue
+        role = tree.roles[node]
+        if is_thumb:
+            is_target = role in _HAVE_THUMBS
+        else:
+            is_target = has_name or role in _CONTROLS or _is_page(tree, node)
+        if is_target:
+            is_scrolled_page = of_scroll and _is_page(tree, node)
+            if _is_whole(tree, node) and not is_scrolled_page:
+                return None
+            return tree.element(node)
+    return None
 
 
 def _visible_nodes_at(tree: StepTree, x: float, y: float) -> list[int]:
@@ -95,9 +101,16 @@ def _visible_nodes_at(tree: StepTree, x: float, y: float) -> list[int]:
 def _nodes_of_front_window(
     tree: StepTree, under: Sequence[int], x: float, y: float, front: int | None
 ) -> Sequence[int]:
-    """Returns the nodes in the front window and outside of all windows.
+    """Returns the nodes under a point that are in the front window, or in no window.
 
-    Empty when it is unknown which window is in front.
+    Empty: it is unknown which window is in front.
+
+    Args:
+        tree: of the current scan.
+        under: the nodes under the point.
+        x: of the point, event space.
+        y: of the point, event space.
+        front: position of the window in front, as the video shows; None: the tree decides.
     """
     if front is None:
         front = front_window(tree, x, y)
@@ -109,48 +122,65 @@ def _nodes_of_front_window(
 
 
 def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
-    """Returns the innermost node of the branch in front; None: that branch is unknown.
+    """Returns the innermost node of the branch of the tree that is in front.
 
-    Menu items, options and dialogs are in front of other branches, and a submenu is in front of its
-    menu. Among other branches, the smallest is in front if the others surround it or come before it
-    in the document, because a document is drawn from its start to its end.
+    Several branches may have nodes under a point. Menu items, options and dialogs are in front of
+    other branches, and a submenu is in front of its menu. Of other branches, the one with the
+    smallest node is in front if the nodes of the others surround this node or come before it in
+    document order, because a document is drawn from its start to its end.
 
-    A label inside the box of a control that it does not belong to may be scrolled out of sight
-    behind the control. It is not in front.
+    A node is not in front if it is no control, but surrounded by a control of another branch. It
+    may be a label that is scrolled out of sight behind the control.
+
+    Args:
+        tree: of the current scan.
+        under: nodes under a point.
+
+    Returns:
+        The position of the node; None: it is unknown which branch is in front.
     """
     around: set[int] = set()
     for node in under:
         around.update(takewhile(lambda outer: outer not in around, ancestors(tree, node)))
     innermost = [node for node in under if node not in around]
-    depths = {node: _popup_depth(tree, node) for node in innermost}
-    deepest = max(depths.values(), default=0)
+    deepest = max((_popup_depth(tree, node) for node in innermost), default=0)
     boxes: dict[int, PixelBox] = {}
     for node in innermost:
         box = tree.box(node)
-        if depths[node] == deepest and box is not None:
+        if box is not None and _popup_depth(tree, node) == deepest:
             boxes[node] = box
     smallest = min(boxes, key=lambda node: (area(boxes[node]), -node), default=None)
     if smallest is None:
         return None
-    surrounding = [
-        node for node in boxes if node != smallest and _encloses(boxes[node], boxes[smallest])
-    ]
-    in_foreign_control = any(tree.roles[node] in _CONTROLS for node in surrounding)
-    if tree.roles[smallest] not in _CONTROLS and in_foreign_control:
-        return None
-    is_last = all(node <= smallest or node in surrounding for node in boxes)
-    return smallest if is_last else None
+    for node, box in boxes.items():
+        if node == smallest:
+            continue
+        surrounds = _encloses(box, boxes[smallest])
+        is_foreign_control = surrounds and tree.roles[node] in _CONTROLS
+        if is_foreign_control and tree.roles[smallest] not in _CONTROLS:
+            return None
+        if node > smallest and not surrounds:
+            return None
+    return smallest
 
 
 def _popup_depth(tree: StepTree, node: int) -> int:
-    """Returns how many menus, options and dialogs a node is in, itself included."""
-    roles = [tree.roles[node] for node in (node, *ancestors(tree, node))]
-    is_option = roles[0] == "listitem" and "combobox" in roles
-    return is_option + sum(role in _IN_FRONT for role in roles)
+    """Returns how many menus, menu items, dialogs and options contain a node, itself included.
+
+    An option is a list item in a combo box.
+    """
+    depth = 0
+    for outer in (node, *ancestors(tree, node)):
+        if tree.roles[outer] in _IN_FRONT:
+            depth += 1
+    is_in_combo_box = "combobox" in (tree.roles[outer] for outer in ancestors(tree, node))
+    if tree.roles[node] == "listitem" and is_in_combo_box:
+        depth += 1
+    return depth
 
 
 def _is_empty_window(tree: StepTree, window: int) -> bool:
-    """Returns whether a window has no visible children, so that it covers nothing."""
+    """Returns whether a window has no visible children. Such a window covers nothing."""
     for node in range(window + 1, len(tree)):
         is_visible = area(tree.box(node)) > 0 and "hidden" not in tree.states_at(node)
         if tree.parents[node] == window and is_visible:
@@ -159,7 +189,10 @@ def _is_empty_window(tree: StepTree, window: int) -> bool:
 
 
 def focused_node(tree: StepTree) -> Element | None:
-    """Returns the element that the scan calls focused, unless it is a window or a page."""
+    """Returns the element that the scan calls focused, unless it is a window or a document.
+
+    None: the scan names no element, or a window or a document.
+    """
     focused = tree.focused
     if focused is None or tree.roles[focused] in {"desktop", "window"}:
         return None
@@ -169,7 +202,10 @@ def focused_node(tree: StepTree) -> Element | None:
 
 
 def _is_widget(tree: StepTree, panel: int) -> bool:
-    """Returns whether a focusable panel draws its own content, as a sheet of cells does."""
+    """Returns whether a panel can have the focus because it draws its own content.
+
+    An example is the sheet of a spreadsheet program.
+    """
     is_document = raw_role(tree, panel).startswith("document")
     return not is_document and can_have_focus(tree, panel) and not _is_whole(tree, panel)
 
@@ -186,15 +222,18 @@ def can_have_focus(tree: StepTree, position: int) -> bool:
 
 
 def has_element(tree: StepTree, element: Element) -> bool:
-    """Returns whether another tree of the same screen has an element of this role, name and box."""
-    return any(
-        (tree.roles[node], tree.name_at(node)) == (element.role, element.name)
-        for node in positions_of(tree, element.box)
-    )
+    """Returns whether a tree has an element with the role, name and box of an element.
+
+    `element` may come from another tree.
+    """
+    for node in positions_of(tree, element.box):
+        if (tree.roles[node], tree.name_at(node)) == (element.role, element.name):
+            return True
+    return False
 
 
 def text_node_around(tree: StepTree, element: Element) -> Element | None:
-    """Returns the text input that an element is, or is in."""
+    """Returns the text input that is an element or contains it; None: there is none."""
     for node in (element.position, *ancestors(tree, element.position)):
         if tree.roles[node] in TEXT_ROLES:
             return tree.element(node)
@@ -202,12 +241,14 @@ def text_node_around(tree: StepTree, element: Element) -> Element | None:
 
 
 def agrees_with_cursor(tree: StepTree) -> bool | None:
-    """Returns whether our hit test at the recorder's pointer agrees with the recorder's own.
+    """Returns whether our hit test at the pointer agrees with the recorder's own hit test there.
 
-    Two elements agree when one contains the other, because recorders often return an element a
-    level or two above the smallest. Elements of different windows never agree.
+    Both agree if one element contains the other, because recorders often return an element a level
+    or two above the smallest. Elements of different windows never agree.
 
-    None: the recorder made no hit test or found nothing, or it is unknown what is in front.
+    Returns:
+        None: the recorder made no hit test or found no element, or it is unknown which element is
+        in front.
     """
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
@@ -231,7 +272,7 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
 
 
 def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
-    """Returns whether `inner` is inside `outer`, apart from rounding."""
+    """Returns whether `inner` is inside `outer`; `ROUNDING_PX` may stick out."""
     return (
         outer.x - ROUNDING_PX <= inner.x
         and outer.y - ROUNDING_PX <= inner.y
@@ -241,7 +282,10 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 
 
 def _is_whole(tree: StepTree, position: int) -> bool:
-    """Returns whether a node is a document, or a panel as large as its window or the screen."""
+    """Returns whether a node is a named document, or a panel as large as its window or the screen.
+
+    Only nodes with the role `panel` or `unknown` can be.
+    """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False
     whole = tree.screen[0] * tree.screen[1]
@@ -262,10 +306,10 @@ def _is_page(tree: StepTree, position: int) -> bool:
 
 
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
-    """Returns whether a node is scrolled out of sight: a pane around it does not contain the point.
+    """Returns whether a node is scrolled out of sight at a point.
 
-    An open menu is drawn over the pane that contains its title. Therefore, items of a menu are
-    clipped only by pages.
+    It is if a scrolled container around the node does not contain the point. An open menu is drawn
+    over the container of its title. Therefore, only documents hide the items of a menu.
     """
     is_in_menu = False
     for node in ancestors(tree, position):
@@ -280,7 +324,7 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
 def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a title in an invisible menu bar.
 
-    LibreOffice lists its own menu bar without an area when the desktop's toolkit draws another one.
+    LibreOffice lists its menu bar without an area if the desktop's toolkit draws another menu bar.
     """
     parent = tree.parents[position]
     if parent < 0 or tree.roles[parent] != "menubar":
@@ -305,15 +349,15 @@ def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
 
 
 def front_window(tree: StepTree, x: float, y: float) -> int | None:
-    """Returns the position of the window that is in front at a point; None: the tree cannot tell.
+    """Returns the position of the window in front at a point; None: no window, or it is unknown.
 
     - The desktop of Windows is behind all windows.
-    - UI Automation and macOS list the children of a node, and macOS its applications, from front to
-      back. The first window is in front.
-    - A Windows recorder that makes hit tests lists the top windows in the order in which their
-      scans ended. Its hit test tells which one is in front.
-    - The order of AT-SPI has no meaning. Its focus has none either, because the focus stays in a
-      window that another window covers.
+    - UI Automation and macOS list the children of a node from front to back, and macOS also its
+      applications. The first window is in front.
+    - A Windows recorder that makes hit tests lists the outermost windows in the order in which
+      their scans ended. The recorder's hit test shows which window is in front.
+    - The order of windows in AT-SPI has no meaning. The focus proves nothing there, because it may
+      stay in a window that another window covers.
     """
     windows = windows_at(tree, x, y)
     if len(windows) < 2:
@@ -323,14 +367,17 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
         return windows[0]
     if not all(raw_role(tree, position) in _ORDERED for position in windows):
         return None
-    has_evidence = tree.cursor is not None or tree.focused is not None
-    if not has_evidence or all(tree.parents[position] >= 0 for position in windows):
+    makes_hit_tests = tree.cursor is not None or tree.focused is not None
+    if not makes_hit_tests or all(tree.parents[position] >= 0 for position in windows):
         return windows[0]
     return _window_hit_by_recorder(tree, windows)
 
 
 def _window_hit_by_recorder(tree: StepTree, windows: list[int]) -> int | None:
-    """Returns the window that the recorder hit, if all given windows are under its pointer."""
+    """Returns the window in which the recorder's own hit test at the pointer found an element.
+
+    None: it found no element in these windows, or not all of them are under the pointer.
+    """
     hit = tree.cursor_node
     if hit is None or tree.cursor is None or tree.cursor.position is None:
         return None
@@ -357,12 +404,12 @@ def positions_of(tree: StepTree, box: PixelBox | None) -> list[int]:
 
 
 def area(box: PixelBox | None) -> float:
-    """Returns the area of a box in event space; 0 without a box."""
+    """Returns the area of a box in event space; 0 if the box is None."""
     return box.area if box is not None else 0.0
 
 
 def raw_role(tree: StepTree, position: int) -> str:
-    """Returns the recorder's name of a node's role, in lower case without a platform's prefix."""
+    """Returns the role of a node as logged, in the form of `normalised`."""
     return normalised(tree.raws[position].role or "")
 
 

@@ -1,16 +1,16 @@
-"""Follows through a demonstration which element has the keyboard focus.
+"""Finds the element that has the keyboard focus at each action of a demonstration.
 
-Five kinds of evidence are used:
+There are five kinds of evidence:
 
-1. A scan names the focused element. Two scans that agree are right about all keys between them,
-   unless a press or a switch of windows took the keyboard elsewhere (departures.py).
-2. A click or the Tab key moved the focus, and nothing may have moved it since.
+1. A scan names the focused element. If the next scan names the same element, it had the focus in
+   between, unless a press or a switch of windows moved the focus elsewhere (departures.py).
+2. A click or the Tab key moved the focus, and no later action may have moved it.
 3. Typed text appeared in a field.
-4. A screenshot shows a ring around the element that the keys reached, or a lit choice in an open
-   list or menu (focus_rings.py).
+4. A screenshot shows a focus ring around an element, or a lit choice in an open list or menu
+   (focus_rings.py).
 5. A dialog opened: its first element has the focus.
 
-A menu or dialog that opened receives the keys. In doubt, keys have no target.
+While a menu or dialog is open, it receives the keys. In doubt, keys have no target.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,8 @@ from demo_pipeline.observation.trees.text_places import (
 )
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_INPUTS, Contradiction
 
-EDITOR_HEIGHT = 60  # units of event space; a field of one line is 20 to 50 high
+EDITOR_HEIGHT = 60  # units of event space; a field with a single line is 20 to 50 high
+# Keys that leave the focus in a text field.
 _EDITING_KEYS = frozenset(
     {
         "backspace",
@@ -88,17 +89,26 @@ _EDITING_KEYS = frozenset(
 )
 _TEXT_COMMANDS = frozenset("abciuvxyz")  # with Ctrl or Command: clipboard, undo, font style
 _MENUS = frozenset({"menu", "menuitem"})
-_KEEPS_EDITING_KEYS = TEXT_ROLES | {"slider", "panel"}  # a panel draws its own content, as a sheet
+# Roles of elements in which editing keys leave the focus. A panel may be a spreadsheet's sheet.
+_KEEPS_EDITING_KEYS = TEXT_ROLES | {"slider", "panel"}
 _FOCUSED_BY_CLICK = frozenset({"checkbox", "radiobutton", "slider"})
+# Roles of elements that never show typed text, even if a scan calls them focused.
 _HOLDS_NO_TEXT = frozenset(
     {"table", "icon", "image", "listbox", "listitem", "treeview", "treeitem", "link", "tab"}
 )
+# Roles of elements that a changed look does not make the target of typing.
 _TAKES_NO_TEXT = frozenset({"button", "link", "tab", "checkbox", "radiobutton"})
-_LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})  # under the pointer
+# Roles of elements that look different under the pointer.
+_LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})
 
 
 class FoundTarget(NamedTuple):
-    """The target of an action (None when in doubt), and the method, as in `target_method`."""
+    """The target of an action, and how it was found.
+
+    Attributes:
+        element: the target; None: unknown.
+        method: value of the column `target_method`.
+    """
 
     element: Element | None
     method: str
@@ -113,13 +123,14 @@ def _no_screenshot() -> Grey | None:
 
 @dataclass(frozen=True)
 class FocusEvidence:
-    """The evidence about the focus of an action that is not in its current scan.
+    """Evidence about the focus at an action from outside of its current scan.
 
     Attributes:
-        before: reads the screenshot of the previous action.
-        now: reads the screenshot of the action.
-        later: tree of the first scan that began after the action; None: there is no such scan.
-        is_undisturbed: whether no other action happened until that scan ended.
+        before: reads the screenshot of the previous action; None: it is missing.
+        now: reads the screenshot of the action; None: it is missing.
+        later: tree of the first scan that began after the press of the action; None: there is no
+            such scan.
+        is_undisturbed: whether no other action happened before that scan ended.
     """
 
     before: Callable[[], Grey | None] = _no_screenshot
@@ -129,22 +140,31 @@ class FocusEvidence:
 
 
 class KeyboardFocus:
-    """Follows the keyboard focus: call `target` and then `record` for every action, in order."""
+    """Follows the keyboard focus through the actions of a demonstration.
+
+    Call `target` for actions of the keyboard, and then `record` for every action, in order.
+    """
 
     def __init__(self) -> None:
-        self._since_ms = float("-inf")  # when the focus may have moved for the last time
-        self._stop: TabStop = ()  # has had the focus since then; empty: unknown
-        self._method = "last_click"  # how the stop was found
+        # When the focus may have moved last, epoch milliseconds.
+        self._since_ms = float("-inf")
+        # The elements that may have the focus since then, and the method; empty: unknown.
+        self._stop: TabStop = ()
+        self._method = "last_click"
         self._departure: Departure | None = None  # the last departure
-        self._menu_opened = False  # whether an action may have opened a menu
-        self._opened_by_keys = False  # whether that action was keys, such as Alt and a letter
-        self._menu: PixelBox | None = None  # the menu whose title was clicked
-        self._list: PixelBox | None = None  # the combo box whose list of choices may be open
-        self._text_places: Sequence[ChangedBox] = ()  # of text for which no tree had a field
-        self._dialogs: frozenset[PixelBox | None] | None = None  # at `_since_ms`; None: unknown
-        self._ring: PixelBox | None = None  # the element that showed the last focus ring
-        self._pointer: Point | None = None  # where a mouse button was pressed last
-        self._is_click_known = True  # whether the element that was pressed there is known
+        # Whether an action may have opened a menu; whether it was keys, such as Alt and a letter.
+        self._menu_opened = False
+        self._opened_by_keys = False
+        self._menu: PixelBox | None = None  # box of the menu whose title was clicked
+        self._list: PixelBox | None = None  # box of the combo box whose list may be open
+        # Where text appeared last, if no tree had a field there; video pixels.
+        self._text_places: Sequence[ChangedBox] = ()
+        # Boxes of the dialogs that were open at `_since_ms`; None: unknown.
+        self._dialogs: frozenset[PixelBox | None] | None = None
+        self._ring: PixelBox | None = None  # box of the element that showed the last focus ring
+        # Point of the last press, event space, and whether the pressed element is known.
+        self._pointer: Point | None = None
+        self._is_click_known = True
 
     def target(  # noqa: PLR0917 - everything that the focus is concluded from
         self,
@@ -156,15 +176,16 @@ class KeyboardFocus:
         contradictions: Sequence[Contradiction] | None = None,
         evidence: FocusEvidence = FocusEvidence(),
     ) -> FoundTarget:
-        """Returns the element that keys went to, and the method by which it was found.
+        """Returns the element that received the keys of an action, and how it was found.
 
         Args:
-            action: the keys.
-            tree: the tree of the current scan.
+            action: typing or a hotkey.
+            tree: of the current scan.
             current: the current scan.
             changes_ms: when much of the screen changed, epoch milliseconds.
             typed: places that changed while text was typed, video pixels.
-            contradictions: between the tree and the screenshot; None: they were not compared.
+            contradictions: places where the screenshot contradicts the tree; None: they were not
+                compared.
             evidence: from screenshots and the next scan.
         """
         if action.action_type == "pause" or current.scan is None:
@@ -213,7 +234,7 @@ class KeyboardFocus:
         element = self._ringed_element(tree, evidence)
         method = "picture"
         if element is not None and self._is_covered(tree, element, contradictions):
-            element = None  # the edge of the popup over the element looks like a ring
+            element = None  # the edge of a popup over the element may look like a ring
         types_text = bool((action.text or "").strip())
         if element is not None and element.role in _TAKES_NO_TEXT and types_text:
             element = None  # it looks different because text was typed somewhere else
@@ -233,10 +254,17 @@ class KeyboardFocus:
         text_places: Sequence[ChangedBox],
         contradictions: Sequence[Contradiction],
     ) -> FoundTarget:
-        """Returns the field in which text appeared, because it did not appear in `claimed`.
+        """Returns the field in which typed text appeared.
 
-        The element that a scan calls focused may not show the text while its window does. Then the
-        claim stands. `end_ms` is when the typing ended.
+        If no field shows the text, but the window of the element that the scan calls focused does,
+        that element stays the target.
+
+        Args:
+            end_ms: when the typing ended, epoch milliseconds.
+            tree: of the current scan.
+            claimed: the target by other evidence, in which the text did not appear.
+            text_places: where the text may have appeared, video pixels.
+            contradictions: places where the screenshot contradicts the tree.
         """
         field = field_with(tree, text_places)
         if field is not None and self._is_covered(tree, field, contradictions):
@@ -246,7 +274,8 @@ class KeyboardFocus:
             field is None
             and focused is not None
             and claimed.method == "focused"
-            and focused.role not in _HOLDS_NO_TEXT  # else a terminal in front may show the text
+            # If it holds no text, a terminal in front of the window may show the text.
+            and focused.role not in _HOLDS_NO_TEXT
         ):
             window = tree.windows_around[focused.position]
             if window is not None and reaches_any(tree, tree.element(window), text_places):
@@ -263,9 +292,13 @@ class KeyboardFocus:
     def _target_in_popup(
         self, action: Action, tree: StepTree, scanned_ms: int, evidence: FocusEvidence
     ) -> FoundTarget | None:
-        """Returns the target in a menu or list that opened; None: none opened, as far as is known.
+        """Returns the target of keys if a menu or a list is open.
 
-        The target is the lit choice. Escape goes to the menu itself, which it closes.
+        The target is the lit choice. Without one, the target of Escape is the menu that it closes.
+
+        Returns:
+            `NO_TARGET`: a menu or list is open, but the target is unknown. None: none is known to
+            be open.
         """
         is_fresh = scanned_ms >= self._since_ms
         if self._opened_by_keys and is_fresh and not open_menus(tree):
@@ -292,9 +325,10 @@ class KeyboardFocus:
     def _confirmed_by_next_scan(
         self, action: Action, tree: StepTree, scanned_ms: int, evidence: FocusEvidence
     ) -> Element | None:
-        """Returns the focused element of the next scan if it had the focus at the action already.
+        """Returns the element that the next scan calls focused, if it had the focus at the action.
 
-        It had the focus if the current scan agrees, or if nothing moved the focus in between.
+        It had if the current scan agrees and no window opened, or if nothing can have moved the
+        focus between the action and the next scan. None: it is unknown.
         """
         later_tree = evidence.later
         later = None if later_tree is None else focused_node(later_tree)
@@ -304,17 +338,20 @@ class KeyboardFocus:
         if now and (now.role, now.box) == (later.role, later.box):
             opened = window_boxes(later_tree) - window_boxes(tree)
             return None if opened else now
-        may_close = "enter" in action.keys  # a dialog, so that the focus moves behind it
-        if not evidence.is_undisturbed or may_close or _moves_focus(action, later):
+        # Enter may close a dialog, so that the focus moves to the window behind it.
+        may_close_dialog = "enter" in action.keys
+        if not evidence.is_undisturbed or may_close_dialog or _moves_focus(action, later):
             return None
-        same = [node for node in positions_of(tree, later.box) if tree.roles[node] == later.role]
-        return tree.element(same[-1]) if same else None
+        for node in reversed(positions_of(tree, later.box)):
+            if tree.roles[node] == later.role:
+                return tree.element(node)
+        return None
 
     def _note_return(self, tree: StepTree, scanned_ms: int) -> None:
-        """Forgets a press in another window if a scan shows that the press moved the focus.
+        """Forgets the last departure if it was a press and a later scan shows another focus.
 
-        Then the window that was pressed belongs to the program with the focus, and no window
-        without a tree covered it there.
+        The changed focus proves that the press reached a window of the tree, and no window without
+        a tree.
         """
         departure = self._departure
         focused = focused_node(tree)
@@ -327,9 +364,14 @@ class KeyboardFocus:
             self._departure = None
 
     def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
-        """Returns whether the last departure allows that a scan's focused element has the keyboard.
+        """Returns whether a scan is right about the focus in spite of the last departure.
 
-        Windows and macOS have a single focus: their scans after a departure are right.
+        Scans after a departure are always right on Windows and macOS, which have a single focus.
+
+        Args:
+            tree: of the scan.
+            focused: the element that the scan calls focused.
+            scanned_ms: when the scan began, epoch milliseconds.
         """
         departure = self._departure
         if departure is None or (tree.platform != "linux" and scanned_ms >= departure.end_ms):
@@ -337,9 +379,10 @@ class KeyboardFocus:
         return departure.allows(tree, focused)
 
     def _by_scan_or_actions(self, tree: StepTree, scanned_ms: int) -> FoundTarget:
-        """Returns the element with the focus by the current scan and the earlier actions."""
+        """Returns the element with the focus according to the current scan and earlier actions."""
         if self._list is not None and scanned_ms >= self._since_ms:
-            self._stop = (self._list,)  # no choice is visible: it is closed, or edited in place
+            # No choice is visible: the list is closed, or the combo box is edited in place.
+            self._stop = (self._list,)
         field = self._field_by_actions(tree)
         if scanned_ms >= self._since_ms and (field is None or self._method == "tab"):
             focused = focused_node(tree)
@@ -348,9 +391,9 @@ class KeyboardFocus:
         return FoundTarget(field, self._method)
 
     def _ringed_element(self, tree: StepTree, evidence: FocusEvidence) -> Element | None:
-        """Returns the focusable element that shows a focus ring, new or kept since the last action.
+        """Returns the focusable element that got a focus ring, or still has the last ring.
 
-        Elements under the pointer are left out if the pointer alone changes how they look.
+        Elements under the pointer are left out if the pointer changes how they look.
         """
         around_fields, _ = text_fields(tree)
         focusable = [
@@ -368,6 +411,7 @@ class KeyboardFocus:
         now = evidence.now()
         if before is None or now is None:
             return None
+        # A table cell may turn into an input field when it gets the focus.
         may_be_new = [tree.roles[node] in TEXT_INPUTS for node in focusable]
         index = ringed(before, now, _bounds(tree, focusable), may_be_new)
         if index is None:
@@ -375,9 +419,9 @@ class KeyboardFocus:
         element = tree.element(focusable[index])
         bounds = list(element.bounds.values())
         if element.role == "tablecell" and not has_same_background(before, now, bounds):
-            return None  # it is lit together with its row
+            return None  # it changed because its row is lit
         if element.role in _LOOKS_HOVERED and not has_same_content(before, now, bounds):
-            return None  # a ring leaves the label of a button unchanged
+            return None  # a ring would leave the label of a button unchanged
         return element
 
     def _still_ringed_element(self, tree: StepTree, before: Grey, now: Grey) -> Element | None:
@@ -394,7 +438,10 @@ class KeyboardFocus:
         return box is not None and self._pointer is not None and box.contains(*self._pointer)
 
     def _first_of_new_dialog(self, tree: StepTree, scanned_ms: int) -> Element | None:
-        """Returns the first focusable element of a dialog that opened: it gets the focus."""
+        """Returns the first focusable element of a dialog that opened since the focus moved last.
+
+        Dialogs give it the focus. None: no dialog opened, or it may have been open before.
+        """
         if self._dialogs is None or scanned_ms < self._since_ms:
             return None
         dialogs = open_dialogs(tree)
@@ -402,7 +449,7 @@ class KeyboardFocus:
             return None
         dialog = dialogs[-1]
         if not self._is_click_known and self._is_under_pointer(tree, dialog):
-            return None  # it may have been open before, and the click may have been inside it
+            return None  # the dialog may have been open before, and the click inside it
         for node in range(len(tree)):
             is_focusable = tree.roles[node] in HOLDS_FOCUS and can_have_focus(tree, node)
             if is_focusable and dialog in ancestors(tree, node):
@@ -411,11 +458,11 @@ class KeyboardFocus:
 
     @property
     def is_in_unknown_field(self) -> bool:
-        """Whether text appeared where no tree had a field, and nothing moved the focus since."""
+        """Whether text appeared where no tree had a field, and nothing moved the focus later."""
         return bool(self._text_places)
 
     def _set_focus(self, element: Element | None) -> None:
-        """Notes that an element has the focus from now on; None: it is unknown which element."""
+        """Records that an element has the focus from now on; None: the element is unknown."""
         self._stop = () if element is None or element.box is None else (element.box,)
         self._method = "last_click"
         self._text_places = ()
@@ -423,9 +470,11 @@ class KeyboardFocus:
     def _is_covered(
         self, tree: StepTree, element: Element, contradictions: Sequence[Contradiction]
     ) -> bool:
-        """Returns whether a popup opened in the window of an element, or the element changed.
+        """Returns whether something may cover an element, because the screen changed there.
 
-        If the element already had the focus and nothing else changed, the person is editing it.
+        A popup that opened anywhere in the element's window counts. Other changes count only at the
+        element itself, and not if they are changes of its own text. If the element already had the
+        focus and nothing else changed, the person is editing it.
         """
         if element.box is None:
             return False
@@ -436,12 +485,12 @@ class KeyboardFocus:
         is_all_within = all(is_within(change.place, own) for change in contradictions)
         if self._stop == (element.box,) and is_all_within:
             return False
-        if element.role == "combobox":  # its list opens and closes below it, and may be wider
-            below = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
         for change in contradictions:
             if element.role in TEXT_ROLES and not change.is_popup and is_within(change.place, own):
                 continue  # its text may change
             if element.role == "combobox":
+                # Its list opens and closes below it, and may be wider.
+                below = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
                 is_above = change.place[1] < own.y - FOCUS_RIM_PX
                 if not is_above and overlap(change.place, below):
                     continue
@@ -450,7 +499,10 @@ class KeyboardFocus:
         return False
 
     def _menu_to_close(self, tree: StepTree, scanned_ms: int) -> Element | None:
-        """Returns the menu that Escape closes: the clicked menu, or the only open menu."""
+        """Returns the menu that Escape closes: the clicked menu, or else the only open menu.
+
+        None: it is unknown.
+        """
         menus: Sequence[int] = ()
         if self._menu is not None:
             menus = [node for node in positions_of(tree, self._menu) if tree.roles[node] == "menu"]
@@ -459,7 +511,7 @@ class KeyboardFocus:
         return tree.element(menus[0]) if len(menus) == 1 else None
 
     def _field_by_actions(self, tree: StepTree) -> Element | None:
-        """Returns the element that had the focus after the earlier actions."""
+        """Returns the element that has the focus after the earlier actions; None: unknown."""
         if self._text_places and not self._stop:
             return field_with(tree, places_of_text(tree, self._text_places))
         if len(self._stop) != 1:
@@ -470,18 +522,25 @@ class KeyboardFocus:
         return None
 
     def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
-        """Returns whether an open menu, or a dialog that Escape closes, receives the keys instead.
+        """Returns whether an open menu or dialog receives the keys instead of an element.
 
-        A menu counts only if an action opened it.
+        A menu counts if an action opened it. For Escape, any open menu or dialog counts.
         """
         if not self._menu_opened and "esc" not in action.keys:
             return False
-        nodes = (element.position, *ancestors(tree, element.position))
-        is_in_popup = any(tree.roles[node] in {*_MENUS, "dialog"} for node in nodes)
-        return not is_in_popup and (self._menu_opened or bool(open_popups(tree)))
+        for node in (element.position, *ancestors(tree, element.position)):
+            if tree.roles[node] in {*_MENUS, "dialog"}:
+                return False
+        return self._menu_opened or bool(open_popups(tree))
 
     def record(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Notes how an action on its target moves the focus."""
+        """Records how an action moves the focus.
+
+        Args:
+            action: any action; call this for all of them, in order.
+            tree: of the current scan.
+            target: of the action; None: unknown.
+        """
         if action.action_type in POINTER_TYPES - {"scroll"}:
             self._departure = departure_by_press(action, tree, target)
             self._record_click(action, tree, target)
@@ -494,16 +553,19 @@ class KeyboardFocus:
         elif action.action_type == "type":
             self._list = None
             self._menu = None
-            if target is not None and target.role == "button":  # Space pressed it
+            if target is not None and target.role == "button":  # typing a space pressed it
                 self._since_ms = action.end_ms
                 self._stop = ()
 
     def _record_click(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Gives the focus to the clicked element if it is of a kind that takes the focus."""
+        """Records that a clicked element has the focus, if its role takes the focus by a click.
+
+        A click on a combo box or a menu opens its list, which then has the focus.
+        """
         field = None if target is None else text_node_around(tree, target)
         if target is not None and target.role in _FOCUSED_BY_CLICK:
             field = target
-        opens_list = field is not None and field.role == "combobox"  # the list gets the focus
+        opens_list = field is not None and field.role == "combobox"
         opens_menu = target is not None and target.role == "menu"
         self._forget_focus(action, tree)
         self._set_focus(None if opens_list else field)
@@ -515,10 +577,10 @@ class KeyboardFocus:
         self._pointer = None
         if action.x is not None and action.y is not None:
             self._pointer = (action.x, action.y)
-        self._ring = None  # it is gone before the next keys: both screenshots are without it
+        self._ring = None  # the click removes it, so no later screenshot shows it
 
     def _record_tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Moves the focus along the order of Tab, if it is known where the focus was."""
+        """Records that Tab moved the focus to the next element, if the element before is known."""
         start = self._stop
         if self._list is not None:
             start = (self._list,)
@@ -535,7 +597,7 @@ class KeyboardFocus:
             self._method = "tab"
 
     def _record_keys(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Notes keys that may move the focus, or that open or close a menu or a list."""
+        """Records keys that may move the focus, or that open or close a menu or a list."""
         keys = set(action.keys)
         role = None if target is None else target.role
         moves_choice = keys <= {"up", "down"}
@@ -548,13 +610,13 @@ class KeyboardFocus:
         is_in_menu = self._menu_opened and role in CHOICES | _MENUS
         is_in_list = open_list is not None and role in CHOICES
         if (is_in_menu or is_in_list) and moves_choice:
-            return  # another choice of the same menu or list
+            return  # they only light another choice of the same menu or list
         if is_in_list and keys <= _EDITING_KEYS:
             return
         if _moves_focus(action, target) or is_in_menu:
             self._forget_focus(action, tree)
             if target is not None and role == "combobox" and keys == {"esc"}:
-                open_list = target.box  # only its list closed
+                open_list = target.box  # Escape only closed its list
             if open_list is not None and keys in ({"enter"}, {"esc"}):
                 self._stop = (open_list,)
         if _opens_menu(keys):
@@ -562,7 +624,7 @@ class KeyboardFocus:
             self._opened_by_keys = True
 
     def _forget_focus(self, action: Action, tree: StepTree) -> None:
-        """Notes that it is unknown which element has the focus after an action."""
+        """Records that the focus is unknown after an action."""
         self._set_focus(None)
         self._since_ms = action.end_ms
         self._dialogs = frozenset(map(tree.box, open_dialogs(tree)))
@@ -571,7 +633,7 @@ class KeyboardFocus:
 def _received_text(
     tree: StepTree, element: Element | None, text_places: Sequence[ChangedBox]
 ) -> bool:
-    """Returns whether text may have appeared in an element."""
+    """Returns whether typed text may have appeared in an element; `text_places`: video pixels."""
     if element is None or element.role in _HOLDS_NO_TEXT:
         return False
     return reaches_any(tree, element, text_places)
@@ -580,10 +642,14 @@ def _received_text(
 def _lit_element(
     tree: StepTree, groups: Sequence[Sequence[int]], evidence: FocusEvidence
 ) -> Element | None:
-    """Returns the lit choice of the first group that has one, if all groups before are unlit.
+    """Returns the lit choice in open menus or lists; None: unknown.
 
-    The groups are the choices of open menus, the innermost menu first. A menu keeps the keys while
-    its submenu is open and nothing was chosen in the submenu.
+    A menu receives the keys while its submenu is open and has no lit choice.
+
+    Args:
+        tree: of the current scan.
+        groups: positions of the choices of each menu or list, the innermost submenu first.
+        evidence: has the screenshot.
     """
     screenshot = evidence.now() if groups else None
     if screenshot is None:
@@ -599,16 +665,16 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button of a tool bar, whose frame means that it is on."""
+    """Returns whether a node is a button of a tool bar. A frame around it means that it is on."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))
 
 
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
-    """Returns whether text appeared outside the window of an element that scans call focused.
+    """Returns whether typed text appeared elsewhere than in an element that a scan calls focused.
 
-    True also for an element that holds no text.
+    It did if the element never holds text, or if the text is outside the element's window.
     """
     window = tree.windows_around[focused.position]
     is_outside = window is not None and not reaches_any(tree, tree.element(window), places)
@@ -622,12 +688,12 @@ def _opens_menu(keys: set[str]) -> bool:
 
 
 def _bounds(tree: StepTree, nodes: Sequence[int]) -> Sequence[Bounds]:
-    """Returns x, y, width, height of nodes on the canvas."""
+    """Returns x, y, width, height of each node in canvas pixels."""
     return [list(tree.element(node).bounds.values()) for node in nodes]
 
 
 def _moves_focus(action: Action, target: Element | None) -> bool:
-    """Returns whether keys may move the focus, or open something that takes the focus."""
+    """Returns whether keys on a target may move the focus, or open something that takes it."""
     keys = set(action.keys)
     if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _TEXT_COMMANDS:
         return False

@@ -12,7 +12,7 @@ from demo_pipeline.observation.trees.text_places import overlap
 
 
 def open_popups(tree: StepTree) -> Sequence[int]:
-    """Returns the positions of visible dialogs, and of menus with visible items."""
+    """Returns the positions of visible dialogs and of menus with visible items, in order."""
     popups: set[int] = set()
     for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
         if "hidden" in tree.states_at(node):
@@ -37,7 +37,7 @@ def open_dialogs(tree: StepTree) -> Sequence[int]:
 
 
 def choices_of_menu(tree: StepTree, menu: int) -> Sequence[int]:
-    """Returns the visible items of a menu, and the titles of its submenus."""
+    """Returns the positions of a menu's visible items, and of the titles of its submenus."""
     return [
         node
         for node, parent in enumerate(tree.parents)
@@ -46,9 +46,9 @@ def choices_of_menu(tree: StepTree, menu: int) -> Sequence[int]:
 
 
 def choices_of_open_lists(tree: StepTree) -> dict[int, PixelBox]:
-    """Returns the visible choices of combo boxes, each with the box of its combo box.
+    """Returns the choices of open lists: position of each choice → box of its combo box.
 
-    A choice that lies outside its combo box shows that the list is open.
+    A list is open if it has visible choices outside of its combo box.
     """
     choices: dict[int, PixelBox] = {}
     for node, role in enumerate(tree.roles):
@@ -60,7 +60,7 @@ def choices_of_open_lists(tree: StepTree) -> dict[int, PixelBox]:
 
 
 def _combo_box_of(tree: StepTree, choice: int) -> PixelBox | None:
-    """Returns the box of the combo box that a choice belongs to but lies outside of."""
+    """Returns the box of the combo box around a choice that lies outside of it; else None."""
     inner = tree.box(choice)
     for node in ancestors(tree, choice):
         box = tree.box(node)

@@ -1,7 +1,7 @@
 """Finds the actions with which a person starts and stops the recorder.
 
-The recorder's window is recognised by its name in the scan. The setting
-`observation.recorder_windows` lists the names.
+They are clicks and hotkeys in the recorder's window. The setting `observation.recorder_windows`
+lists the names of such windows.
 """
 
 import re
@@ -26,17 +26,19 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the indexes of the first and last action, each only if it is on the recorder.
+    """Returns the indexes of the first and the last action, as far as they control the recorder.
 
-    A click is on the window under it, a hotkey on the window with the focus.
+    A click controls it if the window or the element under the pointer has the name of a recorder's
+    window. A hotkey does if the window with the focus has.
 
     Args:
         actions: of the demonstration.
         scans: of the log.
-        reader: of the scans.
+        reader: reads the trees of the scans.
         canvas: of the screenshots.
         names: of the recorder's windows.
-        fronts: action index → position of the window in front at the action, as the video shows.
+        fronts: action index → position of the window in front at the action, as the video shows;
+            None: the tree decides.
     """
     patterns = [name_pattern(name) for name in names if name.strip()]
     if not patterns:
@@ -45,16 +47,16 @@ def actions_on_recorder(
     for action in (first_action(actions), last_action(actions)):
         if action is None or action.action_type not in {"click", "double_click", "hotkey"}:
             continue
-        names_at_action = _names(action, scans, reader, canvas, fronts.get(action.action_index))
-        if any(pattern.search(name) for pattern in patterns for name in names_at_action):
-            indexes.add(action.action_index)
+        for name in _names(action, scans, reader, canvas, fronts.get(action.action_index)):
+            if any(pattern.search(name) for pattern in patterns):
+                indexes.add(action.action_index)
     return indexes
 
 
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
-    """Returns the names that the task does not mention.
+    """Returns the names of recorder windows that the task does not mention.
 
-    A task that mentions a recorder is about that recorder, so its windows are not controls of ours.
+    If the task mentions a recorder, the person works with it, and does not record with it.
     """
     quest = meta.quest
     texts = [meta.title, meta.description]
@@ -88,6 +90,6 @@ def _names(
 
 
 def name_pattern(name: str) -> re.Pattern[str]:
-    """Returns a pattern that matches a name as whole words, in upper and lower case."""
+    """Returns a pattern that matches a name as whole words, ignoring case."""
     words = r"\s+".join(re.escape(word) for word in name.split())
     return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)

@@ -1,7 +1,8 @@
 """Reads the element and the windows under the pointer from the current scan of each action.
 
-The stage that decodes the video needs them: it checks which window is in front, whether the screen
-changed at the element, and by the marks whether the tree has the units of the log.
+The stage that decodes the video needs them. It decides which window is in front, and whether the
+screen changed at the element. By the marks (small named elements) it checks whether the boxes of
+the tree have the units of the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,20 +27,22 @@ from demo_pipeline.observation.trees.scans import current_scan, scans_of_part
 from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
-MARK_WIDTHS = (12, 400)  # units of event space, as of labels and buttons
+# Share of the canvas; the pointer inside a larger element does not show which part is the target.
+LARGEST_TARGET_SHARE = 0.05
+# Least and largest size of a mark in units of event space, which are those of labels and buttons.
+MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
-_MAY_BE_EMPTY = "tablecell"  # its name may only be for screen readers
-COVER_STEP = 8  # units of event space between the points that other windows have to cover
+_MAY_BE_EMPTY = "tablecell"  # role whose name may be invisible, only for screen readers
+COVER_STEP = 8  # units of event space between the points at which covering is tested
 
 
 @dataclass(frozen=True)
 class ScannedTargets:
-    """The targets in the current scans of all actions.
+    """The targets of all actions according to their current scans.
 
     Attributes:
-        by_action: action index → its current scan and the element under the pointer.
-        desktops: the size of the desktop in each of these scans that knows it, in time order.
+        by_action: action index → its current scan and the elements under the pointer.
+        desktops: the size of the desktop in each of these scans that has it, in time order.
     """
 
     by_action: Mapping[int, ScannedTarget]
@@ -52,7 +55,7 @@ def scan_targets(
     reader: TreeReader,
     calibration: Calibration,
 ) -> ScannedTargets:
-    """Finds the current scan of each action, and reads those of pointing actions."""
+    """Finds the current scan of each action, and the elements under pointing actions."""
     targets: dict[int, ScannedTarget] = {}
     desktops: dict[int, DesktopSize] = {}
     since = float("-inf")
@@ -80,7 +83,7 @@ def scan_targets(
 def _with_elements(
     target: ScannedTarget, tree: StepTree, action: Action, canvas: Canvas
 ) -> ScannedTarget:
-    """Adds the elements, the windows and the marks of a tree to the target of a pointing action."""
+    """Adds the elements and windows under a pointing action, and the marks of the tree."""
     aim = _element_under(tree, action)
     small_box = None
     if aim.element is not None and _is_small(aim.element, canvas):
@@ -101,20 +104,28 @@ def _with_elements(
 
 
 def _element_under(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
-    """Returns the element under an action, with all boxes at that place."""
+    """Returns the element under a pointing action, with the boxes of all nodes at that point.
+
+    `front` is the position of the window that counts as the window in front; None: the tree
+    decides.
+    """
     x = action.x or 0.0
     y = action.y or 0.0
     element = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
     if element is None or element.box is None:
         return ElementUnderAction()
-    boxes = map(tree.box, positions_at(tree, x, y))
-    return ElementUnderAction(element.box, [box for box in boxes if box is not None])
+    boxes: list[PixelBox] = []
+    for position in positions_at(tree, x, y):
+        box = tree.box(position)
+        if box is not None:
+            boxes.append(box)
+    return ElementUnderAction(element.box, boxes)
 
 
 def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
-    """Returns the windows under an action with the element that each has there.
+    """Returns the windows under an action, each with its element at that point.
 
-    Empty when there is only one window: then it is known which window is in front.
+    Empty: there is at most one window, so the window in front is known.
     """
     windows: list[ElementUnderAction] = []
     for position in windows_at(tree, action.x or 0.0, action.y or 0.0):
@@ -126,7 +137,10 @@ def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
 
 
 def _marks(tree: StepTree) -> Boxes:
-    """Returns (elements, 4) boxes of small named elements without children, event space."""
+    """Returns (marks, 4) the boxes of small named elements without children, event space.
+
+    Elements of windows that others may cover are left out if enough other marks remain.
+    """
     screen_width, screen_height = tree.screen
     x, y, widths, heights = tree.boxes.T
     is_mark = (widths >= MARK_WIDTHS[0]) & (widths <= MARK_WIDTHS[1])
@@ -148,16 +162,15 @@ def _marks(tree: StepTree) -> Boxes:
 
 
 def _coverable_windows(tree: StepTree) -> set[int]:
-    """Returns the outermost windows that the other windows together could hide."""
+    """Returns the positions of the outermost windows that all other windows together may hide."""
     windows = list(tree.windows)
     boxes = np.nan_to_num(tree.boxes[windows])
     grid = np.arange(0, max(tree.screen), COVER_STEP)
     first = np.searchsorted(grid, boxes[:, :2]).tolist()
     last = np.searchsorted(grid, boxes[:, :2] + boxes[:, 2:]).tolist()
-    areas = [
-        (slice(top, bottom), slice(left, right))
-        for (left, top), (right, bottom) in zip(first, last, strict=True)
-    ]
+    areas: list[tuple[slice, slice]] = []
+    for (left, top), (right, bottom) in zip(first, last, strict=True):
+        areas.append((slice(top, bottom), slice(left, right)))
     coverable: set[int] = set()
     for number, node in enumerate(windows):
         covered = np.zeros((len(grid), len(grid)), bool)
@@ -169,7 +182,10 @@ def _coverable_windows(tree: StepTree) -> set[int]:
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """Returns whether a pointer inside a box points at it, unlike in a page or a text area."""
+    """Returns whether a box is so small that a pointer inside it shows the target.
+
+    Documents and text areas are larger.
+    """
     return (
         box.area * canvas.event_to_canvas**2 <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
     )

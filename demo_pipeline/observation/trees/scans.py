@@ -1,7 +1,7 @@
-"""Chooses the current scan of an action, and reports problems of a log's scans.
+"""Chooses the current scan of an action, and reports problems of the scans of a log.
 
-Problems never quote an element, because elements may hold private text. recording/logged_scans.py
-reads a scan from the log; step_tree.py maps its nodes to the canvas.
+Problems never quote an element, because elements may contain private text.
+recording/logged_scans.py reads scans from the log, and step_tree.py maps their nodes to the canvas.
 """
 
 import math
@@ -30,13 +30,17 @@ from demo_pipeline.recording.logged_scans import (
     regular_scan,
 )
 
-ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
+ROUNDING_PX = 1  # units of event space by which an element may stick out of its container
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
-    """Returns the boxes of nodes; NaN for AT-SPI's sizes of -1 and for impossibly large numbers."""
+    """Returns (nodes, 4) x, y, width, height in event space.
+
+    A box is NaN if a size is negative, as in AT-SPI for "unknown", or if a number is impossibly
+    large.
+    """
     sides = chain.from_iterable(node.box for node in nodes)
     boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
     usable = (np.abs(boxes) <= MAX_COORDINATE).all(axis=1) & (boxes[:, 2:] >= 0).all(axis=1)
@@ -47,36 +51,42 @@ def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
 def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
     """Returns whether the recorder's own hit tests at random points agree with the scan's tree.
 
-    A tree contradicts a hit test if it lacks the element and has something else at the point: the
-    smallest node there neither encloses the element nor is enclosed by it.
+    A tree contradicts a hit test if it lacks the element that the recorder found, and if the
+    smallest node at the point neither encloses this element nor is enclosed by it.
 
     Args:
         scan: from the log.
-        nodes: of its tree, flat.
+        nodes: of its tree, in document order.
         boxes: of the nodes.
 
     Returns:
         False: the tree contradicts at least one hit test. None: no hit test can be compared.
     """
-    verdicts = [_sample_agrees(sample, nodes, boxes) for sample in scan.samples]
-    comparable = [verdict for verdict in verdicts if verdict is not None]
-    return all(comparable) if comparable else None
+    agree: bool | None = None
+    for sample in scan.samples:
+        agrees = _sample_agrees(sample, nodes, boxes)
+        if agrees is False:
+            return False
+        if agrees:
+            agree = True
+    return agree
 
 
 def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
+    """Returns whether a hit test agrees with the tree; None: they cannot be compared."""
     element = sample.element
     point = sample.position
     if element is None or point is None:
         return None
     box = boxes_of([element])[0]
     if not _holds(box[None], point.x, point.y)[0]:
-        return None  # a recorder that contradicts itself says nothing about the tree
+        return None  # the found element is not at the point: the recorder contradicts itself
     for position in np.flatnonzero((boxes == box).all(axis=1)).tolist():
         if (nodes[position].role, nodes[position].name) == (element.role, element.name):
             return True
     usable = boxes[~np.isnan(boxes[:, 0])]
     if len(usable) and _encloses(box, usable).all():
-        return None  # the desktop, which not every tree lists
+        return None  # the recorder found the desktop, which is missing in some trees
     under = usable[_holds(usable, point.x, point.y)]
     if not len(under):
         return False
@@ -85,14 +95,14 @@ def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Bo
 
 
 def _holds(boxes: Boxes, x: float, y: float) -> Bools:
-    """(boxes,) whether a box contains a point."""
+    """Returns (boxes,) whether each box contains a point."""
     left, top, width, height = boxes.T
     inside: Bools = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
     return inside
 
 
 def _encloses(outer: Boxes, inner: Boxes) -> Bools:
-    """(inner,) whether a box lies inside the box `outer`, apart from rounding."""
+    """Returns (inner,) whether each box of `inner` lies inside `outer`, apart from rounding."""
     left, top, width, height = outer.tolist()
     x, y, across, down = inner.T
     inside: Bools = (left - ROUNDING_PX <= x) & (x + across <= left + width + ROUNDING_PX)
@@ -102,15 +112,16 @@ def _encloses(outer: Boxes, inner: Boxes) -> Bools:
 
 @dataclass(frozen=True)
 class CurrentScan:
-    """The current scan at an action, and how fresh it is.
+    """The current scan at an action: the newest scan that had finished by the press.
 
     Attributes:
-        scan: None: no scan had finished by the press.
-        age_ms: from the end of the scan to the press.
+        scan: the scan; None: no scan had finished.
+        age_ms: milliseconds from the end of the scan to the press; None: no scan had finished.
         freshness: `fresh`: the scan began after the previous action ended. `stale`: it began
-            earlier. `changed`: it is stale, and much of the screen changed since it began.
-            `running`: no scan had finished by the press, but a scan had begun. `none`: no scan.
-        previous: the scan before `scan`; None: it is the first.
+            earlier. `changed`: it began earlier, and much of the screen changed between its start
+            and the press. `running`: no scan had finished, but a scan had begun. `none`: no scan
+            had begun.
+        previous: the finished scan before `scan`; None: there is none.
     """
 
     scan: LoggedScan | None
@@ -122,14 +133,14 @@ class CurrentScan:
 def current_scan(
     scans: Sequence[LoggedScan], press_ms: int, since_ms: float, changes_ms: Sequence[float] = ()
 ) -> CurrentScan:
-    """Returns the newest scan that had finished by the press.
+    """Returns the newest scan that had finished by the press of an action.
 
-    A scan that was still running is never used, because it may show what the press opened.
+    A scan that was still running is never used, because it may show the effect of the press.
 
     Args:
         scans: of the log, in any order.
-        press_ms: when the action began; this and all times are epoch milliseconds.
-        since_ms: when the previous action had ended.
+        press_ms: when the action began. All times are epoch milliseconds.
+        since_ms: when the previous action ended.
         changes_ms: when much of the screen changed.
     """
     finished = sorted(
@@ -153,7 +164,11 @@ def current_scan(
 def scans_of_part(
     scans: Sequence[LoggedScan], screen: ScreenParts, press_ms: int
 ) -> Sequence[LoggedScan]:
-    """Returns the scans that ran while the screen had the same resolution as at an action."""
+    """Returns the scans of the part of the recording in which an action was pressed.
+
+    A new part begins when the resolution or the scale of the screen changes. Scans that ran across
+    such a change are left out.
+    """
     if len(screen) == 1:
         return scans
     part = screen.at(press_ms)
@@ -163,11 +178,13 @@ def scans_of_part(
 
 
 def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Returns the problems of a log's scans; each problem names the line of the first such scan.
+    """Returns the problems of the scans of a log: at most one of each kind.
+
+    Each problem counts the scans, and has the line of the first.
 
     Args:
         log: input_log.jsonl.
-        scans: rows of the `events` stage's trees.parquet.
+        scans: rows of trees.parquet of the `events` stage.
 
     Returns:
         - An error `unreadable_scan`: scans without any usable element.
@@ -218,10 +235,7 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Returns whether a scan has no tree.
-
-    True also if the lenient reader had to be used and found no usable element.
-    """
+    """Returns whether a scan has no tree, or was read leniently without any usable element."""
     return scan.tree is None or (lenient and not scan.tree)
 
 
@@ -234,7 +248,7 @@ def _lenient_fault(line: bytes) -> str:
 
 
 class _NodeKeys(msgspec.Struct, gc=False):
-    """The documented keys of a node, as JSON text; empty where the key is missing."""
+    """The documented keys of a node as JSON texts; a missing key has an empty text."""
 
     role: msgspec.Raw = msgspec.Raw(b"")
     bbox: msgspec.Raw = msgspec.Raw(b"")
@@ -246,7 +260,7 @@ class _NodeKeys(msgspec.Struct, gc=False):
 
 
 class _ScanKeys(msgspec.Struct):
-    """The documented keys of a scan; empty where the key is missing."""
+    """The documented keys of a scan as JSON texts; a missing key has an empty text."""
 
     tree: list[_NodeKeys] | _NodeKeys | None = None
     duration: msgspec.Raw = msgspec.Raw(b"")
@@ -259,11 +273,14 @@ class _EventKeys(msgspec.Struct):
 
 
 _KEYS_DECODER = msgspec.json.Decoder(_EventKeys)
-_NEEDED = frozenset({"role", "bbox"})  # null counts as missing
+_NEEDED = frozenset({"role", "bbox"})  # keys of a node whose null counts as missing
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:
-    """Describes which documented keys are missing in a scan whose values have the right types."""
+    """Describes which documented keys are missing in a scan; empty: none.
+
+    All values of the scan have their documented types.
+    """
     if not scan.tree:
         return "data.tree: has no element"
     with deeper_decoding():
@@ -293,6 +310,7 @@ def _regular_fault(line: bytes, scan: RawScan) -> str:
 
 
 def _missing_keys(node: _NodeKeys) -> Iterator[str]:
+    """Yields the documented keys that a node lacks."""
     for name in _NodeKeys.__struct_fields__:
         value = getattr(node, name)
         if name == "children":

@@ -1,9 +1,12 @@
 """Recognises typed passwords and replaces them by `<password>`.
 
-A text counts as a password in two cases. Either the accessibility tree marks its field: AT-SPI has
-the role `password text`, UI Automation has IsPassword, macOS has secure text fields, and HTML has
-the input type. Or the screenshots show that a row of equal dots appeared where letters would be.
-The folder `privacy/` searches for patterns and for people's own lists of words.
+A text counts as a password in two cases:
+
+- The accessibility tree marks its field. AT-SPI has the role `password text`, UI Automation has
+  IsPassword, macOS has secure text fields, and HTML has the input type.
+- The screenshots show that a row of equal dots appeared in place of letters.
+
+The folder `privacy/` removes other private texts: by patterns, and by word lists of the users.
 """
 
 import re
@@ -22,19 +25,22 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
-_SHORTEST_SOUGHT = 4  # characters; shorter passwords also occur inside ordinary words
+# Characters of a password that is removed everywhere else; shorter ones occur in ordinary words.
+_SHORTEST_SOUGHT = 4
 _FEWEST_DOTS = 4  # equal shapes in a row; an ellipsis has three
-_FEWEST_LETTERS = 3  # different characters; fewer would look alike as letters, too
-_LARGEST_DOT_PX = 24
-_SMALLEST_DOT_PX = 2
-_LARGEST_STEP_PX = 30  # from the left edge of a dot to that of the next dot
-_TEXT_CURSOR_PX = 3  # the largest width of the text cursor
-_MOST_SHAPES = 2000  # a page of letters has more; dots of a password would be among the first
-_CHANGED = 24  # of 255; noise of x264 stays below (measured for the changes between frames)
+_FEWEST_LETTERS = 3  # different characters of a text; a row of fewer letters may look like dots
+_LARGEST_DOT_PX = 24  # width and height of a dot, video pixels
+_SMALLEST_DOT_PX = 2  # width and height of a dot, video pixels
+_LARGEST_STEP_PX = 30  # from the left edge of a dot to the left edge of the next dot
+_TEXT_CURSOR_PX = 3  # largest width of the text cursor
+# Changed shapes that are examined. A page of letters has more; the dots of a password would be
+# among the first.
+_MOST_SHAPES = 2000
+_CHANGED = 24  # grey levels of a change; noise of x264 stays below (measured between frames)
 
 
 class _Shape(NamedTuple):
-    """A connected group of changed pixels that is as large as a character."""
+    """A connected group of changed pixels with the size of a character, in video pixels."""
 
     left: int
     top: int
@@ -52,26 +58,31 @@ class _Shape(NamedTuple):
 
 
 def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
-    """Returns whether the keyboard is in a password field while `action` types.
+    """Returns whether an action types into a password field.
 
-    `target` is the position of the node that receives the text; None: it is not known.
+    Args:
+        action: any action.
+        tree: of the current scan. The focused element counts, too.
+        target: position of the node that receives the text; None: unknown.
     """
     if action.action_type != "type":
         return False
-    nodes = [tree.focused] if target is None else [target, tree.focused]
-    return any(is_secret_field(tree.raws[node]) for node in nodes if node is not None)
+    for node in (target, tree.focused):
+        if node is not None and is_secret_field(tree.raws[node]):
+            return True
+    return False
 
 
 def dots_for(text: str, before: Luma, after: Luma) -> bool:
-    """Returns whether `after` shows a row of dots in place of a typed text.
+    """Returns whether the screen shows a row of dots in place of a typed text.
 
-    The row did not exist in `before`, has as many dots as the text has characters, and stands
-    alone: letters beside it show that it is a part of a word, such as "occu" in "1 occurrence".
+    The row is new, has a dot for each character of the text, and stands alone. Letters next to it
+    would show that it is a part of a word, such as "occu" in "1 occurrence".
 
     Args:
-        text: as typed. Texts with fewer than three different characters prove nothing.
+        text: as typed. A text with fewer than three different characters proves nothing.
         before: the screen before the text was typed.
-        after: the screen after it.
+        after: the screen after the text was typed.
     """
     typed = text.strip()
     if len(typed) < _FEWEST_DOTS or len(set(typed)) < _FEWEST_LETTERS:
@@ -84,10 +95,13 @@ def dots_for(text: str, before: Luma, after: Luma) -> bool:
 
 
 def _changed_shapes(changed: Any) -> list[_Shape]:
-    """Returns the changed shapes that are as large as a character.
+    """Returns the changed shapes that have the size of a character.
 
-    The lines of the screen are searched separately, because labelling the shapes of the whole
+    Each group of adjacent rows with changes is searched separately, because searching the whole
     screen at once takes 8 MB and 15 ms.
+
+    Args:
+        changed: (rows, columns) 1 where the screen changed, else 0.
     """
     lines = np.flatnonzero(np.diff(changed.max(axis=1), prepend=0, append=0))
     character_shapes: list[_Shape] = []
@@ -105,7 +119,7 @@ def _changed_shapes(changed: Any) -> list[_Shape]:
 
 
 def _even_rows(shapes: Sequence[_Shape]) -> Iterator[list[_Shape]]:
-    """Yields the rows of at least four shapes with equal sizes and equal distances."""
+    """Yields the rows of at least `_FEWEST_DOTS` shapes with equal sizes and equal distances."""
     ordered = sorted(shapes, key=lambda shape: (shape.top // 3, shape.left))
     row = ordered[:1]
     step = 0
@@ -124,7 +138,7 @@ def _even_rows(shapes: Sequence[_Shape]) -> Iterator[list[_Shape]]:
 
 
 def _look_alike(shape: _Shape, other: _Shape) -> bool:
-    """Returns whether two shapes have the same height on the screen, size and ink."""
+    """Returns whether two shapes have the same vertical position, size, and number of pixels."""
     is_same_size = (
         abs(shape.top - other.top) <= 1
         and abs(shape.width - other.width) <= 1
@@ -135,29 +149,36 @@ def _look_alike(shape: _Shape, other: _Shape) -> bool:
 
 
 def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) -> bool:
-    """Returns whether a row stands alone and has a dot for each of so many characters.
+    """Returns whether a row of equal shapes consists of the dots of a password.
 
-    The dot at either end may be missing, because it touches the text cursor and thus is another
-    shape, or because the last character is shown for a moment. A field may end with an icon.
+    The row has to stand alone and have a dot for each character. A dot at either end may be
+    missing, because it touches the text cursor and becomes another shape, or because the last
+    character is shown for a moment. There may be an icon at the end of the field.
+
+    Args:
+        row: equal shapes at equal distances, from left to right.
+        shapes: all changed shapes.
+        characters: number of typed characters.
     """
     if abs(len(row) - characters) > 1:
         return False
     first = row[0]
     last = row[-1]
     step = last.left - row[-2].left
-    in_line = [
-        shape
-        for shape in shapes
-        if shape not in row
-        and shape.top < last.bottom
-        and first.top < shape.bottom
-        and not (shape.width <= _TEXT_CURSOR_PX and shape.height > first.height)
-    ]
-    gap = 3 * step  # wider than that between two words
-    before = [shape for shape in in_line if first.left - gap < shape.right <= first.right]
-    after = [shape for shape in in_line if last.left <= shape.left < last.right + gap]
+    gap = 3 * step  # wider than the gap between two words
+    before: list[_Shape] = []
+    after: list[_Shape] = []
+    for shape in shapes:
+        is_in_line = shape.top < last.bottom and first.top < shape.bottom
+        is_text_cursor = shape.width <= _TEXT_CURSOR_PX and shape.height > first.height
+        if not is_in_line or is_text_cursor or shape in row:
+            continue
+        if first.left - gap < shape.right <= first.right:
+            before.append(shape)
+        if last.left <= shape.left < last.right + gap:
+            after.append(shape)
     if not before:
-        return len(after) <= 1  # the missing dot, or an icon at the end of the field
+        return len(after) <= 1  # a missing dot, or an icon at the end of the field
     is_missing_dot = before[0].right >= first.left - step + first.width - 1
     return len(row) < characters and len(before) == 1 and is_missing_dot and not after
 
@@ -167,15 +188,16 @@ def hide_passwords(
 ) -> tuple[list[Action], frozenset[str]]:
     """Replaces typed passwords in actions, and returns the texts to remove everywhere else.
 
-    A pause splits what is typed into one field into several actions. Their texts are therefore
-    also joined: the whole password must not be readable either.
+    A pause may split the typing of a password into several actions. Therefore, the texts of such
+    actions are also joined, because other texts may contain the whole password.
 
     Args:
         actions: of the demonstration, in time order.
-        rows: the row of trees.parquet of each action; `secret_field` marks typed passwords.
+        rows: the row of trees.parquet for each action; `secret_field` marks typed passwords.
 
     Returns:
-        The actions with `<password>` in place of passwords, and all passwords with their parts.
+        The actions with `<password>` in place of passwords; and the passwords with their parts,
+        without those that are shorter than `_SHORTEST_SOUGHT`.
     """
     changed_actions: list[Action] = []
     passwords: set[str] = set()
@@ -198,7 +220,7 @@ def hide_passwords(
 
 
 def without_texts(value: Any, secrets: Collection[str]) -> Any:
-    """Replaces each of the secret texts in a JSON value or a table row by `<password>`."""
+    """Replaces secret texts in a JSON value or a table row by `<password>`, the longest first."""
     if not secrets:
         return value
     longest_first = sorted(secrets, key=len, reverse=True)
@@ -209,9 +231,13 @@ def without_texts(value: Any, secrets: Collection[str]) -> Any:
 def mapped_texts(
     value: Any, change: Callable[[str], str], kept: Collection[str] = (), key: str = ""
 ) -> Any:
-    """Applies `change` to every text of a JSON value or a table row.
+    """Applies a function to every text of a JSON value or a table row.
 
-    Texts under the keys `kept` stay as they are. `key` is the key of `value` itself.
+    Args:
+        value: the JSON value or row.
+        change: the function.
+        kept: keys whose texts stay unchanged.
+        key: the key of `value` in the object that contains it; empty: none.
     """
     if isinstance(value, str):
         return value if key in kept else change(value)

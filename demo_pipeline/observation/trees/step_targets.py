@@ -1,7 +1,7 @@
-"""Finds what each action was aimed at: the element under the pointer, or the one with the keyboard.
+"""Finds the target of each action: the element under the pointer, or the element with the focus.
 
-It also decides whether the tree agrees with the screenshot where that matters for the action.
-keyboard_focus.py finds the element with the keyboard.
+This module also decides whether the tree of an action agrees with its screenshot.
+keyboard_focus.py finds the element with the focus.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,11 +35,19 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
-WAITED_SHARE = 0.5  # of the named elements; pages that loaded changed 0 to 0.45, other screens 0.56
-UNTOUCHED_PX = 96  # units of event space around a press; 64 overlooks some changes
-LABEL_PX = 48  # video pixels from a check box to its label; avoids a wrong name, costs a right name
-TITLE_PX = 48  # units of event space; title bars have 20 to 40, a browser's tabs 40
-_LABELLED_BESIDE = frozenset({"checkbox", "radiobutton"})  # the box itself does not show its name
+# Share of a tree's named elements. If fewer changed during a wait, the tree still agrees with the
+# screenshot. Pages that loaded changed 0 to 0.45, other screens 0.56.
+WAITED_SHARE = 0.5
+# Side of the square around a press in which nothing may have changed, units of event space. With
+# 64, some changes are overlooked.
+UNTOUCHED_PX = 96
+# Video pixels next to a check box in which its label may be. The value avoids a wrong name, and
+# costs a right name.
+LABEL_PX = 48
+# Height of the part of a window with its title, units of event space. Title bars have 20 to 40, the
+# tabs of a browser 40.
+TITLE_PX = 48
+_LABELLED_BESIDE = frozenset({"checkbox", "radiobutton"})  # roles with the name next to the box
 _MENUS = frozenset({"menu", "menuitem"})
 
 
@@ -51,11 +59,25 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
     pointed: TargetEvidence | None,
     keyboard: KeyboardFocus,
 ) -> Agreement:
-    """Returns whether a tree agrees with the screenshot at the place of an action.
+    """Returns whether a tree agrees with the screenshot, above all at the target of an action.
 
-    For keys the place is the window that has the keyboard. A wait acts on nothing, so most of the
-    screen has to agree. The same holds for keys without a target, unless a menu or dialog opened
-    that is missing in the tree.
+    If they differ, the tree still agrees in part (`PARTIAL`) in these cases:
+
+    - The target of a pointing action is known, and it was not redrawn, or nothing changed near the
+      press.
+    - The target of keys is known.
+    - A wait has no target: most of the named elements have not changed.
+    - Keys have no known target: most of the named elements have not changed, no menu or dialog
+      opened that is missing in the tree, and no text appeared outside of all fields.
+
+    Args:
+        action: any action.
+        tree: of the current scan.
+        target: of the action; None: unknown.
+        contradictions: places where the screenshot contradicts the tree; None: they were not
+            compared.
+        pointed: evidence from the video about the target of a pointing action.
+        keyboard: the focus before the action is recorded.
     """
     if contradictions is None:
         return Agreement.UNKNOWN
@@ -89,11 +111,12 @@ class StepTargets:
     """Finds the targets of the actions of a demonstration, and whether their trees agree.
 
     Args:
-        reader: of the trees.
+        reader: reads the trees.
         evidence: from the video.
         changes_ms: when much of the screen changed, epoch milliseconds.
         actions: of the demonstration, in order.
-        screenshots: of each action. Without them, focus rings and lit choices stay unknown.
+        screenshots: the file for each action. Without them, focus rings and lit choices are not
+            searched.
     """
 
     def __init__(
@@ -108,9 +131,13 @@ class StepTargets:
         self._actions = actions
         self._screenshots = screenshots
         self._read_screenshot = lru_cache(maxsize=2)(grey_screenshot)
-        # Numbers and press times of the actions that are not pauses.
-        self._acting = [n for n, action in enumerate(actions) if action.action_type != "pause"]
-        self._presses = [actions[number].press_ms for number in self._acting]
+        # Indexes and press times of the actions that are not pauses.
+        self._acting: list[int] = []
+        self._presses: list[int] = []
+        for number, action in enumerate(actions):
+            if action.action_type != "pause":
+                self._acting.append(number)
+                self._presses.append(action.press_ms)
         self._changes_ms = changes_ms
         self._pointed = {target.action_index: target for target in evidence.targets}
         self._typed = {typing.action_index: typing.places for typing in evidence.typed}
@@ -121,15 +148,15 @@ class StepTargets:
     def step(
         self, number: int, tree: StepTree, current: CurrentScan, scans: Sequence[LoggedScan]
     ) -> tuple[Agreement, Element | None, str]:
-        """Returns for the next action: whether its tree agrees, its target, and the method.
+        """Returns whether the tree of an action agrees, the target, and the `target_method`.
 
         Call it for every action, in order.
 
         Args:
-            number: of the action, from 0.
+            number: index of the action.
             tree: of the current scan.
             current: the current scan.
-            scans: all scans with the coordinates of the action.
+            scans: all scans of the same part of the recording, see `scans_of_part`.
         """
         action = self._actions[number]
         pointed = self._pointed.get(action.action_index)
@@ -159,9 +186,10 @@ class StepTargets:
         return agreement, element, target.method
 
     def hovered(self, number: int, tree: StepTree) -> Element | None:
-        """Returns the element under the resting pointer that opened what an action pressed.
+        """Returns the element over which the pointer rested to open the target of an action.
 
-        None: nothing opened in this way, or the screen changed there since the scan.
+        An example is a menu that opens a submenu. None: nothing opened in this way, the element has
+        no name, or the screen changed there after the scan.
         """
         index = self._actions[number].action_index
         hover = self._hovers.get(index)
@@ -177,13 +205,13 @@ class StepTargets:
     def _focus_evidence(
         self, number: int, tree: StepTree, scans: Sequence[LoggedScan]
     ) -> FocusEvidence:
-        """Returns the evidence about the keyboard focus that is not in the current scan."""
+        """Returns the evidence about the focus at an action from outside of its current scan."""
         action = self._actions[number]
-        later_scan = min(
-            (scan for scan in scans if scan.begin_ms >= action.press_ms),
-            key=lambda scan: scan.begin_ms,
-            default=None,
-        )
+        later_scan: LoggedScan | None = None
+        for scan in scans:
+            is_later = scan.begin_ms >= action.press_ms
+            if is_later and (later_scan is None or scan.begin_ms < later_scan.begin_ms):
+                later_scan = scan
         before = bisect_left(self._acting, number)
         after = bisect_right(self._presses, action.press_ms)
         is_undisturbed = False
@@ -205,7 +233,7 @@ class StepTargets:
         return self._read_screenshot(self._screenshots[number])
 
     def window(self, action: Action, tree: StepTree, target: Element | None) -> int | None:
-        """Returns the position of the window that an action was in; None: not known."""
+        """Returns the position of the window that an action was in; None: unknown."""
         if target is not None:
             return tree.windows_around[target.position]
         if action.action_type not in POINTER_TYPES or action.x is None or action.y is None:
@@ -218,11 +246,17 @@ class StepTargets:
     def is_window_certain(
         self, number: int, tree: StepTree, window: int, target: Element | None
     ) -> bool:
-        """Returns whether an action certainly was in a window that still has the tree's title.
+        """Returns whether an action certainly was in a window, and the window has the same title.
 
-        Since the scan, the title bar did not change, and nothing opened over the place of a press.
-        On Linux, programs without a tree have windows, too. There, an action without a target needs
-        a screenshot that shows the border of the window.
+        After the scan, the title bar must not have changed, and nothing may have opened over the
+        place of a press. On Linux, windows without a tree may cover the window. Therefore, if a
+        press has no target there, the screenshot has to show the border of the window.
+
+        Args:
+            number: index of the action.
+            tree: of the current scan.
+            window: position of the window.
+            target: of the action; None: unknown.
         """
         action = self._actions[number]
         box = tree.box(window)
@@ -235,8 +269,9 @@ class StepTargets:
         if target is not None or action.x is None or action.y is None:
             return True
         x, y = tree.canvas.to_video(action.x, action.y)
-        if any(PixelBox(*panel).contains(x, y) for panel in since.began.panels):
-            return False
+        for panel in since.began.panels:
+            if PixelBox(*panel).contains(x, y):
+                return False
         screenshot = self._screenshot(number) if tree.platform == "linux" else None
         if screenshot is None:
             return True
@@ -250,6 +285,7 @@ class StepTargets:
     def _contradictions(
         self, action: Action, tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:
+        """Returns where the screenshot contradicts the tree; None: they were not compared."""
         since = self._since_scan.get(action.action_index)
         scan = current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
@@ -279,7 +315,8 @@ class StepTargets:
     ) -> FoundTarget:
         """Returns the element under the pointer, unless the screen changed there after the scan.
 
-        `pointed` already ignores a highlight under the pointer and the text cursor.
+        `pointed` is the evidence from the video about the element; None: there is none. Highlights
+        under the pointer and the text cursor do not count there as changes.
         """
         if action.x is None or action.y is None:
             return NO_TARGET
@@ -310,21 +347,21 @@ class StepTargets:
         target: Element,
         pointed: TargetEvidence,
     ) -> bool:
-        """Returns whether a redrawn element is the one that the scan read.
+        """Returns whether an element of the tree is still on the screen at the press.
 
-        The screen changed at the element after the scan began, so the scan may have read the
-        element before the change. The element is right in three cases:
+        The element was redrawn after the scan began. It is still there in three cases:
 
-        - Nothing changed at the element and near the press. Changes far from the press, within a
-          large element, are harmless.
+        - It was only highlighted: no content of the screen changed at the element or near the
+          press.
         - Nothing changed after the scan ended, the previous scan has the element too, and the
-          screen looked the same at that time.
+          screen looked the same then.
         - Nothing changed after the scan ended, and the element appeared while the scan ran.
         """
         since = self._since_scan.get(action.action_index)
         began = since.began if since else None
         ended = since.ended if since else None
-        may_be_highlight = target.role not in _MENUS  # items light up, and menus may have closed
+        # An item of a menu is lit when the pointer reaches it, and the menu may have closed.
+        may_be_highlight = target.role not in _MENUS
         if may_be_highlight and self._is_still_near(action, tree, target, began):
             return True
         is_unchanged = not pointed.ended
@@ -340,7 +377,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether nothing changed, neither at an element nor near the press."""
+        """Returns whether nothing changed at an element and near the press; False: unknown, too."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)
@@ -351,23 +388,33 @@ class StepTargets:
     def _appeared_during_scan(
         self, action: Action, current: CurrentScan, target: Element, pointed: TargetEvidence
     ) -> bool:
-        """Returns whether an element that the previous scan lacks appeared during the current one.
+        """Returns whether an element that the previous scan lacks appeared during the current scan.
 
-        A menu may also have opened before the scan began, and closed while it ran. That is ruled
-        out if the screen did not change between the scans, or if the person did nothing.
+        A menu may instead have opened before the current scan began, and closed while it ran. This
+        is ruled out if the screen did not change between the scans, or if no other action happened
+        between the previous scan and the press.
         """
         did_not_change = pointed.before_began is not None and not pointed.before_began
         if target.role not in _MENUS or did_not_change:
             return True
         before_ms = current.previous.end_ms if current.previous else float("-inf")
-        acted_ms = [other.end_ms for other in self._actions if other.action_type != "pause"]
-        return not any(before_ms < time_ms < action.press_ms for time_ms in acted_ms)
+        for number in self._acting:
+            if before_ms < self._actions[number].end_ms < action.press_ms:
+                return False
+        return True
 
 
 def _is_changed_at(
     tree: StepTree, target: Element, changes: ContentChanges | None, beside: float = 0.0
 ) -> bool:
-    """Returns whether something changed at an element, or within some video pixels beside it."""
+    """Returns whether something changed at an element.
+
+    Args:
+        tree: of the element.
+        target: the element.
+        changes: of the screen; None: unknown, which counts as no change.
+        beside: video pixels left and right of the element in which changes count, too.
+    """
     if changes is None or target.box is None:
         return False
     box = tree.canvas.box_to_video(target.box)
@@ -376,5 +423,5 @@ def _is_changed_at(
 
 
 def _reaches_into(places: Sequence[ChangedBox], box: PixelBox) -> bool:
-    """Returns whether any of the places reaches into a box, video pixels."""
+    """Returns whether a place reaches into a box; both are in video pixels."""
     return any(overlap(place, box) for place in places)

@@ -1,7 +1,7 @@
-"""Maps a scan to the UI tree of a step: roles and states of OSWorld-Desktopd, canvas coordinates.
+"""Maps a scan to the UI tree of a step: OSWorld-Desktopd roles and states, canvas coordinates.
 
-roles.json translates the role names of UI Automation, macOS AX and AT-SPI; a name in no table
-becomes `unknown`. scans.py chooses the current scan, and hit_test.py the target.
+roles.json translates the role names of UI Automation, macOS AX and AT-SPI. A name that is in no
+table becomes `unknown`. scans.py chooses the scan of a step, and hit_test.py finds the target.
 """
 
 import json
@@ -41,9 +41,9 @@ _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
 
 @lru_cache(maxsize=4096)
 def canonical_role(raw: str, platform: str) -> str | None:
-    """Returns the OSWorld-Desktopd role for a recorder's role name; None: it is in no table.
+    """Returns the OSWorld-Desktopd role for a logged role name; None: the name is in no table.
 
-    The table of the platform comes first. The other tables follow, because recorders mix them.
+    The table of the platform is searched first, then the others, because recorders mix them.
     """
     key = normalised(raw)
     tables = _tables()
@@ -56,6 +56,7 @@ def canonical_role(raw: str, platform: str) -> str | None:
 
 @cache
 def _tables() -> MappingProxyType[str, dict[str, str]]:
+    """Returns the tables of roles.json: name of the table → normalised role name → role."""
     text = files("demo_pipeline.observation.trees").joinpath("roles.json").read_text("utf-8")
     raw_tables: dict[str, dict[str, str]] = json.loads(text)
     tables: dict[str, dict[str, str]] = {}
@@ -86,13 +87,17 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def _json_between_nodes(depths: Sequence[int]) -> list[bytes]:
-    """Returns the JSON text after each node, the root first.
+    """Returns the JSON text after each node, first after the root.
 
-    It opens the children of the node, and closes the nodes that end before the next node.
+    Each text opens the list of the node's children, and closes all nodes that end before the next
+    node. `depths` are the depths of the nodes below the root, in document order.
     """
     levels = np.array((0, *depths))
     ended_nodes = (levels[:-1] - levels[1:] + 1).tolist()
-    texts = {count: _CHILDREN + b"]}" * count + b"," * (count > 0) for count in set(ended_nodes)}
+    texts: dict[int, bytes] = {}
+    for count in set(ended_nodes):
+        separator = b"," if count > 0 else b""
+        texts[count] = _CHILDREN + b"]}" * count + separator
     last_text = _CHILDREN + b"]}" * int(levels[-1] + 1)
     return [*map(texts.__getitem__, ended_nodes), last_text]
 
@@ -103,6 +108,7 @@ def iso_utc(time_ms: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+# Logged name of a state → OSWorld-Desktopd state if the logged value is true.
 _STATES_WHEN_TRUE = {
     "focused": "focused",
     "selected": "selected",
@@ -118,12 +124,14 @@ _STATES_WHEN_TRUE = {
     "pressed": "pressed",
     "active": "active",
 }
+# Logged name of a state → OSWorld-Desktopd state if the logged value is false.
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
-_IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which no state is written
+_IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which the format has no state
 
 _WINDOWS = frozenset({"window", "dialog"})
+# Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-SPARSE_NODES = 5  # nodes with an area; an empty window has fewer
+SPARSE_NODES = 5  # nodes with an area; with fewer, a tree shows almost nothing of an application
 
 States = tuple[str, ...]
 
@@ -133,9 +141,12 @@ class Element:
     """A node of a `StepTree` as it is written to ui_tree.json.
 
     Attributes:
-        position: index in the tree's lists; `id` is `node_<position + 1>`.
-        bounds: canvas pixels.
-        box: x, y, width, height in event space.
+        position: index in the lists of the tree.
+        id: `node_<position + 1>`.
+        role: OSWorld-Desktopd role.
+        name: see `StepTree.name_at`.
+        bounds: x, y, width, height in canvas pixels.
+        box: x, y, width, height in event space; None: the node has no usable box.
     """
 
     position: int
@@ -148,23 +159,26 @@ class Element:
 
 @dataclass(frozen=True)
 class StepTree:
-    """A mapped scan. Each list has an entry for every node below the root, in document order.
+    """The UI tree of a step, mapped from a scan.
 
-    `states_at` and `element` map a single node, which is faster than mapping all nodes.
+    Each list has an entry for every node below the root, in document order. The index in these
+    lists is called the position of a node. `states_at` and `element` map a single node, which is
+    faster than mapping all nodes.
 
     Attributes:
-        time_ms: when the scan began, or the press without a scan; epoch milliseconds.
-        platform: of meta.json; its table of role names comes first.
-        raws: the recorder's nodes.
-        parents: positions; -1 below the root.
-        depths: 1 below the root.
-        boxes: (nodes, 4) x, y, width, height in event space; NaN without a usable box.
-        focused: position of the recorder's `focused_element`; None: it is not in the tree.
-        cursor: the recorder's own hit test at the pointer; None: it made none.
+        time_ms: logged time of the scan, or of the press if there is no scan; epoch milliseconds.
+        canvas: maps event space to the canvas.
+        platform: of meta.json; its table of role names is searched first.
+        raws: the nodes as logged.
+        parents: position of each parent; -1: the parent is the root.
+        depths: of the nodes; 1: the parent is the root.
+        boxes: (nodes, 4) x, y, width, height in event space; NaN: no usable box.
+        focused: position of the scan's `focused_element`; None: it is missing in the tree.
+        cursor: the recorder's own hit test at the pointer; None: the recorder made none.
         samples_agree: whether the recorder's hit tests at random points agree with the tree; None:
             no hit test can be compared.
-        damaged_elements: how many elements of the scan could not be read.
-        readable: False: the scan could not be read, so that the tree is only a root.
+        damaged_elements: number of elements of the scan that could not be read.
+        readable: False: the scan is unusable, and the tree is only a root.
     """
 
     time_ms: int
@@ -181,7 +195,7 @@ class StepTree:
     readable: bool = True
 
     def __len__(self) -> int:
-        """Nodes below the root."""
+        """Returns the number of nodes below the root."""
         return len(self.raws)
 
     @property
@@ -191,9 +205,10 @@ class StepTree:
 
     @property
     def desktop_size(self) -> tuple[float, float] | None:
-        """Width and height of the desktop in event space, by the only node at the top.
+        """Width and height of the desktop in event space, if the tree has a node for the desktop.
 
-        None: there are several nodes at the top, or the node is a window or has no usable box.
+        Such a node is the only node below the root, and lies at (0, 0). None: there is no such
+        node, or it is a window.
         """
         tops = self._tops
         if len(tops) != 1 or self.roles[tops[0]] in _WINDOWS:
@@ -207,22 +222,28 @@ class StepTree:
     def top_panes(self) -> frozenset[int]:
         """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        Windows calls some of its windows panes. They are at the top, or in a pane of the size of
-        the screen that also contains windows.
+        UI Automation gives some windows the role `pane`. They are directly below the root, or below
+        a pane for the desktop, which is as large as the screen and also contains windows.
         """
-        panes = {position for position in self._tops if self._is_pane(position)}
-        screens = {position for position in panes if self._is_whole_screen(position)}
+        panes: set[int] = set()
+        screens: set[int] = set()
+        for position in self._tops:
+            if self._is_pane(position):
+                panes.add(position)
+                if self._is_whole_screen(position):
+                    screens.add(position)
         if not screens:
             return frozenset(panes)
         in_screens = [node for node, parent in enumerate(self.parents) if parent in screens]
         desktops = {self.parents[node] for node in in_screens if self.roles[node] == "window"}
-        inner_panes = {
-            node for node in in_screens if self.parents[node] in desktops and self._is_pane(node)
-        }
-        return frozenset(panes - desktops | inner_panes)
+        for node in in_screens:
+            if self.parents[node] in desktops and self._is_pane(node):
+                panes.add(node)
+        return frozenset(panes - desktops)
 
     @property
     def _tops(self) -> Sequence[int]:
+        """Positions of the nodes directly below the root."""
         return [position for position, depth in enumerate(self.depths) if depth == 1]
 
     def _is_pane(self, position: int) -> bool:
@@ -235,7 +256,10 @@ class StepTree:
 
     @cached_property
     def cursor_node(self) -> int | None:
-        """Position of the element that the recorder hit at the pointer; None: not in the tree."""
+        """Position of the element in the recorder's hit test at the pointer.
+
+        None: the recorder made no hit test, or the element is missing in the tree.
+        """
         if self.cursor is None:
             return None
         return _position_of(self.cursor.element, self.raws, self.boxes)
@@ -247,7 +271,7 @@ class StepTree:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so few nodes have an area that the application exposes almost nothing."""
+        """Whether fewer than `SPARSE_NODES` nodes have an area."""
         return int((self.boxes[:, 2] * self.boxes[:, 3] > 0).sum()) < SPARSE_NODES
 
     @cached_property
@@ -259,6 +283,7 @@ class StepTree:
 
     @cached_property
     def _mapped_states(self) -> Sequence[tuple[States, States]]:
+        """Result of `_map_states` for each node."""
         return [_map_states(bytes(raw.states)) for raw in self.raws]
 
     @cached_property
@@ -271,7 +296,7 @@ class StepTree:
 
     @cached_property
     def unknown_roles(self) -> Counter[str]:
-        """Raw role names that are in no table, with counts."""
+        """Logged role names that are in no table, with the number of nodes."""
         names = Counter(raw.role or "" for raw in self.raws)
         unknown: Counter[str] = Counter()
         for name, count in names.items():
@@ -281,8 +306,11 @@ class StepTree:
 
     @cached_property
     def dropped_states(self) -> Counter[str]:
-        """Raw state names without an OSWorld-Desktopd state, with counts."""
-        return Counter(name for _, dropped in self._mapped_states for name in dropped)
+        """Logged states that OSWorld-Desktopd does not have, with the number of nodes."""
+        names: Counter[str] = Counter()
+        for _, dropped in self._mapped_states:
+            names.update(dropped)
+        return names
 
     def is_window(self, position: int) -> bool:
         """Returns whether a node is a window, a dialog, or a pane that is a window."""
@@ -290,7 +318,7 @@ class StepTree:
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
-        """Position of the outermost window around each node, itself included; None: no window."""
+        """Position of the outermost window that contains each node or is the node; None: none."""
         outermost: list[int | None] = []
         for position, parent in enumerate(self.parents):
             window = outermost[parent] if parent >= 0 else None
@@ -318,8 +346,7 @@ class StepTree:
 
     def element(self, position: int) -> Element:
         """Returns the node at a position."""
-        columns = _bounds(self.boxes[position : position + 1], self.canvas)
-        x, y, width, height = (column[0] for column in columns)
+        [x], [y], [width], [height] = _bounds(self.boxes[position : position + 1], self.canvas)
         return Element(
             position,
             f"node_{position + 1}",
@@ -330,10 +357,11 @@ class StepTree:
         )
 
     def name_at(self, position: int) -> str:
-        """Returns the name of a node, or its description, or the value of a button or label.
+        """Returns the name of a node; without a name, its description; without both, its value.
 
-        The value of other nodes is content and may be secret, so it is never used. The value of a
-        label is used only if it has no children; otherwise the children have the text.
+        The value is used only for the roles in `_NAMED_BY_VALUE`, because in other nodes it is
+        content and may be secret. The value of a label with children is not used, because the
+        children have the text.
         """
         raw = self.raws[position]
         name = _text(raw.name)
@@ -350,7 +378,7 @@ class StepTree:
         return name
 
     def to_bytes(self) -> bytes:
-        """Returns ui_tree.json on one line with a final newline; the tree may have any depth."""
+        """Returns the content of ui_tree.json as a single line; the tree may have any depth."""
         width = self.canvas.width
         height = self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
@@ -358,7 +386,7 @@ class StepTree:
         names = map(self.name_at, range(len(self)))
         bounds = map(_Bounds, *_bounds(self.boxes, self.canvas))
         nodes = map(_Node, ids, self.roles, names, bounds, self.states)
-        # Line breaks inside a text are escaped, so each line break ends a node.
+        # Line breaks in texts are escaped. Therefore, each line break ends a node.
         pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
         screen = f'"screen":{{"width":{width},"height":{height}}}'
         head = f'{{"timestamp":"{iso_utc(self.time_ms)}",{screen},"root":'
@@ -368,7 +396,14 @@ class StepTree:
 
 
 def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
-    """Maps a scan; None gives a tree with only a root. For the arguments see `StepTree`."""
+    """Maps a scan to the UI tree of a step.
+
+    Args:
+        scan: from the log; None: the tree is only a root.
+        time_ms: `StepTree.time_ms`.
+        platform: of meta.json.
+        canvas: maps event space to the canvas.
+    """
     if scan is None:
         return StepTree(time_ms, canvas, platform)
     raws, depths, parents = scan.flatten()
@@ -389,11 +424,14 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
 
 
 def _position_of(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
-    """Returns the position of the last node with the role, the name and the box of an element."""
+    """Returns the position of the last node with the role, name and box of an element.
+
+    None: the element is None or has no area, or no node is equal to it.
+    """
     if element is None:
         return None
     box = boxes_of([element])
-    if not box[0, 2] * box[0, 3] > 0:  # no usable box, or no area
+    if not box[0, 2] * box[0, 3] > 0:  # also without a usable box, which is NaN
         return None
     with_same_box: list[int] = np.flatnonzero((boxes == box).all(axis=1)).tolist()
     for position in reversed(with_same_box):
@@ -404,7 +442,7 @@ def _position_of(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes)
 
 
 def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
-    """Returns columns x, y, width, height in whole canvas pixels; zeros without a usable box."""
+    """Returns the lists x, y, width, height in whole canvas pixels; zeros without a usable box."""
     pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
     first = np.rint(boxes[:, :2] * factor + pad)
@@ -416,9 +454,10 @@ def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _map_states(states: bytes) -> tuple[States, States]:
-    """Returns the OSWorld-Desktopd states of a node, and the names of states that have none.
+    """Maps the logged states of a node, a JSON object as text.
 
-    `states` is JSON text.
+    Returns:
+        The OSWorld-Desktopd states, and the logged names of states that the format does not have.
     """
     try:
         values: Any = json.loads(states) if states else None
@@ -439,7 +478,7 @@ def _map_states(states: bytes) -> tuple[States, States]:
 
 
 def _text(value: str | None) -> str:
-    """Returns a name as valid text, because recorders write null and lone surrogates."""
+    """Returns a logged name as valid text, because recorders write null and lone surrogates."""
     text = value or ""
     try:
         text.encode()
@@ -449,7 +488,7 @@ def _text(value: str | None) -> str:
 
 
 def _json_text(raw: msgspec.Raw) -> str:
-    """Returns a text of the log; empty for any other JSON value."""
+    """Returns the text in a JSON value; empty: it is another value."""
     try:
         return _text(msgspec.json.decode(bytes(raw), type=str)) if bytes(raw) else ""
     except msgspec.DecodeError:
@@ -457,16 +496,15 @@ def _json_text(raw: msgspec.Raw) -> str:
 
 
 class TreeReader:
-    """Reads and maps the scans of a log, and caches the last three for neighbouring actions.
+    """Reads the trees of the scans of a log, and caches the last three for neighbouring actions.
 
-    A scan that cannot be read gives a tree with only a root. So does a scan in which no element has
-    an area.
+    A scan is unusable if it cannot be read, or if no element has an area. Its tree is only a root.
 
     Args:
         log: input_log.jsonl.
         platform: of meta.json.
-        scales: line of a scan → how many units of the log a unit of the trees has from this line
-            on; None: in doubt.
+        scales: line of a scan → factor by which the boxes of this scan and of later scans are
+            multiplied to get event space; None: the factor is unknown.
     """
 
     def __init__(
@@ -478,7 +516,10 @@ class TreeReader:
         self._cache: deque[tuple[int, StepTree]] = deque(maxlen=3)
 
     def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """Returns the tree of a scan; without a usable scan, the tree is only a root."""
+        """Returns the tree of a scan; if the scan is None or unusable, the tree is only a root.
+
+        `press_ms` becomes the time of such a tree, epoch milliseconds.
+        """
         if scan is None:
             return map_tree(None, press_ms, self.platform, canvas)
         tree = self._cached_tree(scan, canvas)
@@ -492,12 +533,13 @@ class TreeReader:
         tree = self._cached_tree(scan, canvas)
         if tree is None:
             tree = self._read(scan, scan.end_ms, canvas)
-            if tree.readable:  # an unreadable tree of a step needs the time of the step's press
+            if tree.readable:
+                # An unusable tree is not cached, because `tree` gives it the time of a press.
                 self._cache.append((scan.event_index, tree))
         return tree if tree.readable else None
 
     def scale(self, scan: LoggedScan) -> float | None:
-        """Returns how many units of the log a unit of a scan has; None: in doubt."""
+        """Returns the factor from the boxes of a scan to event space; None: it is unknown."""
         lines = [line for line in self._scales if line <= scan.event_index]
         return self._scales[max(lines)] if lines else 1.0
 
@@ -508,7 +550,7 @@ class TreeReader:
         return None
 
     def _read(self, scan: LoggedScan, time_ms: int, canvas: Canvas) -> StepTree:
-        """Reads a scan; `time_ms` becomes the time of the root if the scan is unusable."""
+        """Reads a scan; `time_ms` becomes the time of the tree if the scan is unusable."""
         try:
             tree = map_tree(read_scan(self.log, scan), scan.time_ms, self.platform, canvas)
         except DemonstrationError:

@@ -1,4 +1,4 @@
-"""Finds the elements that the Tab key reaches in a page of a tree, in order."""
+"""Finds the elements of a document (a web page) that the Tab key reaches, in order."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ from demo_pipeline.observation.trees.hit_test import (
 )
 from demo_pipeline.observation.trees.step_tree import StepTree
 
+# Roles of elements that Tab or a click can give the focus.
 HOLDS_FOCUS = frozenset(
     {
         "textfield",
@@ -28,25 +29,28 @@ HOLDS_FOCUS = frozenset(
         "icon",
     }
 )
-CHOICES = frozenset({"menuitem", "listitem", "treeitem"})  # arrow keys move between them
+CHOICES = frozenset({"menuitem", "listitem", "treeitem"})  # roles that arrow keys reach, not Tab
 _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]
-"""The boxes that one press of Tab may reach: one element, or all radio buttons of a group."""
+"""The boxes of the elements that a press of Tab may reach.
+
+They are a single element, or all radio buttons of a group, of which Tab reaches the chosen one.
+"""
 
 
 def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
-    """Returns the stop that follows another stop after some presses of Tab.
+    """Returns the stop that has the focus after some presses of Tab.
 
-    Tab follows the order of the document within a page. It is unknown where Tab leads outside of
-    pages and beyond the ends of a page.
+    In a document, Tab follows the order of the tree. Outside of documents, and beyond the ends of a
+    document, the order is unknown.
 
     Args:
         tree: of the current scan.
-        stop: where the focus is.
-        presses: of Tab; a negative number stands for presses of Shift+Tab.
+        stop: the stop that has the focus before.
+        presses: number of presses of Tab; negative: of Shift+Tab.
 
     Returns:
-        The stop; empty: it is not known.
+        The stop; empty: it is unknown.
     """
     stops = _stops_of_page(tree, stop)
     for number, candidate in enumerate(stops):
@@ -57,23 +61,23 @@ def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
 
 
 def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
-    """Returns all stops of the page that contains a stop."""
+    """Returns all stops of the document that contains a stop, in order; empty: there is none."""
     page = _page_with(tree, stop)
     if page is None:
         return []
-    inside = [node for node in range(len(tree)) if page in ancestors(tree, node)]
-    focusable = [
-        node for node in inside if tree.roles[node] not in CHOICES and can_have_focus(tree, node)
-    ]
+    focusable: list[int] = []
     with_focusable_parts: set[int] = set()
-    for node in focusable:
-        with_focusable_parts.update(ancestors(tree, node))
+    for node, role in enumerate(tree.roles):
+        around = list(ancestors(tree, node))
+        if page in around and role not in CHOICES and can_have_focus(tree, node):
+            focusable.append(node)
+            with_focusable_parts.update(around)
     stops: list[TabStop] = []
     follows_radio_button = False
     for node in focusable:
         role = tree.roles[node]
         box = tree.box(node)
-        # Tab stops at the parts of a date field, but not at the field.
+        # Tab stops at the parts of a date field, but not at the field itself.
         is_date = role in TEXT_ROLES and node in with_focusable_parts
         if box is None or is_date or role in _CONTAINERS:
             continue
@@ -87,7 +91,7 @@ def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
 
 
 def _page_with(tree: StepTree, stop: TabStop) -> int | None:
-    """Returns the position of the innermost page around any of the elements of a stop."""
+    """Returns the position of the innermost document around the elements of a stop; None: none."""
     for box in stop:
         for node in positions_of(tree, box):
             for outer in ancestors(tree, node):

@@ -1,6 +1,6 @@
-"""Relates the places where the screen changed during typing to the elements of a tree.
+"""Compares the places where the screen changed during typing with the elements of a tree.
 
-All places are in video pixels.
+All places are (left, top, width, height) in video pixels.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,21 @@ from demo_pipeline.observation.trees.hit_test import TEXT_ROLES, ancestors, can_
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX
 
+# Roles of elements in which no typed text appears.
 _NO_FIELDS = frozenset(
     {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
 )
 
 
 def overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
-    """Returns whether a place reaches into a box."""
+    """Returns whether a place and a box overlap."""
     left, top, width, height = place
     overlaps_across = left < box.right and box.x < left + width
     return overlaps_across and top < box.bottom and box.y < top + height
 
 
 def is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
-    """Returns whether a place lies in a box or on its focus ring."""
+    """Returns whether a place lies in a box, or in the box and its focus ring."""
     left, top, width, height = place
     return (
         box.x - FOCUS_RIM_PX <= left
@@ -35,7 +36,7 @@ def is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
 
 
 def reaches_any(tree: StepTree, element: Element, places: Sequence[ChangedBox]) -> bool:
-    """Returns whether any of the places reaches into an element."""
+    """Returns whether any of the places overlaps with an element."""
     if element.box is None:
         return False
     box = tree.canvas.box_to_video(element.box)
@@ -51,9 +52,9 @@ def contains_any(tree: StepTree, element: Element, places: Sequence[ChangedBox])
 
 
 def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """Returns the places in which the typed text may have appeared.
+    """Returns the places in which typed text may have appeared.
 
-    Changes of elements that take no text are left out. Examples are a button that became enabled
+    Places in elements that take no text are left out. Examples are a button that became enabled,
     and a status line that now says "not saved".
     """
     if not places:
@@ -72,7 +73,10 @@ def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[Cha
 
 
 def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
-    """Returns the nodes around text fields, and the text fields with the editable cells."""
+    """Returns the positions of all nodes around text fields, and of the innermost text fields.
+
+    Table cells that can have the focus count as text fields among the latter.
+    """
     fields = {node for node, role in enumerate(tree.roles) if role in TEXT_ROLES}
     around_fields: set[int] = set()
     for node in fields:
@@ -84,10 +88,10 @@ def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
 
 
 def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
-    """Returns the only text field or editable cell that contains all of the places.
+    """Returns the only text field or table cell that contains all places.
 
-    None: a place lies elsewhere or in several fields, as when a formula bar repeats the text that
-    is typed into a cell.
+    None: a place lies in no field, or the places lie in several fields. The latter happens if a
+    formula bar repeats the text that is typed into a cell.
     """
     boxes: dict[int, PixelBox] = {}
     for node in range(len(tree)):
@@ -97,11 +101,14 @@ def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     _, fields = text_fields(tree)
     written: set[int] = set()
     for place in places:
-        holders = {node for node, box in boxes.items() if is_within(place, box)}
+        holders = [node for node, box in boxes.items() if is_within(place, box)]
+        # The smallest window counts as the window in front; of equal ones, the first in the tree.
         windows = [node for node in holders if node in tree.windows]
-        # min takes the first of equal areas, so the windows have to be in document order.
-        front = min(sorted(windows), key=lambda node: boxes[node].area, default=None)
-        fields_here = {node for node in fields & holders if tree.windows_around[node] == front}
+        front = min(windows, key=lambda node: boxes[node].area, default=None)
+        fields_here: set[int] = set()
+        for node in fields.intersection(holders):
+            if tree.windows_around[node] == front:
+                fields_here.add(node)
         if not fields_here:
             return None
         written |= fields_here

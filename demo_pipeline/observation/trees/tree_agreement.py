@@ -1,15 +1,18 @@
 """Decides whether the tree of a step agrees with its screenshot.
 
-The screen may change between a scan and the screenshot. A change contradicts the tree if the tree
-would show it: a new label, a menu, a dialog, or a list that was scrolled. The content of a text
-field, a tick and the position of a slider are not in a tree, so their changes are harmless.
+The screen may change between a scan and the screenshot. A change contradicts the tree if a tree
+contains such things: a new label, a menu, a dialog, or a list that was scrolled. Trees do not
+contain the content of a text field, a check mark, and the position of a slider. Therefore, changes
+of these are harmless.
 
-The place of the action matters most. A tree that is wrong elsewhere only is `partial`.
+step_targets.py decides whether a tree with contradictions still agrees at the place of the action
+(`partial`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import compress
 
 import numpy as np
 
@@ -20,6 +23,7 @@ from demo_pipeline.observation.trees.hit_test import is_desktop
 from demo_pipeline.observation.trees.scans import Bools
 from demo_pipeline.observation.trees.step_tree import StepTree
 
+# Roles of elements whose content is not in a tree.
 OWN_CONTENT = frozenset(
     {
         "textfield",
@@ -35,6 +39,7 @@ OWN_CONTENT = frozenset(
     }
 )
 TEXT_INPUTS = frozenset({"textfield", "textarea"})
+# Roles of elements whose name is not visible on the screen.
 _SHOWS_NO_NAME = OWN_CONTENT | {
     "desktop",
     "window",
@@ -51,19 +56,22 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
     "statusbar",
     "taskbar",
 }
-FOCUS_RIM_PX = 8  # pixels around a field that its focus ring covers
-LARGE_INPUT_SHARE = 0.05  # of the screen; a menu fits into a larger text area
-POPUP_PX = 48  # pixels of each side; menus are larger, a text cursor or a few letters smaller
-COVERED_SHARE = 0.5  # of the smaller height; neighbouring lines overlap less
-COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
-NEAR_PX = 24  # pixels from a press to a change: the letters of the pressed element
+# All sizes are in video pixels.
+FOCUS_RIM_PX = 8  # width of a focus ring around a field
+LARGE_INPUT_SHARE = 0.05  # of the screen; a menu fits into a text area that is larger
+POPUP_PX = 48  # least width and height of a menu; text cursors and a few letters are smaller
+# Share of the smaller height by which a change overlaps with a label that it covers. Neighbouring
+# lines overlap less.
+COVERED_SHARE = 0.5
+COVERED_PX = 6  # width by which a change reaches into a label that it covers; neighbours reach less
+NEAR_PX = 24  # distance from a press to a change that may be at the pressed element
 
 
 class Agreement(StrEnum):
     """Whether the tree of a step agrees with its screenshot: the column `tree_agreement`."""
 
     AGREES = "agrees"
-    PARTIAL = "partial"  # the place of the action agrees, or most of the screen during a wait
+    PARTIAL = "partial"  # only in part, see `step_targets.agreement_at`
     DIFFERS = "differs"
     UNKNOWN = "unknown"  # they were not compared
 
@@ -73,10 +81,11 @@ class Contradiction:
     """A place where the screenshot contradicts a tree.
 
     Attributes:
-        place: video pixels.
-        is_popup: whether a menu or a dialog fits into the place.
-        is_news: whether the screen changed there while the scan ran, and the tree already differs
-            there from the previous tree. The tree may still lack the element that was pressed.
+        place: left, top, width, height in video pixels.
+        is_popup: whether the place is so large that a menu or a dialog may have opened there.
+        is_news: whether the tree already shows the change: the screen changed there while the scan
+            ran, and the tree differs there from the previous tree. Such a tree may still lack the
+            element that was pressed.
     """
 
     place: ChangedBox
@@ -84,34 +93,36 @@ class Contradiction:
     is_news: bool = False
 
     def is_near(self, x: float, y: float) -> bool:
-        """Returns whether a point is in the place or close to it, video pixels."""
+        """Returns whether a point (video pixels) is within `NEAR_PX` of the place."""
         left, top, width, height = self.place
         is_near_across = left - NEAR_PX <= x <= left + width + NEAR_PX
         return is_near_across and top - NEAR_PX <= y <= top + height + NEAR_PX
 
 
 def _elements_at(tree: StepTree, place: ChangedBox) -> set[tuple[object, ...]]:
-    """Returns role, name and box of each visible element at a place."""
+    """Returns role, name and box of each visible element that overlaps with a place."""
     boxes = _video_boxes(tree)
     width, height = _shared_sizes(boxes, [place])
     touched = ((width > 0) & (height > 0)).any(axis=0)
-    return {
-        (tree.roles[node], tree.raws[node].name, *boxes[node].round().tolist())
-        for node in np.flatnonzero(touched).tolist()
-        if "hidden" not in tree.states_at(node)
-    }
+    elements: set[tuple[object, ...]] = set()
+    for node in np.flatnonzero(touched).tolist():
+        if "hidden" not in tree.states_at(node):
+            box = boxes[node].round().tolist()
+            elements.add((tree.roles[node], tree.raws[node].name, *box))
+    return elements
 
 
 @dataclass(frozen=True)
 class _TreeBoxes:
-    """The boxes of a tree's visible elements in the video, grouped by the meaning of a change.
+    """The boxes of a tree's visible elements, grouped by the meaning of a change inside of them.
+
+    All boxes are in video pixels.
 
     Attributes:
-        own: of elements whose content may change without contradicting the tree, except the large
-            text inputs.
-        large_inputs: of text areas into which a menu fits.
-        named: of elements that show their name.
-        windows: of windows and dialogs.
+        own: elements whose content is not in the tree, without the large text inputs.
+        large_inputs: text inputs into which a menu fits.
+        named: elements whose name is visible on the screen.
+        windows: windows and dialogs.
     """
 
     own: Boxes
@@ -152,14 +163,15 @@ def contradictions_of(
 ) -> Sequence[Contradiction] | None:
     """Returns the places where the screenshot contradicts a tree; None: they were not compared.
 
-    A scan takes time, and the screen may change meanwhile. If the screen agreed with the screenshot
-    only when the scan began, or only when it ended, the tree itself shows for each place which of
-    the two it read: the scan read the later screen if the tree differs there from the previous one.
+    The screen may change while a scan runs. If the screen contradicted the screenshot only when the
+    scan began, or only when it ended, it is unknown whether the scan read each place before or
+    after the change. It read a place after the change if the tree differs there from the tree of
+    the previous scan.
 
     Args:
         tree: of the step.
         since: the changes from its scan to the screenshot; None: they were not compared.
-        previous: reads the tree of the previous scan; None: there is none.
+        previous: reads the tree of the previous scan; None: there is no usable previous scan.
     """
     if not tree.has_visible_element or since is None or since.began is None:
         return None
@@ -183,7 +195,10 @@ def contradictions_of(
 
 
 def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> float:
-    """Returns the share of a tree's named elements, 0 to 1, at which something changed."""
+    """Returns the share (0 to 1) of the named elements of a tree that overlap with contradictions.
+
+    1 if the tree has no named elements.
+    """
     places = [contradiction.place for contradiction in contradictions]
     width, height = _shared_sizes(_TreeBoxes.of(tree).named, places)
     touched = ((width > 0) & (height > 0)).any(axis=0)
@@ -193,7 +208,8 @@ def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> fl
 def _differences(changes: ContentChanges, boxes: _TreeBoxes) -> Iterator[Contradiction]:
     """Yields the changes that contradict a tree.
 
-    Changes in a large text area do so only if they have the edges of a menu or cover a name.
+    A change in a large text area contradicts the tree only if it has the edges of a menu, or covers
+    the name of an element.
     """
     for panel in _outside(changes.panels, boxes.own):
         yield Contradiction(panel, is_popup=min(panel[2:]) >= POPUP_PX)
@@ -216,14 +232,14 @@ def _differences(changes: ContentChanges, boxes: _TreeBoxes) -> Iterator[Contrad
 
 def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:
     """Returns the places that are inside none of the boxes."""
-    inside = _are_inside_any(places, boxes).tolist()
-    return [place for place, is_inside in zip(places, inside, strict=True) if not is_inside]
+    outside = ~_are_inside_any(places, boxes)
+    return list(compress(places, outside.tolist()))
 
 
 def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
-    """Returns (regions,) whether a region covers the text of a named element.
+    """Returns (regions,) whether each region covers the name of an element of `named`.
 
-    A region that only touches the box of an element does not cover its text.
+    A region that only touches the box of an element does not cover its name.
     """
     width, height = _shared_sizes(named, regions)
     heights = np.array(regions, float).reshape(-1, 4)[:, 3]
@@ -239,9 +255,9 @@ def _video_boxes(tree: StepTree) -> Boxes:
 
 
 def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
-    """Returns (places, boxes) the width and the height that each place shares with each box.
+    """Returns (places, boxes) width and height of the overlap of each place with each box.
 
-    They overlap only if both are positive.
+    A place and a box overlap only if both numbers are positive.
     """
     corners = np.array(places, float).reshape(-1, 1, 4)
     first = np.maximum(boxes[:, :2], corners[..., :2])
@@ -251,7 +267,7 @@ def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Bo
 
 
 def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
-    """Returns (places,) whether a place is inside one of the boxes or on its rim."""
+    """Returns (places,) whether each place is inside a box that is widened by `FOCUS_RIM_PX`."""
     x, y, width, height = np.array(places, float).reshape(-1, 4).T[..., None]
     left, top, across, down = boxes.T
     within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + across + FOCUS_RIM_PX)
@@ -261,7 +277,10 @@ def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
 
 
 def _lines_of_popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """Returns the first lines below each other that cover as much as a menu; empty: none do."""
+    """Returns the first lines of text below each other that together are as large as a menu.
+
+    Empty: there are no such lines.
+    """
     stack: list[ChangedBox] = []
     for region in sorted(regions, key=lambda region: region[1]):
         if stack and not _follows(stack[-1], region):
@@ -275,7 +294,7 @@ def _lines_of_popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
 
 
 def _follows(above: ChangedBox, below: ChangedBox) -> bool:
-    """Returns whether a line of text may be the next line of the same menu."""
+    """Returns whether the line of text `below` may be the next line of the same menu."""
     gap = below[1] - above[1] - above[3]
     overlap_across = below[0] < above[0] + above[2] and above[0] < below[0] + below[2]
     return gap <= POPUP_PX and overlap_across

@@ -1,6 +1,7 @@
 """The `ui_trees` stage: writes the current UI tree and the target of each action, and checks them.
 
-Its output is NNN.json, the tree of action NNN, and trees.parquet with a row for each action.
+The output has a file NNN.json with the tree of each action, where NNN is the `action_index`, and
+trees.parquet with a row for each action.
 """
 
 import logging
@@ -151,8 +152,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         actions_folder: output of the `actions` stage.
         evidence: from the video.
         out: the folder to write to.
-        shots: the screenshot of each action. Without them, focus rings and lit choices stay
-            unknown.
+        shots: the screenshot of each action. Without them, focus rings and lit choices are not
+            searched.
 
     Returns:
         The summary of the stage.
@@ -183,11 +184,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         row = _row(action, name, current, tree, target=target, method=method)
         row["tree_agreement"] = str(agreement)
         row["window_title"] = _window_title(targets, number, action, tree, target)
-        row["secret_field"] = (
-            types_a_secret(action, tree, target.position if target else None)
-            or action.action_index in evidence.dotted
-            or (is_private and action.action_type == "type")
-        )
+        row["secret_field"] = _is_secret(action, tree, target, evidence)
         rows.append(row | _hover_columns(targets.hovered(number, tree)))
         unknown_roles.update(tree.unknown_roles)
         if action.action_type != "pause":
@@ -199,7 +196,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 
 
 class _TreeWriter:
-    """Writes the trees of actions; equal trees in a row become links to one file."""
+    """Writes the trees of actions; consecutive actions with the same tree share a linked file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -217,16 +214,25 @@ class _TreeWriter:
 
 
 def _is_private(scan: LoggedScan, evidence: Evidence) -> bool:
-    """Returns whether keys were pressed on a dark or locked screen while a scan ran."""
+    """Returns whether the screen was dark or locked, and keys were pressed, while a scan ran."""
     began = evidence.clock.video_time(scan.begin_ms)
     ended = evidence.clock.video_time(scan.end_ms)
     return any(start < ended and began < end for start, end in evidence.private_s)
 
 
+def _is_secret(action: Action, tree: StepTree, target: Element | None, evidence: Evidence) -> bool:
+    """Returns whether an action types a password, or any text on a dark or locked screen."""
+    index = action.action_index
+    is_private_typing = action.action_type == "type" and index in evidence.private_actions
+    if is_private_typing or index in evidence.dotted:
+        return True
+    return types_a_secret(action, tree, target.position if target else None)
+
+
 def _window_title(
     targets: StepTargets, number: int, action: Action, tree: StepTree, target: Element | None
 ) -> str | None:
-    """Returns the title of the window that an action is in; None: it is not certain."""
+    """Returns the title of the window that an action was in; None: it is uncertain."""
     if action.action_type == "pause":
         return None
     window = targets.window(action, tree, target)
@@ -236,7 +242,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the columns of the element that was hovered over; null without an element."""
+    """Returns the columns of the element over which the pointer rested; null without an element."""
     return {
         "hover_id": element.id if element else None,
         "hover_role": element.role if element else None,
@@ -247,7 +253,7 @@ def _hover_columns(element: Element | None) -> TreeRow:
 def _without_passwords(
     rows: Sequence[TreeRow], actions: Sequence[Action], out: Path
 ) -> list[TreeRow]:
-    """Removes typed passwords from the rows and from the trees that have been written."""
+    """Removes typed passwords from the rows, and from the trees that are already written."""
     _, passwords = hide_passwords(actions, rows)
     if not passwords:
         return list(rows)
@@ -297,7 +303,7 @@ def _row(
     target: Element | None,
     method: str,
 ) -> TreeRow:
-    """Returns the columns of an action that follow from its scan and its target."""
+    """Returns the columns of an action that describe its scan, its tree and its target."""
     scan = current.scan
     bounds = target.bounds if target else {}
     return {
@@ -326,6 +332,7 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
+    """Returns the column `freshness`: that of the scan, unless the tree is unusable or sparse."""
     if current.scan is None:
         return current.freshness
     if not tree.readable:
@@ -334,18 +341,34 @@ def _freshness(current: CurrentScan, tree: StepTree) -> str:
 
 
 def _summary(rows: Sequence[TreeRow], unknown_roles: Counter[str]) -> dict[str, Any]:
-    ages = sorted(row["tree_age_ms"] for row in rows if row["tree_age_ms"] is not None)
+    """Returns the counts for the summary of the stage."""
+    ages: list[int] = []
+    freshness: Counter[str] = Counter()
+    agreements: Counter[str] = Counter()
+    methods: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if row["tree_age_ms"] is not None:
+            ages.append(row["tree_age_ms"])
+        freshness[row["freshness"]] += 1
+        agreements[row["tree_agreement"]] += 1
+        methods[row["target_method"]] += 1
+        counts["nodes"] += row["nodes"]
+        counts["targets"] += row["target_id"] is not None
+        counts["cursor_checked"] += row["cursor_agrees"] is not None
+        counts["cursor_agreed"] += bool(row["cursor_agrees"])
+    ages.sort()
     return {
         "trees": len(rows),
-        "freshness": dict(sorted(Counter(row["freshness"] for row in rows).items())),
-        "tree_agreement": dict(sorted(Counter(row["tree_agreement"] for row in rows).items())),
+        "freshness": dict(sorted(freshness.items())),
+        "tree_agreement": dict(sorted(agreements.items())),
         "median_age_ms": ages[len(ages) // 2] if ages else None,
-        "nodes": sum(row["nodes"] for row in rows),
-        "targets": sum(row["target_id"] is not None for row in rows),
-        "target_methods": dict(sorted(Counter(row["target_method"] for row in rows).items())),
+        "nodes": counts["nodes"],
+        "targets": counts["targets"],
+        "target_methods": dict(sorted(methods.items())),
         "unknown_roles": dict(sorted(unknown_roles.items())),
-        "cursor_checked": sum(row["cursor_agrees"] is not None for row in rows),
-        "cursor_agreed": sum(bool(row["cursor_agrees"]) for row in rows),
+        "cursor_checked": counts["cursor_checked"],
+        "cursor_agreed": counts["cursor_agreed"],
     }
 
 
@@ -354,14 +377,20 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
 
 
-MAX_UNKNOWN_SHARE = 0.01  # of the nodes may have a role that is in no table
-MAX_NAMED_SCANS = 20  # problems to list; a log may have thousands of bad scans
-MIN_CURSOR_SHARE = 0.5  # of the scans must agree; hit tests of recorders are sometimes wrong
-MIN_CURSOR_SCANS = 4  # scans with a hit test of the recorder; fewer prove nothing
+MAX_UNKNOWN_SHARE = 0.01  # share of the nodes that may have a role that is in no table
+MAX_NAMED_SCANS = 20  # problems of scans that are reported; a log may have thousands of bad scans
+# Share of the scans whose hit tests have to agree with ours; recorders are sometimes wrong.
+MIN_CURSOR_SHARE = 0.5
+MIN_CURSOR_SCANS = 4  # scans with a hit test of the recorder; with fewer, they are not compared
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
-    """Checks that every action has a valid OSWorld-Desktopd tree that contains its target."""
+    """Checks that every action has a valid OSWorld-Desktopd tree that contains the target.
+
+    Args:
+        folder: output of the `ui_trees` stage.
+        actions_folder: output of the `actions` stage.
+    """
     problems = schema_problems(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
     if problems:
         return problems
@@ -389,7 +418,12 @@ def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[T
 
 
 def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
-    """Yields the problems of a tree, and the targets of its `rows` that are missing in it."""
+    """Yields the problems of a tree file, and of the targets and node counts of its rows.
+
+    Args:
+        path: the file.
+        rows: rows of all actions with this tree.
+    """
     try:
         nodes, problems = check_tree_bytes(read_bytes(path, path.name), path.name)
     except JsonFileError as error:
@@ -417,7 +451,10 @@ def _is_target(node: TreeNode, row: TreeRow) -> bool:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Reports scans of steps that are empty, damaged or contradicted by their recorder."""
+    """Reports scans of actions that are empty, damaged, or contradicted by hit tests.
+
+    `folder` is the output of the `ui_trees` stage.
+    """
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):
@@ -439,7 +476,7 @@ def check_scans_usable(folder: Path) -> list[Problem]:
 
 
 def check_known_roles(folder: Path) -> list[Problem]:
-    """Checks that at most 1 % of the nodes have a role that is in no table."""
+    """Checks that at most `MAX_UNKNOWN_SHARE` of the nodes have a role that is in no table."""
     rows = read_tree_rows(folder)
     nodes = sum(row["nodes"] for row in rows)
     unknown = sum(row["unknown_roles"] for row in rows)
@@ -451,7 +488,10 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Checks that our hit test agrees with the recorder's own (`queries.cursor`) in most scans."""
+    """Checks that our hit test agrees with the recorder's own (`queries.cursor`).
+
+    It has to agree in at least `MIN_CURSOR_SHARE` of the scans.
+    """
     rows = read_tree_rows(folder)
     compared = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}
     agreed = sum(row["cursor_agrees"] for row in compared.values())

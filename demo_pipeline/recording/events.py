@@ -259,7 +259,7 @@ _NEEDED_COLUMN = {
 def check_event_values(folder: Path) -> list[Problem]:
     """Checks that each event has the value that its type needs, and that all times are close.
 
-    Only the first wrong row of each kind is reported.
+    Of each kind of fault, only the first row is reported.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - only for checks
 

@@ -350,7 +350,7 @@ def _cut(value: float) -> float:
 
 
 def unit_of_time(value: float) -> _TimeUnit:
-    """Returns the unit in which `value` is a time since 2014; milliseconds if it is in no unit."""
+    """Returns the unit in which `value` is a time since 2014; without such a unit, milliseconds."""
     if _EARLIEST_MS <= value < _LATEST_S * 1000:
         return MILLISECONDS
     for unit in _OTHER_UNITS:

@@ -409,7 +409,7 @@ class Keyboard:
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
     """Returns the characters of a layout whose keys type other characters with other layouts.
 
-    French and Russian are left out, because almost all of their keys differ.
+    The layouts `fr` and `ru` do not count, because their letters differ, too (`OTHER_LETTERS`).
     """
     varying: frozenset[str] = frozenset()
     for other in LAYOUTS:

@@ -23,7 +23,7 @@ INSIDE_PX = 5
 OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
 CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
-SAME_PX = 3  # most pixels between a side of a cell and the same side of the field that edits it
+SAME_PX = 3  # canvas pixels; boxes whose sides differ by at most this count as the same element
 # Least rise of the contrast across a side, in sums of grey levels. Rings raised it by 60 to 400,
 # noise by 6.
 RING_LEVELS = 30
@@ -96,7 +96,7 @@ def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
 def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
     """Returns whether the inside of an element shows the same content in two screenshots.
 
-    It does not if the element was covered in the earlier screenshot.
+    An element that something covered in the earlier screenshot shows other content than then.
     """
     x, y, width, height = map(round, box)
     rows = slice(y + _RIM, y + height - _RIM)

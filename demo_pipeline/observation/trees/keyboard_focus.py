@@ -96,7 +96,7 @@ _FOCUSED_BY_CLICK = frozenset({"checkbox", "radiobutton", "slider"})
 _HOLDS_NO_TEXT = frozenset(
     {"table", "icon", "image", "listbox", "listitem", "treeview", "treeitem", "link", "tab"}
 )
-# Roles of elements that a changed look does not make the target of typing.
+# Roles of elements that cannot be the target of typing, even if they look different after it.
 _TAKES_NO_TEXT = frozenset({"button", "link", "tab", "checkbox", "radiobutton"})
 # Roles of elements that look different under the pointer.
 _LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})
@@ -411,7 +411,7 @@ class KeyboardFocus:
         now = evidence.now()
         if before is None or now is None:
             return None
-        # A table cell may turn into an input field when it gets the focus.
+        # Only input fields may have appeared together with their ring.
         may_be_new = [tree.roles[node] in TEXT_INPUTS for node in focusable]
         index = ringed(before, now, _bounds(tree, focusable), may_be_new)
         if index is None:
@@ -577,7 +577,7 @@ class KeyboardFocus:
         self._pointer = None
         if action.x is not None and action.y is not None:
             self._pointer = (action.x, action.y)
-        self._ring = None  # the click removes it, so no later screenshot shows it
+        self._ring = None  # the click removes the ring
 
     def _record_tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Records that Tab moved the focus to the next element, if the element before is known."""

@@ -1,7 +1,7 @@
-"""The Dagster layer: assets, jobs, sensors and the schedule for given settings.
+"""The Dagster layer: assets, jobs, sensors and the schedule.
 
-Modules are imported where they are needed, because `doctor` needs one module of this package and
-none of the stages.
+`build_defs` imports the other modules itself. Otherwise `doctor`, which needs only
+instance_health.py of this package, would import all stages.
 """
 
 from collections.abc import Sequence

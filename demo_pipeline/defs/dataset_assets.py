@@ -1,7 +1,7 @@
-"""The datasets: one unpartitioned asset for each, and their job.
+"""The assets of the datasets, which have no partitions, and the job that builds them.
 
-The assets read the store instead of an IO manager, so that a missing demonstration does not prevent
-a dataset.
+The assets read their inputs from the store and not by an IO manager of Dagster. An IO manager would
+require every partition, so a single missing demonstration would prevent the datasets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,27 +32,29 @@ from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# A tag of a dataset's materialization: Dagster's id of the newest event of `records` at that time.
+# Tag of the materialization of a dataset: Dagster's id of the newest event of `records` at its
+# build
 NEWEST_RECORDS_TAG = "demo_pipeline/newest_records"
-_PRIORITY_TAG = "dagster/priority"  # the order of the steps that can run
-_WHOLE_CHECK = "trajectories_whole"
+_PRIORITY_TAG = "dagster/priority"  # Dagster first runs the ready steps with the highest priority
+_WHOLE_CHECK = "trajectories_whole"  # name of the check
 _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
 )
-_graphs: dict[str, Graph] = {}  # by the id of the run
+_graphs: dict[str, Graph] = {}  # id of the current run → its graph
 _Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 
 def wanted_stages(settings: Settings) -> list[Stage[Any]]:
-    """Returns the stages of the datasets that the settings want, in the order in which they run."""
+    """Returns the stages of the datasets that the settings switch on, in the order of the run."""
     return built_stages(settings)
 
 
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """One asset for each dataset; a training export that is switched off has none.
+    """Returns an asset for each dataset that the settings switch on.
 
-    Otherwise every selection that contains the export would fail.
+    A training export that is switched off has no asset, because every selection of assets that
+    contains it would fail.
     """
     return [_asset(stage, upstream(stage, settings)) for stage in wanted_stages(settings)]
 
@@ -125,11 +127,11 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 
 
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
-    """Returns the asset with the parents that the UI shows.
+    """Returns the asset with the parents that the lineage of the UI shows.
 
-    A training export that fails must not hold up the index and the statistics. Therefore their
-    steps do not depend on its step: the exports run first because of their priority, and are
-    parents in the lineage only.
+    The index and the statistics must be built even if a training export fails. Therefore their
+    steps do not depend on the steps of the exports, which run first only because of their priority.
+    The lineage shows the exports as parents all the same.
     """
     return dg.AssetsDefinition(
         keys_by_input_name=asset.keys_by_input_name,
@@ -157,16 +159,19 @@ def _whole_result(result: BuildResult, trajectory_count: int) -> dg.AssetCheckRe
 
 
 def newest_records_event(instance: dg.DagsterInstance) -> int:
-    """Dagster's id of the newest event of `records`, of any demonstration; 0 if none exists.
+    """Returns Dagster's id of the newest event of the asset `records`; 0 without any event.
 
-    These ids only grow.
+    A later event has a larger id.
     """
     events = instance.fetch_materializations(dg.AssetKey(RECORDS_STAGE.name), limit=1).records
     return events[0].storage_id if events else 0
 
 
 def built_from_event(instance: dg.DagsterInstance, settings: Settings) -> int:
-    """Returns the newest event of `records` that all datasets contain; 0 if one is missing."""
+    """Returns the id of the newest event of `records` that all datasets contain.
+
+    Returns 0 if a dataset was never built.
+    """
     stages = [stage for stage in wanted_stages(settings) if stage.reads_trajectories]
     event_ids = []
     for record in instance.get_asset_records([dg.AssetKey(stage.name) for stage in stages]):

@@ -1,6 +1,6 @@
-"""The sensors that request the datasets and the catalog of OSWorld tasks.
+"""The sensors that request runs for the datasets and for the catalog of OSWorld tasks.
 
-Belongs here: when they are built again, and the pauses after a failed attempt.
+They decide when these are built again, and how long to pause after a failed run.
 """
 
 import hashlib
@@ -29,9 +29,15 @@ _Evaluate = Callable[[dg.SensorEvaluationContext, Workspace], SensorAnswer]
 def store_sensor(
     name: str, interval_seconds: int, description: str, *jobs: Any
 ) -> Callable[[_Evaluate], dg.SensorDefinition]:
-    """Makes a function a sensor that is on by default.
+    """Returns a decorator that turns a function into a sensor, which is switched on by default.
 
-    While the store or the uploads cannot be read, the sensor skips and says why.
+    If the store or the uploads cannot be read, the sensor skips its evaluation with the reason.
+
+    Args:
+        name: the name of the sensor.
+        interval_seconds: the time between two evaluations.
+        description: the text in the UI.
+        jobs: the jobs whose runs the sensor requests.
     """
 
     def decorate(evaluate: _Evaluate) -> dg.SensorDefinition:
@@ -56,8 +62,8 @@ def store_sensor(
 def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     """Returns the sensor `rebuild_datasets`.
 
-    Its cursor holds the newest event of `records` that it has requested datasets for, the time at
-    which it first saw a newer event, and the number of failed attempts.
+    Its cursor has three values: the id of the newest event of `records` for which it requested the
+    datasets, the time at which it first saw a newer event, and the number of failed attempts.
     """
 
     @store_sensor(
@@ -98,12 +104,12 @@ def _parse_cursor(cursor: str | None) -> tuple[int, float, int]:
     try:
         requested_event, waiting_since, attempt = json.loads(cursor or "[0, 0, 0]")
         return int(requested_event), float(waiting_since), int(attempt)
-    except (ValueError, TypeError):  # a person wrote it
+    except (ValueError, TypeError):  # a person edited the cursor
         return 0, 0.0, 0
 
 
 def _may_retry(instance: dg.DagsterInstance, run_key: str, attempt: int) -> bool:
-    """Returns whether the requested run failed and the pause after it is over."""
+    """Returns whether the requested run failed, and the pause after it has ended."""
     record = _requested_run(instance, run_key)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return False
@@ -111,7 +117,7 @@ def _may_retry(instance: dg.DagsterInstance, run_key: str, attempt: int) -> bool
 
 
 def has_demonstrations_in_work(instance: dg.DagsterInstance) -> bool:
-    """Returns whether a run of a demonstration, or of many, is queued or running."""
+    """Returns whether a run of a demonstration, or of many demonstrations, is queued or active."""
     runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
     return any(PARTITION_TAG in run.tags or run.job_name == PROCESS_MANY for run in runs)
 
@@ -119,7 +125,8 @@ def has_demonstrations_in_work(instance: dg.DagsterInstance) -> bool:
 def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     """Returns the sensor `tasks_changed`.
 
-    Its cursor holds a hash of the recipe and the published version, and the number of attempts.
+    Its cursor has a hash of the wanted recipe and the published version, and the number of
+    attempts.
     """
 
     @store_sensor(

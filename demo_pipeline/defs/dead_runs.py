@@ -1,8 +1,8 @@
-"""Runs that Dagster counts as running although their processes were killed.
+"""Finds and closes runs that Dagster counts as active although their processes were killed.
 
-Belongs here: finding and closing them. A process holds a lock while it executes a run
-(runs/run_locks.py), so a lock that nobody holds is of a dead run. A run that died before its
-process came so far has no lock: then the server that launched it is gone.
+A process locks a file while it executes a run (runs/run_locks.py), so an unlocked file shows a dead
+run. A run whose process was killed before it created the file is recognized because the server that
+launched it has ended.
 """
 
 import json
@@ -18,20 +18,23 @@ from demo_pipeline.defs.partitions import PARTITION_TAG
 from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock, lock_folder
 
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-_LAUNCHED_BY = ".dagster/grpc_info"  # the tag in which the launcher notes its server
-_BEGIN_SECONDS = 60.0  # from a launch to the lock; 4 s, and 20 on a busy machine (measured)
-# A process whose server was killed may live on before it holds its lock. Closing its run early does
-# no harm, because Dagster does not execute a run that has ended.
+_LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
+# Time from a launch to the lock after which a run counts as dead. Measured: 4 s, and 20 s on a busy
+# machine.
+_BEGIN_SECONDS = 60.0
+# Time since the last change of a run before which it is not examined. A process can survive its
+# server before it locks its file. Closing its run too early does no harm, because Dagster does not
+# execute a run that has ended.
 _ORPHAN_SECONDS = 10.0
-_GONE = {"FAILED", "NOT_FOUND"}  # of a launcher's own health check
+_GONE = {"FAILED", "NOT_FOUND"}  # results of a launcher's health check that show a dead run
 
 
 def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[str]:
-    """Closes the dead runs of this machine's processes; returns their demonstrations.
+    """Closes the dead runs of processes of this machine; returns their demonstrations.
 
     Args:
-        instance: where the runs are recorded.
-        died: the processes were killed; else their command was ended.
+        instance: the instance that records the runs.
+        died: True if the processes were killed; False if the user ended their command.
     """
     locks = lock_folder(Path(instance.root_directory))
     demonstrations = dict[str, None]()
@@ -49,7 +52,7 @@ def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[
 
 
 def dead_run_ids(instance: dg.DagsterInstance) -> set[str]:
-    """Returns the runs that count as running and have no process any more."""
+    """Returns the ids of the active runs whose processes have died."""
     if isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         locked = dead_runs(lock_folder(Path(instance.root_directory)))
         return {*locked, *(run.run_id for run in _never_begun(instance))}
@@ -64,7 +67,7 @@ def dead_run_ids(instance: dg.DagsterInstance) -> set[str]:
 
 
 def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> None:
-    """Lets a run be ended. This works, though Dagster does not list it as public."""
+    """Ends a run as failed or cancelled, by methods that Dagster does not list as public."""
     if not died:
         instance.report_run_canceled(run, "the command was ended; the next one goes on")
     elif run.status is dg.DagsterRunStatus.CANCELING:
@@ -74,9 +77,10 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 
 
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """Yields the runs that a server of this machine launched and whose process never held a lock.
+    """Yields the runs whose process died before it locked its file, of servers of this machine.
 
-    Only runs whose events are in files of this machine: of others, the server may be elsewhere.
+    Runs whose events are not in files of this machine are left out, because their server may be on
+    another machine.
     """
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         return
@@ -89,7 +93,7 @@ def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
         if not is_local or age < _ORPHAN_SECONDS or has_lock(locks, run.run_id):
             continue
         server = run.tags.get(_LAUNCHED_BY)
-        if server is None:  # killed amid the launch
+        if server is None:  # the launcher was killed during the launch
             has_ended = run.status is dg.DagsterRunStatus.STARTING and age > _BEGIN_SECONDS
         else:
             has_ended = not _answers(json.loads(server))
@@ -98,7 +102,10 @@ def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
 
 
 def _answers(server: dict[str, object]) -> bool:
-    """Returns whether somebody listens at a server's socket; one with a port may be elsewhere."""
+    """Returns whether a server still runs.
+
+    True for a server with a port instead of a socket, because it may be on another machine.
+    """
     path = server.get("socket")
     if not path:
         return True

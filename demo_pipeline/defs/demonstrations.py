@@ -1,4 +1,4 @@
-"""The stages of a demonstration: one asset each, partitioned by demonstration, and their job."""
+"""The assets of the stages of a demonstration, partitioned by demonstration, and their job."""
 
 import warnings
 from collections.abc import Iterator
@@ -28,9 +28,10 @@ _Results = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeRe
 
 
 def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
-    """Yields the asset of one stage."""
+    """Returns the asset of a stage."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.PreviewWarning)  # partitioned checks; tests pin them
+        # Partitioned checks are a preview of Dagster; tests notice if they change.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
         checks = reporting.check_specs(stage.name, stage.checks, DEMONSTRATIONS)
     parents = list(stage.inputs)
     if Need.TASK in stage.needs:
@@ -71,7 +72,8 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
             raise dg.Failure(
                 message, metadata={reporting.WHY: DEFECT}, allow_retries=False
             ) from None
-        # Metadata of the result itself would be stored in the event of the step's output, too.
+        # Not as metadata of the result: Dagster would store it in the event of the step's output,
+        # too.
         metadata = reporting.stage_metadata(result, roots.workspace.store.url)
         context.add_asset_metadata(metadata)
         yield dg.MaterializeResult(
@@ -83,7 +85,7 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
 
 
 def _failed_first_check(stage: Stage[RecordingInputs], error: RefusedError) -> CheckOutcome:
-    """Returns the outcome shown for a stage that wrote nothing, so that no check could run."""
+    """Returns a failed first check, for a stage that rejected its input before any check ran."""
     check = stage.checks[0]
     return CheckOutcome(check.name, False, error.problems, blocking=check.blocking)
 

@@ -1,6 +1,6 @@
-"""The Dagster instance of a command: opened once, and tried before anything is built.
+"""Opens the Dagster instance of a command, and tests it before anything is built.
 
-Belongs here: making a new DAGSTER_HOME, and saying in plain words what is wrong with one.
+This module also completes a new DAGSTER_HOME, and explains what is wrong with an unusable one.
 """
 
 import fcntl
@@ -21,18 +21,19 @@ from demo_pipeline.files.atomic_write import replace_synced, sync
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import InstanceError, error_words
 
-_FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody
+# Folders of DAGSTER_HOME. They are created here because Dagster would let everybody read them.
+_FOLDERS = ("history", "schedules", "storage")
 _DATABASES = ("history/runs/index.db", "history/runs.db", "schedules/schedules.db")
-_DRAFT = ".new-databases"  # where Dagster makes them
-_PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
+_DRAFT = ".new-databases"  # folder in which Dagster creates databases
+_PROBE = b"\0" * 4096  # written as a test: a disk without room for a block cannot record a run
 
 
 @contextmanager
 def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance in `home`, which is DAGSTER_HOME; a small file is written beside it.
+    """Opens the instance in `home`, which is DAGSTER_HOME, after testing that it works.
 
-    What a new home lacks is made here: its dagster.yaml, as in a project, and Dagster's folders,
-    closed to other people.
+    A new home gets the dagster.yaml of a project, and Dagster's folders, which only the owner can
+    read.
 
     Raises:
         InstanceError: the folder is read-only or full, or its dagster.yaml or databases are broken.
@@ -58,25 +59,27 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
             make_databases(home)
             instance = stack.enter_context(dg.DagsterInstance.get())
             ask_instance(instance)
-        except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
+        except Exception as error:  # noqa: BLE001 - broken files can cause any error in Dagster
             raise InstanceError(instance_fault(home, error)) from None
-        spare_existing_objects()  # here, and in the workers
+        spare_existing_objects()  # Dagster's objects, in this process and in workers
         yield instance
 
 
 def make_databases(home: Path) -> None:
-    """Lets a home have whole databases: those that are missing, or were never finished, are made.
+    """Creates the databases of a home that are missing or were created only in part.
 
-    Dagster makes a database by many transactions, and cannot use one that a killed process left
-    half-made. So it makes them in a folder aside, and each takes its place when it is whole. A
-    database that has recorded anything is never replaced.
+    Dagster creates a database by many transactions, and cannot use a database whose creation was
+    interrupted. Therefore databases are created in a draft folder, and moved to their places when
+    they are complete. A database with any row is never replaced.
     """
     if not any(_is_unfinished(home / name) for name in _DATABASES):
         return
     handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     draft = home / _DRAFT
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # of two commands, the second finds them made
+        fcntl.flock(
+            handle, fcntl.LOCK_EX
+        )  # another command waits here, and then finds them complete
         unfinished = [name for name in _DATABASES if _is_unfinished(home / name)]
         if not unfinished:
             return
@@ -107,12 +110,12 @@ def _is_unfinished(database: Path) -> bool:
             tables = [name for (name,) in connection.execute(query)]
             counts = [connection.execute(f'SELECT 1 FROM "{t}" LIMIT 1') for t in tables]  # noqa: S608 - its own names
             return not any(rows.fetchone() for rows in counts)
-    except sqlite3.Error:  # Dagster says what is wrong with it
+    except sqlite3.Error:  # a damaged database; opening the instance reports it
         return False
 
 
 def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
-    """Reads a little from every database that a run needs; returns the states of the sensors."""
+    """Reads from every database that a run needs, as a test; returns the states of the sensors."""
     instance.get_run_ids(limit=1)
     instance.get_dynamic_partitions(PARTITIONS_NAME)
     return [
@@ -123,7 +126,12 @@ def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
 
 
 def instance_fault(home: Path, error: Exception) -> str:
-    """Why the instance in `home` cannot be used, after an error of it, and what to do."""
+    """Returns why the instance in `home` cannot be used, and what to do.
+
+    Args:
+        home: the folder DAGSTER_HOME.
+        error: the error that the instance raised.
+    """
     kind = type(error).__module__.partition(".")[0]
     if kind == "yaml":
         mark = getattr(error, "problem_mark", None)

@@ -1,7 +1,7 @@
-"""The maintenance jobs: retrying, reprocessing and pruning.
+"""The maintenance jobs, which retry, reprocess and prune, and their schedule.
 
-Belongs here: op jobs and their schedule, and which old runs can be deleted without changing what
-the UI shows.
+This module also decides which old runs can be deleted without changing the status of assets in the
+UI.
 """
 
 import datetime as dt
@@ -26,8 +26,8 @@ from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 
-_PAGE = 500
-_DAY = 86400.0
+_PAGE = 500  # runs, events or partitions in a query
+_DAY = 86400.0  # seconds
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
@@ -35,9 +35,13 @@ _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterR
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """Deletes old finished runs with their events; returns their ids.
 
-    The run of the newest materialization or observation of an asset or partition is kept, because
-    without it the UI shows the asset as never materialized. The newest run of each demonstration is
-    kept, too, because it says how the demonstration ended.
+    Runs with the newest materialization or observation of an asset or partition are kept, because
+    without them the UI shows the asset as never materialized. The newest run of each demonstration
+    is also kept, because it tells whether the demonstration succeeded.
+
+    Args:
+        instance: the instance that records the runs.
+        before: runs that were created earlier are deleted, epoch seconds.
     """
     kept_runs = set(_runs_behind_assets(instance))
     moment = dt.datetime.fromtimestamp(before, dt.UTC)
@@ -61,7 +65,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yields the run of the newest event of each partition, dataset and observed asset."""
+    """Yields the ids of the runs with the newest event of each partition, dataset and source."""
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
         for start in range(0, len(ids), _PAGE):
@@ -79,11 +83,11 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
 def _runs_behind_partitions(
     instance: dg.DagsterInstance, asset: str, partitions: Sequence[str]
 ) -> Iterator[str]:
-    """Yields the run of the newest materialization of each of an asset's partitions."""
+    """Yields the ids of the runs with the newest materialization of each partition of an asset."""
     events = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=partitions)
     missing = set(partitions)
     cursor = None
-    while missing:  # newest first, until the newest of each partition was seen
+    while missing:  # events come newest first; the first of a partition is its newest
         page = instance.fetch_materializations(events, limit=_PAGE, cursor=cursor)
         for record in page.records:
             if record.partition_key in missing:
@@ -105,10 +109,11 @@ def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool
 
 
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
-    """Removes the partition and its runs with their events and logs; returns how many runs.
+    """Removes a partition, and its runs with their events and logs; returns the number of runs.
 
-    Dagster cannot remove single events. Events that belong to other runs stay: they hold ids and
-    counts. In SQLite the bytes of deleted rows stay in the file until other rows replace them.
+    Dagster cannot remove single events. Therefore events of the partition in other runs stay; they
+    contain ids and counts. SQLite keeps the bytes of deleted rows in its file until other rows
+    replace them.
     """
     home = Path(instance.root_directory)
     tags = {PARTITION_TAG: demonstration}
@@ -158,7 +163,7 @@ def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
         try:
             if is_outdated(graph, upload.id):
                 outdated.append(upload.id)
-        except Exception as error:  # noqa: BLE001 - the others are processed all the same
+        except Exception as error:  # noqa: BLE001 - the other demonstrations are processed anyway
             skipped[upload.id] = warning_words(error)
             context.log.warning("%s is skipped: %s", upload.id, skipped[upload.id])
     process_ids(context, workspace, outdated)

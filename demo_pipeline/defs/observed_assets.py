@@ -54,7 +54,7 @@ def _observe_tasks(context: dg.AssetExecutionContext, roots: Roots) -> Any:
 
 
 def _observe_reviews(roots: Roots) -> dg.ObserveResult:
-    """Counts the decisions, those that hold, and their demonstrations; shows none of their text."""
+    """Counts the decisions of reviewers by state and kind; the metadata has none of their text."""
     decisions = list(judged_decisions(roots.workspace.store, ()))
     decision_ids = sorted(decision.id for decision, _ in decisions)
     digest = hashlib.sha256("".join(decision_ids).encode()).hexdigest()
@@ -95,7 +95,7 @@ _REVIEWS_SPEC = dg.AssetSpec(
 )
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", dg.BetaWarning)  # a test pins the behaviour
+    warnings.simplefilter("ignore", dg.BetaWarning)  # a test notices if the behaviour changes
     observed_tasks = dg.multi_observable_source_asset(
         name=TASKS_STAGE.name,
         specs=[_TASKS_SPEC],

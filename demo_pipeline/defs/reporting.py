@@ -1,7 +1,6 @@
-"""Metadata of outputs, results of checks, reasons of failures and the log, as the UI shows them.
+"""Converts summaries, checks, failures and the log to the types that Dagster's UI shows.
 
-Belongs here: converting summaries, checks and problems into Dagster's types. None of them contains
-typed text, and text of a recording is never rendered as markup.
+The results contain no typed text, and text of a recording is never shown as markup.
 """
 
 import logging
@@ -27,10 +26,10 @@ from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
-WHY = "why"  # in the metadata of a failure: one of the reasons of runs/results.py
+WHY = "why"  # metadata of a failure: `REFUSED`, `TRANSIENT` or `DEFECT` of runs/results.py
 KEPT_VERSION = "a check failed, so the last good version is kept: "
-_TABLE_ROWS = 20
-_COUNT_NAMES = {
+_TABLE_ROWS = 20  # problems in a table
+_COUNT_NAMES = {  # key of a count → noun for people
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",
@@ -42,7 +41,7 @@ _HAS_PICTURES = {SCREENSHOTS_STAGE.name, TRAJECTORIES_STAGE.name, CONTACT_SHEETS
 
 
 def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
-    """Returns the counts of a dataset, its location, version, number of files and size in bytes."""
+    """Returns metadata of a dataset: its counts, location, version, number of files and bytes."""
     summary = {key: value for key, value in result.summary.items() if value is not None}
     return {
         **plain_values(summary),
@@ -55,10 +54,10 @@ def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
 
 
 def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
-    """Numbers other than 0, warnings, and where the output and its pictures are.
+    """Returns metadata of an output: its counts, warnings, path and the path of its contact sheet.
 
-    Pictures and the words of a task stay out, because Dagster cannot delete single events when a
-    demonstration is forgotten.
+    Counts of 0 are left out. The metadata contains neither images nor the text of a task, because
+    Dagster cannot delete single events when a demonstration is forgotten.
     """
     metadata: dict[str, Any] = {
         key: value for key, value in result.summary.items() if value and type(value) in {int, float}
@@ -75,12 +74,12 @@ def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
 
 
 def data_version(result: BuildResult) -> dg.DataVersion:
-    """Returns the content of an output, as Dagster compares it."""
+    """Returns the fingerprint of the content of an output as Dagster's data version."""
     return dg.DataVersion(result.content[:16])
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
-    """Returns metadata with the columns of an asset's table; empty for an asset without a table."""
+    """Returns metadata with the columns of the table of an asset; empty without a table."""
     if schema is None:
         return {}
     descriptions = column_descriptions(schema)
@@ -106,7 +105,7 @@ def check_specs(
     checks: Sequence[Check[Any]],
     partitions_def: dg.PartitionsDefinition[Any] | None = None,
 ) -> list[dg.AssetCheckSpec]:
-    """Returns the checks of a stage as Dagster declares them."""
+    """Returns Dagster's declarations of the checks of a stage."""
     return [
         dg.AssetCheckSpec(
             check.name,
@@ -120,10 +119,10 @@ def check_specs(
 
 
 def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.AssetCheckResult]:
-    """Yields the results of the checks that the stage declares today.
+    """Yields the results of the checks that a stage declares now.
 
-    An output that is up to date has the results of its build. A check that was renamed since is
-    left out.
+    If the output was up to date, the results are those of its last build. Checks that were removed
+    or renamed after that build are left out.
     """
     checks = {check.name: check for check in stage.checks}
     for outcome in result.checks:
@@ -134,9 +133,13 @@ def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.A
 def check_result(
     outcome: CheckOutcome, compared: Mapping[str, int] = MappingProxyType({})
 ) -> dg.AssetCheckResult:
-    """Returns the result of a check: how much it compared, or its errors and warnings.
+    """Returns the result of a check for Dagster: the counts of compared things, or the problems.
 
-    Dagster stores each result three times. Therefore nothing is repeated in it.
+    Dagster stores each result three times. Therefore a result contains nothing twice.
+
+    Args:
+        outcome: the outcome of the check.
+        compared: name → number of things that the check compared.
     """
     severity = dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN
     if not outcome.problems:
@@ -175,7 +178,7 @@ def _compared_words(compared: Mapping[str, int]) -> str:
 
 
 def first_sentence(problems: Sequence[Problem]) -> str:
-    """Returns the first problem in plain text, and how many more there are."""
+    """Returns the first problem as plain text, with the number of further problems."""
     if not problems:
         return "refused without a reason"
     sentence = plain_line(str(problems[0]))
@@ -185,7 +188,13 @@ def first_sentence(problems: Sequence[Problem]) -> str:
 
 
 def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg.Failure:
-    """Returns the failure of a run; its message names the first problem."""
+    """Returns the exception that fails a step; its message names the first problem.
+
+    Args:
+        problems: why the step failed.
+        why: the kind of failure, `REFUSED`, `TRANSIENT` or `DEFECT`.
+        introduction: the start of the message.
+    """
     metadata = {WHY: dg.MetadataValue.text(why), "found": problem_table(problems)}
     message = introduction + first_sentence(problems)
     return dg.Failure(message, metadata=metadata, allow_retries=False)
@@ -196,8 +205,8 @@ def retried(
 ) -> Exception:
     """Returns the exception to raise after a transient error: three retries, then a failure.
 
-    An upload that changed is not retried, because the sensor requests another run for it. Nor is a
-    step retried for a trouble that the run has waited for in vain.
+    A step is not retried if its upload changed, because the sensor requests another run for it. It
+    is not retried either if retries did not help against the same cause earlier in the run.
     """
     attempts = context.retry_number
     message = plain_line(error.reason)
@@ -215,7 +224,7 @@ def retried(
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
-    """Returns the first twenty problems as a table. The UI shows its cells as plain text."""
+    """Returns the first `_TABLE_ROWS` problems as a table. The UI shows cells as plain text."""
     records = []
     for problem in problems[:_TABLE_ROWS]:
         record = {
@@ -230,9 +239,12 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Passes what this thread logs at INFO and above to `write`, which takes a level and a message.
+    """Passes the messages that this thread logs in the block to a function, from INFO upwards.
 
-    Runs of other threads have their own logs.
+    Runs in other threads have their own logs.
+
+    Args:
+        write: takes the level and the message.
     """
     logger = logging.getLogger(LOG_ROOT)
     level_before = logger.level

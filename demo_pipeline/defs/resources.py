@@ -1,7 +1,6 @@
-"""The resource that every asset, job and sensor gets: where everything is, and the settings.
+"""The resource `roots`, by which every asset, job and sensor gets the settings and the workspace.
 
-Belongs here: opening the roots, which no run can change, and holding the lock of a run while a
-process executes it.
+No run can change it. While a process executes a run, the resource also holds the lock of the run.
 """
 
 from collections.abc import Iterator
@@ -21,11 +20,11 @@ from demo_pipeline.settings import Settings
 
 @dataclass(frozen=True)
 class OpenRoots:
-    """The roots and all thresholds of the settings.
+    """The value of the resource `roots`.
 
     Attributes:
-        settings: of the environment.
-        vain_waits: the troubles that the run has waited for in vain.
+        settings: the settings of the environment, which include the roots.
+        vain_waits: the causes of transient errors against which retries did not help in this run.
     """
 
     settings: Settings
@@ -33,20 +32,22 @@ class OpenRoots:
 
     @property
     def workspace(self) -> Workspace:
-        """Everything that a stage may access; opened once in a process."""
+        """The workspace with uploads and store; opened once in a process."""
         return _opened(self.settings.model_dump_json())
 
 
 Roots = dg.ResourceParam[OpenRoots]
-"""What an asset, op or sensor declares its argument `roots` as."""
+"""The type of the argument `roots` of an asset, op or sensor."""
 
 
 def roots_resource(
     settings: Settings, vain_waits: VainWaits | None = None
 ) -> dg.ResourceDefinition:
-    """Yields the resource `roots` with these settings; it has no config that a run could set.
+    """Returns the resource `roots` with these settings; a run cannot configure it.
 
-    `vain_waits`: shared by the runs of one command. Without it, every run has its own.
+    Args:
+        settings: the settings.
+        vain_waits: shared by all runs of a command; None: every run has its own.
     """
 
     @dg.resource(
@@ -62,9 +63,10 @@ def roots_resource(
 
 
 def _run_lock(context: dg.InitResourceContext) -> AbstractContextManager[None]:
-    """Holds the lock of a run that a process of this machine executes, whoever launched it.
+    """Locks the file of a run while this process executes it, whoever launched the run.
 
-    Other launchers than Dagster's default know by themselves which of their runs have died.
+    Runs of other launchers than Dagster's default are not locked: these launchers find out
+    themselves which of their runs have died.
     """
     run = context.run
     instance = context.instance

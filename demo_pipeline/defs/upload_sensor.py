@@ -1,7 +1,7 @@
-"""The sensor on uploads, and the job that takes many of them through their stages at once.
+"""The sensor `new_uploads`, and the job `process_many`, which processes many uploads.
 
-Belongs here: asking Dagster what is in work, and requesting runs. runs/discovery.py decides which
-uploads are complete and new; runs/local_runs.py executes the runs of many.
+This module asks Dagster which demonstrations have a run, and requests runs. runs/discovery.py
+decides which uploads are complete and new. runs/local_runs.py executes the runs of `process_many`.
 """
 
 import hashlib
@@ -47,13 +47,15 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
-MANY = 25  # requests a tick: each takes 0.3 CPU s, in which the sensor does nothing else (measured)
-_KEYS_PER_QUERY = 10_000  # demonstrations in a question to Dagster's database
+# Requests in an evaluation of the sensor, at most. Each takes 0.3 CPU s (measured), and the sensor
+# does nothing else meanwhile.
+MANY = 25
+_KEYS_PER_QUERY = 10_000  # demonstrations in a query to Dagster's database
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-# URL of a store → the uploads whose outputs this process has found in it.
+# URL of a store → the answers that this process remembers about its uploads
 _settled: dict[str, SettledUploads] = {}
 _RunEnd = tuple[bool, float]
 """Whether a person cancelled a run, and when it ended, in epoch seconds."""
@@ -77,7 +79,7 @@ def _demonstrations(context: dg.OpExecutionContext, config: Ids, roots: Roots) -
 
 
 def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Sequence[str]) -> None:
-    """Processes many demonstrations inside an op, whose metadata count the results."""
+    """Processes demonstrations inside an op, and adds the numbers of results to its metadata."""
     if not runs_here(context.instance):
         raise dg.Failure(
             "this job executes its runs on this machine, which needs Dagster's default launcher; "
@@ -106,7 +108,11 @@ def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Seque
 
 
 def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
-    """Returns the job `process_many`. It has its resource already, as jobs of sensors must."""
+    """Returns the job `process_many`.
+
+    Args:
+        roots: the resource of the job. A job that a sensor names must have its resources already.
+    """
 
     @dg.job(
         name=PROCESS_MANY,
@@ -120,10 +126,10 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 
 
 def runs_here(instance: dg.DagsterInstance) -> bool:
-    """Returns whether a process may execute runs that no launcher started.
+    """Returns whether a process of this machine may execute runs without the launcher.
 
-    Run monitoring asks the launchers of Ray and Kubernetes about every run, and ends those that
-    they do not know.
+    This is so only with Dagster's default launcher. With those of Ray and Kubernetes, Dagster's run
+    monitoring asks the launcher about every run, and ends runs that the launcher did not start.
     """
     return isinstance(instance.run_launcher, dg.DefaultRunLauncher)
 
@@ -188,7 +194,7 @@ def _look(
         return look
     later_ids = {request.id for request in look.requests[MANY:]}
     remembered = dict(look.seen)
-    for key in later_ids:  # as if this tick had not looked at them
+    for key in later_ids:  # the next evaluation requests them
         remembered[key] = seen.get(key, look.seen[key])
     return replace(look, requests=look.requests[:MANY], seen=remembered)
 
@@ -224,7 +230,7 @@ def _in_work(instance: dg.DagsterInstance) -> set[str]:
 
 
 def _ids_of(run: dg.DagsterRun) -> list[str]:
-    """Returns the demonstrations that a run of many was requested for."""
+    """Returns the demonstrations of a run of `process_many`."""
     config: Any = run.run_config
     return list(config.get("ops", {}).get("demonstrations", {}).get("config", {}).get("ids", ()))
 
@@ -244,7 +250,7 @@ def _newest_of_each(
 ) -> Iterator[tuple[str, _RunEnd]]:
     """Yields the demonstrations that have a run of their own, with the end of the newest.
 
-    Many ids are asked for by one query. With a query for each, 3,000 uploads took 20 to 30 s.
+    A query asks for many ids: with a query for each id, 3,000 uploads took 20 to 30 s.
     """
     for start in range(0, len(ids), _KEYS_PER_QUERY):
         runs_of_ids = dg.RunsFilter(tags={PARTITION_TAG: ids[start : start + _KEYS_PER_QUERY]})
@@ -263,5 +269,5 @@ def _end_of(record: dg.RunRecord) -> _RunEnd:
 def _parse_json(text: str | None) -> object:
     try:
         return json.loads(text or "{}")
-    except ValueError:  # a person wrote it
+    except ValueError:  # a person edited the cursor
         return {}

@@ -1,7 +1,4 @@
-"""The runs that a worker process executes itself.
-
-Belongs here: one in-process run for each task of runs/local_runs.py.
-"""
+"""The worker processes of runs/local_runs.py: each task becomes a run in the worker itself."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,18 +27,25 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DEMONSTRATION_JOB
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-# With these tags the job's page lists the run, the daemon never retries it, and it ends in time.
 _TAGS = {
-    ".dagster/repository": "__repository__@demo_pipeline",  # the location's name in workspace.yaml
-    "dagster/max_retries": "0",
-    "dagster/max_runtime": "86400",
+    # With this tag, the page of the job lists the run. The name is that in workspace.yaml.
+    ".dagster/repository": "__repository__@demo_pipeline",
+    "dagster/max_retries": "0",  # the daemon does not retry the run
+    "dagster/max_runtime": "86400",  # seconds
 }
 
 
 def begin(
     settings: Settings, home: Path, command: str, level: int, vain_waits: VainWaits
 ) -> Callable[[WorkerTask], WorkerAnswer]:
-    """Prepares a worker process: makes the definitions and opens the instance, once.
+    """Prepares a worker process, and returns the function that executes tasks.
+
+    Args:
+        settings: the settings.
+        home: the folder DAGSTER_HOME.
+        command: the name of the command, which the UI shows as the user of the runs.
+        level: the level of the log that is shown.
+        vain_waits: shared by all runs of the command.
 
     Raises:
         InstanceError: Dagster cannot record runs.
@@ -69,7 +73,7 @@ def begin(
 
 
 def _definitions(settings: Settings, vain_waits: VainWaits) -> dg.Definitions:
-    """Only what the jobs that run here need."""
+    """Returns the definitions that the jobs of the workers need."""
     return dg.Definitions(
         assets=[*DEMONSTRATION_ASSETS, *build_dataset_assets(settings), observed_tasks],
         jobs=[process_demonstration, datasets_job(settings), tasks_job],
@@ -105,7 +109,7 @@ def _run(
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:
-    """Yields why each step failed. A failure that our code did not raise is a defect."""
+    """Yields the failure of each step. A failure that this package did not raise is a defect."""
     for event in result.get_step_failure_events():
         step = event.step_key or ""
         failure = event.step_failure_data.user_failure_data
@@ -118,7 +122,7 @@ def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:
 
 
 def _dataset_locations(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
-    """Yields each materialized or observed dataset with its location."""
+    """Yields the name and the location of each materialized or observed dataset."""
     for event in result.get_asset_materialization_events():
         materialization = event.step_materialization_data.materialization
         yield materialization.asset_key.path[-1], str(materialization.metadata["path"].value)

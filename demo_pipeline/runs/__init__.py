@@ -1,1 +1,1 @@
-"""What has to be built, and building it: stages, worker processes, quarantine, discovery."""
+"""Decides which outputs to build, and builds them: graph, workers, quarantine, discovery."""

@@ -107,7 +107,13 @@ def damage_problem(damage: OutputDamage) -> Problem:
 
 
 def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> Verification:
-    """Reads every byte of the outputs of the datasets, and of all or some demonstrations."""
+    """Compares outputs with their manifests, byte by byte.
+
+    Args:
+        workspace: the workspace with the store.
+        ids: limits the comparison to the outputs of these demonstrations and of the datasets; None:
+            all outputs.
+    """
     store = workspace.store
     read: dict[str, list[OutputDamage]] = {}
     damages: dict[OutputDamage, None] = {}
@@ -128,18 +134,20 @@ def _demonstration(output: str) -> str | None:
     return key if folder in _STAGES and key else None
 
 
-# Damage that a dataset met
+# Damage because of which datasets left demonstrations out
 
 
 def trajectory_damage(
     store: Store, damaged: Sequence[str], unreadable: Sequence[Problem]
 ) -> Iterator[Problem]:
-    """Yields why a dataset lacks a demonstration, and the command that rebuilds its output.
+    """Yields a problem for each demonstration that a dataset leaves out because of damage.
+
+    Its remedy is the command that rebuilds the damaged output.
 
     Args:
         store: the store of the outputs.
         damaged: outputs that differ from their manifests. The next `run` rebuilds them.
-        unreadable: problems of files that equal their manifests and cannot be read all the same.
+        unreadable: problems of files that cannot be read although they equal their manifests.
     """
     for output in damaged:
         yield _first_damage(store, output)
@@ -150,7 +158,7 @@ def trajectory_damage(
 
 
 def _first_damage(store: Store, output: str) -> Problem:
-    """Returns the first damaged file of an output of a demonstration, as a problem."""
+    """Returns the problem of the first damaged file of an output of a demonstration."""
     damages = [damage for damage in store.verify(output) if damage.output == output]
     if damages:
         problem = noted_problem(damages[0])
@@ -161,7 +169,10 @@ def _first_damage(store: Store, output: str) -> Problem:
 
 
 def noted_problem(damage: OutputDamage) -> Problem:
-    """Returns the problem of a damage that a dataset has noted: an ordinary run repairs it."""
+    """Returns the problem of a damage that the summary of a dataset names.
+
+    Its remedy is `demo-pipeline run` without options, because a run rebuilds such outputs.
+    """
     return replace(
         damage_problem(damage),
         remedy=_builds_again(_RUN),
@@ -170,24 +181,24 @@ def noted_problem(damage: OutputDamage) -> Problem:
 
 
 def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
-    """Returns the problems that `trajectory_damage` added to the summary of a dataset."""
+    """Returns the damage that the summary of a dataset names."""
     noted = summary.get("damaged")
     values = noted if isinstance(noted, list) else []
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
 
 
 def noted_demonstrations(workspace: Workspace) -> set[str]:
-    """Returns the demonstrations that a published dataset left out because of damage.
+    """Returns the ids that a published dataset left out because of damage.
 
-    They may have been rebuilt since.
+    Their outputs may have been rebuilt since.
     """
     return {problem.demonstration for problem in damage_in_datasets(workspace)}
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """Returns the damage because of which a published dataset lacks a demonstration, each once.
+    """Returns the damage because of which published datasets left demonstrations out, each once.
 
-    Only datasets that the settings build are read: the next run builds no others again.
+    Datasets that the settings switch off are not read, because the next run does not rebuild them.
     """
     store = workspace.store
     outputs: list[str] = []
@@ -211,6 +222,6 @@ def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=256)
 def _damage_in_version(store: Store, output: str, _place: str) -> tuple[Problem, ...]:
-    """Returns the damage that a version of a dataset notes. A version never changes."""
+    """Returns the damage that the summary of a version names; cached, as versions never change."""
     version = store.published(output)
     return tuple(left_out_damage(version.manifest.summary)) if version else ()

@@ -1,7 +1,7 @@
-"""Two versions of a dataset: the rows that were added, removed and changed.
+"""Compares two versions of a dataset: finds the rows that were added, removed or changed.
 
-A row is found again by its id, and compared by digests of its values and of the files that they
-name, so that a difference never shows a text of a recording.
+Rows with the same id are compared by digests of their values and of the files that the values name.
+Therefore a difference never contains text of a recording.
 """
 
 import hashlib
@@ -22,24 +22,24 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
-# Stage → folder of its outputs.
+# The datasets that can be compared: stage → folder of its outputs
 _COMPARED = {
     name: stage.folder
     for name, stage in dataset_stages_by_name().items()
     if stage.reads_trajectories
 }
-# Where a dataset has its rows: the first tuple of which a file exists.
+# Patterns of the files with the rows of a dataset. The first tuple with an existing file is used.
 _ROW_FILES = (
     ("steps.parquet", "trajectories.parquet"),
     tuple(f"{split}.parquet" for split in Split),
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-_EXPORT_LEVELS = 2  # of folders between an export and a dataset in it
+_EXPORT_LEVELS = 2  # folders between the top of an export and a dataset in it, at most
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 _FileDigest = Callable[[str], str | None]
-"""SHA-256 of a file by its path in a dataset; None if there is no such file."""
+"""Returns the SHA-256 of a file, given its path in a dataset; None if the file does not exist."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class _Row:
     """A row of a dataset.
 
     Attributes:
-        parts: column → digest of its value; `<column> (file)` → digest of the files that it names.
+        parts: column → digest of its value, and `<column> (file)` → digest of the files that the
+            value names.
     """
 
     demonstration: str
@@ -57,7 +58,13 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Dataset:
-    """A dataset that can be compared; `read_rows` returns its rows by their ids."""
+    """A dataset to compare.
+
+    Attributes:
+        stage: the name of the stage that built it.
+        name: its version or folder, for people.
+        read_rows: returns id → row.
+    """
 
     stage: str
     name: str
@@ -66,12 +73,12 @@ class _Dataset:
 
 @dataclass(frozen=True)
 class RowDifference:
-    """A row that differs.
+    """A row that differs between two versions.
 
     Attributes:
-        row: its id.
-        split: of the row; `val → train` if it moved.
-        parts: columns whose values changed.
+        row: the id of the row.
+        split: the split of the row; `val → train` if it changed.
+        parts: the columns whose values, or whose files, changed.
     """
 
     row: str
@@ -83,7 +90,14 @@ class RowDifference:
 
 @dataclass(frozen=True)
 class DatasetDiff:
-    """Two versions of a dataset compared; `rows` has the number of rows before and after."""
+    """The result of comparing two versions of a dataset.
+
+    Attributes:
+        stage: the stage that built both.
+        before, after: the two versions, for people.
+        rows: the number of rows of each.
+        differences: the rows that differ.
+    """
 
     stage: str
     before: str
@@ -93,16 +107,16 @@ class DatasetDiff:
 
 
 def compare_datasets(workspace: Workspace, before: str, after: str) -> list[DatasetDiff]:
-    """Compares every dataset that both texts name.
+    """Compares every dataset that both arguments name.
 
     Args:
-        workspace: whose store has the versions.
-        before: `OUTPUT` (the current version), `OUTPUT@ID`, an id, or a folder that
-            `demo-pipeline export` wrote, or a dataset in it.
-        after: the same.
+        workspace: the workspace whose store has the versions.
+        before: the name of an output (for its current version), `OUTPUT@ID`, the id of a version,
+            a folder that `demo-pipeline export` wrote, or a dataset in such a folder.
+        after: of the same form as `before`.
 
     Raises:
-        StorageError: a text names no dataset, or they have no dataset in common.
+        StorageError: an argument names no dataset, or they have no dataset in common.
     """
     old = _named_datasets(workspace.store, before)
     new = _named_datasets(workspace.store, after)
@@ -139,7 +153,7 @@ def _compare(old: _Dataset, new: _Dataset) -> DatasetDiff:
 
 
 def _named_datasets(store: Store, text: str) -> dict[str, _Dataset]:
-    """Stages → dataset, of those that a text names; see `compare_datasets`."""
+    """Returns stage → dataset for the datasets that an argument of `compare_datasets` names."""
     path = Path(text).absolute()
     exported = _exported_datasets(path) if path.is_dir() else {}
     if exported:
@@ -171,7 +185,7 @@ def _version_name(version: Version) -> str:
 
 
 def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
-    """Returns the rows of a version in the store; digests of files are those of the manifests."""
+    """Returns the rows of a version in the store, with the digests of files from the manifests."""
     digests = {entry.path: entry.sha256 for entry in version.manifest.files}
     for place, link in version.manifest.links.items():
         for _, linked in store.versions(link.output):
@@ -186,7 +200,7 @@ def _exported_datasets(path: Path) -> dict[str, _Dataset]:
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():
-            # A CUDAG dataset is one level deeper, in a folder with a name of its own.
+            # A CUDAG dataset is one level deeper, in a folder whose name depends on its content.
             for candidate in (root / folder, *sorted((root / folder).glob("*"))):
                 if candidate.is_relative_to(path) and _row_files(candidate):
                     rows = partial(_folder_rows, candidate)
@@ -215,7 +229,14 @@ def _row_files(folder: Path) -> list[Path]:
 
 
 def dataset_rows(folder: Path, digest: _FileDigest) -> dict[str, _Row]:
-    """Id → row of a dataset; rows of forms without ids are numbered by their demonstration."""
+    """Returns id → row of a dataset.
+
+    The id of a row without one is its demonstration with the number of its step.
+
+    Args:
+        folder: the folder of the dataset.
+        digest: returns the SHA-256 of a file in it.
+    """
     rows: dict[str, _Row] = {}
     for path in _row_files(folder):
         split = path.parts[len(folder.parts)].partition(".")[0]

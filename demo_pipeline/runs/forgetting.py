@@ -1,4 +1,4 @@
-"""Finds the demonstrations of a person by meta.json, and lists what forgetting them removes."""
+"""Finds the demonstrations of a person by meta.json, and lists the data that `forget` removes."""
 
 import re
 import tempfile
@@ -26,30 +26,41 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.store import Store
 
-# Words in the names of fields in which recorders write who recorded.
+# Words in the names of the fields of meta.json that say who recorded.
 _PERSON_FIELD = re.compile(
     r"user|person|people|author|annotator|participant|contributor|operator|owner|uploader"
     r"|recorded_?by|recorder|e-?mail|wallet|address",
     re.IGNORECASE,
 )
-_MAX_DEPTH = 8  # levels of nested objects that are searched
+_MAX_DEPTH = 8  # levels of nested objects and lists of meta.json that are searched
 
 
 @dataclass(frozen=True)
 class FieldValue:
-    """A field of meta.json, nested ones with dots (`recorder.user`), and its value as text."""
+    """A field of meta.json.
+
+    Attributes:
+        name: its name; the name of a nested field has dots, as in `recorder.user`.
+        value: its value as text.
+    """
 
     name: str
     value: str
 
     @property
     def names_person(self) -> bool:
-        """Whether a field of this name says who recorded."""
+        """Whether the name of the field suggests that its value says who recorded."""
         return bool(_PERSON_FIELD.search(self.name))
 
 
 def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldValue]:
-    """Yields every field of meta.json that holds a text or a number, items of lists included."""
+    """Yields every text and number in meta.json as a field, also those inside lists.
+
+    Args:
+        meta: meta.json, or a value in it.
+        prefix: the name of the field that contains the value; empty for meta.json itself.
+        depth: the number of levels above the value.
+    """
     if isinstance(meta, Mapping) and depth < _MAX_DEPTH:
         for key, value in meta.items():
             name = f"{prefix}.{key}" if prefix else str(key)
@@ -63,19 +74,19 @@ def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldV
 
 @dataclass(frozen=True)
 class PersonSearch:
-    """The person to search for.
+    """The conditions of a search for demonstrations.
 
     Attributes:
-        person: a name. It is compared, in any case, with the whole value of every field that says
-            who recorded. Empty: any person.
-        fields: field → value; every field must have its value.
+        person: a name that must be the whole value of a field that says who recorded. Upper and
+            lower case are the same. Empty: any person.
+        fields: field → value that the field must have; all must match.
     """
 
     person: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, meta: Any) -> bool:
-        """Returns whether a meta.json is of this person."""
+        """Returns whether a meta.json meets all conditions."""
         values = list(field_values(meta))
         names = {value.value.casefold() for value in values if value.names_person}
         if self.person and self.person.strip().casefold() not in names:
@@ -86,14 +97,19 @@ class PersonSearch:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The ids of a person's demonstrations, and of demonstrations with an unreadable meta.json."""
+    """The result of a search.
+
+    Attributes:
+        matching: the ids of the demonstrations that meet the conditions.
+        unreadable: the ids of the demonstrations whose meta.json cannot be read.
+    """
 
     matching: list[str]
     unreadable: list[str]
 
 
 def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchResult:
-    """Searches the uploads, and the recordings in the store whose upload is gone.
+    """Searches the uploads, and also the recordings in the store whose upload was deleted.
 
     Raises:
         StorageError: the uploads or the store cannot be read.
@@ -133,15 +149,15 @@ def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class Removal:
-    """All that forgetting a demonstration removes.
+    """The data that `forget` removes for a demonstration.
 
     Attributes:
         is_uploaded: whether its folder is in the uploads.
-        upload: names of the files in it.
-        outputs: of the demonstration, in all versions.
-        datasets: those that hold the demonstration; all their versions are removed.
-        documents: number of quarantine records, decisions and annotations.
-        records: export → its records of the demonstration in the last built datasets.
+        upload: the names of the files in that folder.
+        outputs: the names of its outputs; all their versions are removed.
+        datasets: the names of the datasets that contain it; all their versions are removed.
+        documents: the number of its quarantine records, decisions and annotations.
+        records: export → number of its records in the last built datasets.
     """
 
     demonstration: str
@@ -159,7 +175,7 @@ class Removal:
 
 
 def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
-    """Lists what forgetting each demonstration would remove. Nothing is changed."""
+    """Lists the data that `forget` would remove for each demonstration; changes nothing."""
     stages = [stage.name for stage in STAGES]
     records = _records(workspace.store)
     removals = []
@@ -181,7 +197,10 @@ def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
 
 
 def _records(store: Store) -> Mapping[str, Counter[str]]:
-    """Demonstration → export → records, from the index of the datasets; empty without one."""
+    """Returns demonstration → export → number of records, from the index of the datasets.
+
+    Empty if no index was built.
+    """
     records: dict[str, Counter[str]] = {}
     if store.current(INDEX_STAGE.folder) is None:
         return records

@@ -1,12 +1,12 @@
-"""The graph of outputs: whether an output is up to date, and the only way to build it.
+"""The graph of outputs: decides whether an output is up to date, and builds it.
 
-An output is a folder in the store that a stage makes: of one demonstration, or of all committed
-trajectories. `Graph.state` says what a build would change; `Graph.build` builds
-one output from the inputs that are committed now. The command line, the sensors, the assets of
-Dagster and `exports.json` ask these two and nothing else.
+An output is a folder in the store that a stage builds, for a demonstration or for a dataset.
+`Graph.state` tells whether a build would change an output, and why. `Graph.build` builds an output
+from its committed inputs. The command line, the sensors, the assets of Dagster and the index of the
+datasets use these two functions and no other rule.
 
-Kinds of outputs differ in how they find and open their inputs, and in how they remember a failure:
-see `demonstration_outputs`, `dataset_outputs` and `imported_trajectories`.
+The kinds of outputs differ in how they find and open their inputs, and in how they store a failure.
+Their classes are in demonstration_outputs.py, dataset_outputs.py and imported_trajectories.py.
 """
 
 import logging
@@ -47,14 +47,21 @@ from demo_pipeline.store.versions import (
     VersionKey,
 )
 
-AFTER_INPUTS = "perhaps, when what it reads has changed"
+AFTER_INPUTS = "perhaps, when what it reads has changed"  # why: only an input is stale
 DAMAGED = "a file was damaged"
 SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
 
 
 class Cause(StrEnum):
-    """A kind of change since an output was built. `FILES`: a file is missing or damaged."""
+    """A kind of change since an output was built.
+
+    Attributes:
+        CODE: the code version of its stage changed.
+        SETTINGS: a setting that its stage reads changed.
+        INPUTS: an input changed, or cannot be used.
+        FILES: a file of the output is missing or damaged.
+    """
 
     CODE = "code"
     SETTINGS = "settings"
@@ -64,18 +71,18 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Current:
-    """The published version is up to date: a build would give the same version again."""
+    """The state of an output that is up to date: a build would give the same version again."""
 
     version: Version
 
 
 @dataclass(frozen=True)
 class Stale:
-    """A build would give, or may give, another version than the published one.
+    """The state of an output that is out of date: a build may give another version.
 
     Attributes:
-        version: the published version, which readers see until the next build.
-        causes: every change since it was built, including changes of the outputs it is built from.
+        version: the published version, which readers get until the next build.
+        causes: the kinds of all changes since its build, including changes of its inputs.
         why: the first change, for people.
     """
 
@@ -86,7 +93,12 @@ class Stale:
 
 @dataclass(frozen=True)
 class Refused:
-    """The last build rejected the same inputs. Readers still see an earlier version, if any."""
+    """The state of an output whose last build rejected the present inputs.
+
+    Attributes:
+        version: an earlier version, which readers still get; None without one.
+        why: the reason, for people.
+    """
 
     version: Version | None
     why: str
@@ -94,7 +106,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Absent:
-    """No version is published."""
+    """The state of an output without a published version."""
 
     version: None = None
     why: str = "there is no version"
@@ -112,14 +124,14 @@ def is_of_present_inputs(state: State) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan(Generic[AnyInputs]):
-    """How an output would be built now. To make a plan, nothing is opened or downloaded.
+    """How an output would be built now.
 
     Attributes:
         recipe: everything that the output depends on.
-        open_inputs: opens the inputs of the build function. It also tells the staged folder which
-            versions to link to and which versions to share files with.
-        complete_summary: adds facts to the summary of the build function.
-        require_same_inputs: raises an error if the inputs have changed since the build began.
+        open_inputs: opens the inputs of the build function. It also creates links in the staged
+            folder, and tells it from which versions files may be hard-linked.
+        complete_summary: adds facts to the summary that the build function returned.
+        require_same_inputs: raises an error if the inputs changed after the build began.
     """
 
     recipe: Recipe
@@ -129,12 +141,12 @@ class BuildPlan(Generic[AnyInputs]):
 
 
 class Output(ABC, Generic[AnyInputs]):
-    """A node of the graph: a stage, and the subject that the stage is applied to.
+    """A node of the graph: the output that a stage builds for a demonstration or for a dataset.
 
     Attributes:
-        graph: the graph that this output belongs to.
-        stage: the stage that builds it.
-        key: id of the demonstration; empty for a dataset.
+        graph: the graph.
+        stage: the stage that builds the output.
+        key: the id of the demonstration; empty for a dataset.
     """
 
     def __init__(self, graph: "Graph", stage: Stage[AnyInputs], key: str = "") -> None:
@@ -144,11 +156,11 @@ class Output(ABC, Generic[AnyInputs]):
 
     @property
     def name(self) -> str:
-        """Its name in the store."""
+        """The name of the output in the store."""
         return self.stage.output(self.key)
 
     def inputs(self) -> Sequence["Output[Any]"]:
-        """Returns the outputs that must be current before this output can be current."""
+        """Returns the outputs that must be up to date before this one can be up to date."""
         return ()
 
     def names_of_inputs(self) -> list[str]:
@@ -157,48 +169,48 @@ class Output(ABC, Generic[AnyInputs]):
 
     @abstractmethod
     def plan(self) -> BuildPlan[AnyInputs]:
-        """How this output would be built now.
+        """Returns how this output would be built now.
 
         Raises:
-            MissingOutput: a required input has not been built, or lacks a file.
+            MissingOutput: a required input was never built, or lacks a file.
             DemonstrationError: the upload cannot be read.
         """
 
     def prepare(self) -> None:
-        """Gets ready for a build. Raises an error if this output must not be built now."""
+        """Prepares the first attempt of a build. Raises an error if no build may begin now."""
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns whether another attempt can succeed after one that ended with this error.
+        """Returns whether another attempt can succeed after an attempt that raised this error.
 
-        Raises another error if that says better what is wrong.
+        It may raise another error that describes the cause better.
         """
         del error
         return False
 
     def refusal(self) -> str:
-        """Why the last build rejected the same inputs; empty if it did not."""
+        """Returns why the last build rejected the present inputs; empty if it did not."""
         return ""
 
     def remember_refusal(self, error: RefusedError) -> None:
-        """Stores why the inputs are rejected, so that the same inputs are not tried again."""
+        """Stores why a build rejected its inputs, so that `refusal` can return it."""
 
     def remember_failure(self, error: Exception) -> None:
-        """Stores a failure whose cause is not a rejected input."""
+        """Stores why a build failed for another reason than rejected inputs."""
 
     def remember_success(self, result: BuildResult) -> None:
-        """Forgets earlier failures."""
+        """Deletes what `remember_refusal` and `remember_failure` have stored."""
 
 
 class Graph:
-    """The outputs of a workspace, as seen by a single run.
+    """Answers questions about the outputs of a workspace, and builds them, for a single run.
 
-    Expensive answers are computed once: all datasets of a run share the committed trajectories.
-    Make a new graph for the next run.
+    Expensive answers are cached: for example, all datasets of a run share the committed
+    trajectories. Make a new graph for the next run.
 
     Attributes:
         workspace: store, uploads and settings.
-        trusts_times: an upload counts as unchanged, without reading it, if none of its files was
-            touched since it was built. For the sensor, which asks about thousands of uploads.
+        trusts_times: an upload counts as unchanged, without being read, if its change times are
+            older than its build. The sensor uses this, because it asks about thousands of uploads.
     """
 
     def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:
@@ -217,17 +229,17 @@ class Graph:
 
     @property
     def suspects(self) -> set[str]:
-        """The demonstrations that a dataset left out because an output of theirs was damaged.
+        """The demonstrations that a dataset left out because one of their outputs was damaged.
 
-        Only their outputs are read and compared with their manifests, since reading every output
-        of a large store takes hours.
+        Only the outputs of suspects are compared with their manifests byte by byte, because this
+        would take hours for every output of a large store.
         """
         if self._suspects is None:
             self._suspects = noted_demonstrations(self.workspace)
         return self._suspects
 
     def damages(self, name: str) -> Sequence[OutputDamage]:
-        """How an output of a suspect demonstration differs from its manifest."""
+        """Returns how an output of a suspect differs from its manifest; empty for other outputs."""
         if name.rpartition("/")[2] not in self.suspects:
             return ()
         if name not in self._damages:
@@ -239,13 +251,13 @@ class Graph:
         return self._damages[name]
 
     def damaged_inputs_of_datasets(self) -> set[str]:
-        """Returns the damaged outputs because of which datasets leave a demonstration out."""
+        """Returns the damaged outputs of suspects that datasets would read."""
         names = [f"{folder}/{key}" for folder in RECORDS_AND_SOURCES for key in self.suspects]
         return {name for name in names if self.damages(name)}
 
     @property
     def trajectories(self) -> CommittedTrajectories:
-        """Every committed trajectory that is not damaged, placed in its split.
+        """All undamaged committed trajectories, placed in their splits.
 
         Raises:
             StorageError: the store cannot be read.
@@ -256,10 +268,10 @@ class Graph:
         return self._trajectories
 
     def read_records(self) -> None:
-        """Compares all records with their manifests, once, and leave out damaged demonstrations.
+        """Compares all records with their manifests, and leaves out damaged demonstrations.
 
-        Called before the first dataset of a run is built, so that every dataset of the run leaves
-        out the same demonstrations.
+        It does so only at the first call, before the first dataset of a run is built. Thus every
+        dataset of the run leaves out the same demonstrations.
         """
         if self._read_records:
             return
@@ -268,10 +280,10 @@ class Graph:
             self.leave_out(error)
 
     def leave_out(self, error: OutputError) -> bool:
-        """Leaves out the demonstration that a damaged output belongs to.
+        """Leaves the demonstration of a damaged output out of the committed trajectories.
 
-        Returns whether the committed trajectories change: a damaged dataset belongs to no
-        demonstration, and a demonstration can be left out only once.
+        Returns False if nothing changes, because the output is not of a demonstration, or the
+        demonstration is left out already.
         """
         key = error.output.rpartition("/")[2]
         if key not in self.trajectories.versions or self._damages.get(error.output):
@@ -300,7 +312,7 @@ class Graph:
         return version
 
     def _is_complete(self, version: Version) -> bool:
-        """Returns whether no file is missing. The files of a version are looked at once."""
+        """Returns whether a version has all of its files; examines each version once."""
         if version.key not in self._complete and self.workspace.store.is_complete(version):
             self._complete.add(version.key)
         return version.key in self._complete
@@ -336,7 +348,7 @@ class Graph:
         return Refused(state.version, reason) if reason else state
 
     def _compare(self, output: Output[Any], published: Version) -> Current | Stale:
-        """Compares a published version, and the outputs it is built from, with a build of today."""
+        """Compares a published version with the version that a build would give now."""
         inherited = set[Cause]()
         for input_output in output.inputs():
             inherited |= _inherited_causes(self.state(input_output))
@@ -352,7 +364,7 @@ class Graph:
         return Stale(published, frozenset(inherited | differences.keys()), why)
 
     def _differences(self, published: Version, recipe: Recipe) -> dict[Cause, str]:
-        """How a build would differ from the published version, in words for people."""
+        """Returns how a build would differ from the published version: cause → phrase."""
         differences = recipe_differences(published.manifest.recipe, recipe)
         if not self._is_complete(published):
             differences[Cause.FILES] = "a file is missing"
@@ -366,11 +378,15 @@ class Graph:
     def build(self, output: Output[Any], *, force: bool = False) -> BuildResult:
         """Builds an output from its committed inputs, unless it is up to date.
 
-        This is the only place that classifies errors, for every kind of output.
+        Errors of all kinds of outputs are classified here and nowhere else.
+
+        Args:
+            output: the output.
+            force: builds it even if it is up to date.
 
         Raises:
-            RefusedError: the inputs are at fault. The refusal is stored.
-            UnusableInputError: an input is missing or damaged; the message names the output and the
+            RefusedError: the inputs are at fault. The reason is stored.
+            UnusableInputError: an input is missing or damaged; the message names the input and the
                 command that rebuilds it.
             TransientError: a temporary problem outside the pipeline, such as a full disk.
             DefectError: the code of the pipeline is at fault.
@@ -389,7 +405,10 @@ class Graph:
             self.forget_states()
 
     def forget_states(self) -> None:
-        """Forgets cached states and versions: a build changes them, and thousands need memory."""
+        """Forgets cached states and versions, because a build changes them.
+
+        Callers that ask about thousands of demonstrations also call it, to save memory.
+        """
         self._states.clear()
         self._versions.clear()
 
@@ -420,7 +439,7 @@ class Graph:
                     raise
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Builds once. If that fails and an input is damaged, blame the damage, nothing else.
+        """Builds once. If the build fails and an input is damaged, raises the damage instead.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -429,7 +448,7 @@ class Graph:
             return self._build_once(output, force=force)
         except OutputError:
             raise
-        except Exception as error:
+        except Exception as error:  # a damaged input can cause any error in a stage
             if transient_reason(error) is None:
                 self._require_undamaged_inputs(output)
             raise
@@ -440,7 +459,7 @@ class Graph:
                 raise damage.as_error()
 
     def _build_once(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Opens the inputs, build, check and commit. If any step fails, nothing is published."""
+        """Opens the inputs, builds, checks and commits. If a step fails, nothing is published."""
         store = self.workspace.store
         stage = output.stage
         plan = output.plan()
@@ -473,7 +492,7 @@ class Graph:
 
 
 def _inherited_causes(state: State) -> frozenset[Cause]:
-    """Returns the causes that an output inherits from the state of an input."""
+    """Returns the causes that make an output stale because of the state of an input."""
     match state:
         case Current():
             return frozenset()
@@ -484,7 +503,7 @@ def _inherited_causes(state: State) -> frozenset[Cause]:
 
 
 def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
-    """How two recipes differ, in words for people; empty if they are equal."""
+    """Returns how two recipes differ: cause → phrase for people; empty if they are equal."""
     differences: dict[Cause, str] = {}
     if before.code_version != now.code_version:
         why = f"the code version was {before.code_version} and is {now.code_version}"
@@ -494,7 +513,8 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     for name in sorted({*before.inputs, *now.inputs}):
         if before.inputs.get(name) == now.inputs.get(name):
             continue
-        if name.endswith(".jsonl"):  # stands for the settings and the code of a form of records
+        # An input `<form>.jsonl` stands for the settings and the code of a form of records.
+        if name.endswith(".jsonl"):
             why = f"the settings or the code version of {name} changed"
             differences.setdefault(Cause.SETTINGS, why)
         else:
@@ -505,7 +525,7 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
 def run_checks(
     stage: Stage[AnyInputs], inputs: AnyInputs, folder: Path, demonstration: str
 ) -> list[CheckOutcome]:
-    """Runs the checks of a staged folder, up to the first blocking check that fails."""
+    """Runs the checks of a stage on a staged folder, up to the first blocking check that fails."""
     outcomes: list[CheckOutcome] = []
     for check in stage.checks:
         try:
@@ -529,7 +549,7 @@ def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
 
 
 def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tuple[Problem, ...]:
-    """Returns the problems, each with the demonstration that it belongs to."""
+    """Returns the problems with this demonstration, where they do not name one already."""
     return tuple(
         replace(problem, demonstration=problem.demonstration or demonstration)
         for problem in problems

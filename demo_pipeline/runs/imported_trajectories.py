@@ -1,7 +1,8 @@
-"""Trajectories of other origin: they have no recording, and are published as if built by a stage.
+"""Imports trajectories that other tools wrote, without a recording.
 
-The recipe of such a trajectory names the files that it was copied from instead of a recording. The
-stages before `trajectories` have no output; `run` renews the outputs of the stages after it.
+An imported trajectory is published as an output of the stage `trajectories`. Its recipe names the
+files that it was made from. The stages before `trajectories` have no output of it. The outputs of
+the later stages, such as its records, are built at the import, and `run` keeps them up to date.
 """
 
 import json
@@ -56,21 +57,21 @@ from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectories import trajectory_task
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MAX_PROBLEMS = 3  # that an outcome names
+_MAX_PROBLEMS = 3  # problems that the outcome of a rejected import names; the rest is counted
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ImportInputs(Inputs):
-    """What an import reads.
+    """The inputs of the import of a trajectory.
 
     Attributes:
-        importer: of the tool that wrote the source.
-        found: the source.
-        source: its trajectory; None: it is an OSWorld-Desktopd trajectory, which is copied.
-        key: the id here.
-        given: what a person says of it.
-        assignment: its task.
-        match: the benchmark's task that it is of.
+        importer: the importer for the tool that wrote the source.
+        found: the files of the source.
+        source: the parsed trajectory; None for an OSWorld-Desktopd trajectory, which is copied.
+        key: the id of the demonstration that the trajectory becomes.
+        given: facts that the user gave by options of the command or in import.json.
+        assignment: the task.
+        match: the task of the OSWorld benchmark that matches.
     """
 
     importer: Importer
@@ -109,7 +110,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
     folder=TRAJECTORIES_STAGE.folder,
     description=TRAJECTORIES_STAGE.description,
     kinds=TRAJECTORIES_STAGE.kinds,
-    code_version="imported-3",  # raised whenever the code writes other bytes
+    code_version="imported-3",  # raise it whenever the code writes other bytes
     inputs=(),
     build=_build,
     checks=(
@@ -123,7 +124,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
 
 
 class _TrajectoryImport(Output[_ImportInputs]):
-    """The output that a trajectory of other origin becomes."""
+    """The output that an imported trajectory becomes."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
             self._meta = _source_meta(graph.workspace, found, source, given)
 
     def plan(self) -> BuildPlan[_ImportInputs]:
-        """From the files of the source, and the benchmark's task that it may be of."""
+        """Plans a build from the files of the source and the matching task of the benchmark."""
         folder = self._found.folder
         meta = self._meta or _copied_meta(folder)
         match = match_meta(self.graph.workspace, meta)
@@ -176,9 +177,10 @@ class _TrajectoryImport(Output[_ImportInputs]):
 
 
 def renew_catalog(workspace: Workspace) -> None:
-    """Builds the catalog of the benchmark's tasks, if there are any, so that imports find theirs.
+    """Builds the catalog of OSWorld tasks, so that imported trajectories are matched with it.
 
-    A catalog that cannot be built is left as it is: `run` reports why.
+    Without task files it does nothing. If the catalog cannot be built, the earlier one stays, and
+    `run` reports the reason.
     """
     if workspace.tasks.is_dir():
         graph = Graph(workspace)
@@ -189,9 +191,9 @@ def renew_catalog(workspace: Workspace) -> None:
 def import_trajectory(
     workspace: Workspace, importer: Importer, found: SourceFiles, options: Given
 ) -> ImportOutcome:
-    """Publishes a trajectory, and build the outputs that need only trajectories, such as records.
+    """Publishes a trajectory, and builds the outputs of the later stages, such as its records.
 
-    If the trajectory is invalid, nothing is published, and the outcome says what is wrong.
+    If the trajectory is invalid, nothing is published, and the outcome names the problems.
     """
     place = found.place if importer.read_trajectory is not None else found.folder
     try:
@@ -211,7 +213,13 @@ def import_trajectory(
 def _import(
     workspace: Workspace, importer: Importer, found: SourceFiles, given: Given
 ) -> ImportOutcome:
-    """Publishes a trajectory; raises what says that it cannot be."""
+    """Publishes a trajectory and builds the outputs of the later stages.
+
+    Raises:
+        UnreadableSourceError: the id is unusable or taken, or the source cannot be read.
+        OSError: a file of the source cannot be read.
+        RefusedError: the trajectory is invalid.
+    """
     place = found.place if importer.read_trajectory is not None else found.folder
     key = import_id(found)
     if not is_safe_id(key):
@@ -286,7 +294,7 @@ def _source_meta(
     """Returns the task of a trajectory of another tool.
 
     Raises:
-        UnreadableSourceError: it is not known.
+        UnreadableSourceError: neither the user, nor the source, nor the benchmark names the task.
     """
     task = given.task or source.task or task_instruction(workspace, found.name)
     if not task:

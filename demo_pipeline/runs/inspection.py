@@ -1,7 +1,7 @@
-"""The text of `demo-pipeline inspect`: timeline, steps and datasets of one demonstration.
+"""Writes the text of `demo-pipeline inspect`: timeline, steps and datasets of a demonstration.
 
-It is read from the committed tables and has no typed characters. The timeline has the actions,
-repairs, rejected lines and the event accounting.
+The text is made from the committed tables and does not contain typed characters. The timeline lists
+the actions, the repairs of the log, the rejected lines, and the number of lines per use.
 """
 
 import difflib
@@ -66,10 +66,12 @@ _MAX_REJECTED = 20  # rejected lines that are printed
 def timeline_lines(
     events_folder: Path, actions_folder: Path, manifest: RecordingManifest
 ) -> list[str]:
-    """Returns the timeline as lines of plain text, without markup and without typed characters.
+    """Returns the timeline as lines of plain text, without typed characters.
 
-    It is read from the outputs of the `events` and `actions` stages; seconds are counted from
-    meta.timestamp in the manifest.
+    Args:
+        events_folder: the output of the stage `events`.
+        actions_folder: the output of the stage `actions`.
+        manifest: the manifest of the recording. Its `timestamp` in meta.json is second 0.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
@@ -155,7 +157,14 @@ def _action_lines(actions: Sequence[Action], origin: float) -> Iterator[str]:
 
 
 def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason: str) -> list[str]:
-    """Values of `column` of the events that have this reason in the event accounting."""
+    """Returns the values of a column for the events with this reason in the event accounting.
+
+    Args:
+        events: the table of events.
+        column: the name of the column.
+        reasons: event index → reason.
+        reason: the reason.
+    """
     rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)
     return [value for index, value in rows if reasons[index] == reason]
 
@@ -204,7 +213,7 @@ def _bucket_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
 
 
 def _wheel(actions: Sequence[Action]) -> str:
-    """Sign and unit of the wheel, and how they were decided."""
+    """Returns the sign and unit of the wheel, and how they were determined."""
     for action in actions:
         if action.wheel_sum is not None:
             direction: Vertical = "up" if action.direction == "up" else "down"
@@ -239,13 +248,13 @@ _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 
 
 def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
-    """Yields the steps of a trajectory: number, action, picture, leak and target.
+    """Yields a table of the steps of a trajectory: number, action, screenshot, leak and target.
 
-    The name of a target is not shown, because it may have been typed.
+    The name of a target is not shown, because it may be typed text.
 
     Args:
-        trajectory: its folder.
-        shown: the folder as people should read it.
+        trajectory: the folder of the trajectory.
+        shown: the path of the folder to show to people.
     """
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)
@@ -286,7 +295,11 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
 
 
 def _membership(row: Mapping[str, Any]) -> str:
-    """How a demonstration takes part in a built export, from its row of `exports.parquet`."""
+    """Returns how many records a built export has of a demonstration, or why it has none.
+
+    Args:
+        row: the row of the demonstration and the export in `exports.parquet`.
+    """
     reason = row["left_out"]
     if reason and not row["records"]:
         remedy = LEFT_OUT_REMEDIES.get(reason, "")
@@ -300,9 +313,10 @@ def _membership(row: Mapping[str, Any]) -> str:
 
 
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
-    """Yields which outputs are damaged or not up to date, and the command that builds them.
+    """Yields lines about outputs that are damaged or not up to date, with the command to run.
 
-    Nothing is promised for a demonstration without an upload, or for a quarantined demonstration.
+    No command is named for a demonstration without an upload or in quarantine, because none would
+    help.
     """
     graph = Graph(workspace)
     damage = noted_damage(graph, {demonstration})
@@ -319,7 +333,7 @@ def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
 
 
 def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:
-    """Yields why a demonstration is quarantined, and what to do; nothing if it is not."""
+    """Yields why a demonstration is quarantined and what to do; nothing if it is not."""
     record = read_quarantine(store, demonstration)
     if record is not None:
         yield f"{demonstration} is quarantined in {record.stage}:"
@@ -328,7 +342,7 @@ def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:
 
 
 def absence(workspace: Workspace, demonstration: str) -> str:
-    """Why a demonstration has no outputs to show, and what to do."""
+    """Returns why a demonstration has no outputs to show, and what to do."""
     upload = workspace.uploads.find(demonstration)
     if upload is None:
         ids = [listed.id for listed in workspace.uploads.list_demonstrations()]

@@ -1,7 +1,7 @@
-"""Runs that worker processes of this machine execute, for a command or for many uploads.
+"""Executes Dagster runs in worker processes of this machine, for a command or for many uploads.
 
-Hands tasks to the workers, and reads the result of a demonstration from the store. Only the workers
-import Dagster, which takes a second.
+This process sends tasks to the workers, and reads the results of demonstrations from the store.
+Only the workers import Dagster, because the import takes a second.
 """
 
 import logging
@@ -33,11 +33,12 @@ class WorkerTask:
     """A task for a worker.
 
     Attributes:
-        kind: register demonstrations and close the runs of killed processes; run the stages of one;
-            run a job of datasets; close the runs of this command's workers, which were ended.
-        names: ids of demonstrations, or the job.
-        force: build what is up to date, too.
-        is_alone: no other task runs meanwhile, and a processor is free.
+        kind: `prepare` registers demonstrations as partitions and closes the runs of killed
+            processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job of
+            datasets. `cancel` closes the runs of workers that this command has ended.
+        names: the ids of demonstrations, or the name of the job.
+        force: also builds outputs that are up to date.
+        is_alone: whether no other task runs at the same time, so that a processor is free.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]
@@ -48,7 +49,13 @@ class WorkerTask:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a step of a run failed, with the sentence that people read."""
+    """The failure of a step of a run.
+
+    Attributes:
+        step: the name of the step; empty if the run failed outside of a step.
+        why: `REFUSED`, `TRANSIENT` or `DEFECT` of results.py.
+        sentence: the message for people.
+    """
 
     step: str
     why: str
@@ -60,9 +67,9 @@ class WorkerAnswer:
     """The answer of a worker to a task.
 
     Attributes:
-        again: demonstrations whose runs had died.
-        failures: failures of the steps of a run; empty if it succeeded.
-        built: dataset → its location, in the order in which the datasets were built.
+        again: the demonstrations whose runs were closed because their processes had died.
+        failures: the failures of the steps of the run; empty if it succeeded.
+        built: dataset → location, in the order in which the datasets were built.
     """
 
     again: tuple[str, ...] = ()
@@ -75,23 +82,36 @@ _KILLED = WorkerAnswer(failures=(Failure("", DEFECT, KILLED),))
 
 @dataclass(frozen=True)
 class BuiltDatasets:
-    """The result of a job of datasets: each built dataset, and why others failed."""
+    """The result of a job of datasets.
+
+    Attributes:
+        outcomes: the datasets that were built or are up to date.
+        errors: a sentence for each dataset that failed.
+    """
 
     outcomes: list[DatasetOutcome] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
 class LocalRuns:
-    """The workers of a command. `close` ends them, and then none of their runs is open."""
+    """The worker processes of a command, and the runs that they execute.
+
+    Args:
+        workspace: store, uploads and settings.
+        home: the folder DAGSTER_HOME, in which Dagster records the runs.
+        workers: the largest number of processes at once.
+        command: the name of the command; Dagster's UI shows it as the user of the runs.
+    """
 
     def __init__(self, workspace: Workspace, home: Path, workers: int, command: str) -> None:
         begin = "demo_pipeline.defs.worker:begin"
         arguments = (workspace.settings, home, command, shown_level(), VainWaits())
-        self._workspace, self._locks = workspace, lock_folder(home)
+        self._workspace = workspace
+        self._locks = lock_folder(home)
         self._pool = Pool[WorkerTask, WorkerAnswer](begin, arguments, workers)
 
     def close(self) -> None:
-        """Ends the workers, and close the runs that they had begun."""
+        """Ends the workers, and closes the runs that they had begun."""
         self._pool.end()
         if dead_runs(self._locks):
             with best_effort(_LOG, "closing the runs of ended processes"):
@@ -99,11 +119,13 @@ class LocalRuns:
         self._pool.close()
 
     def prepare(self, ids: Sequence[str]) -> set[str]:
-        """Registers demonstrations; returns those whose runs were killed.
+        """Registers demonstrations as partitions, and closes runs whose processes were killed.
+
+        Returns the demonstrations of the closed runs.
 
         Raises:
             InstanceError: Dagster cannot record runs.
-            DefectError: they cannot be registered.
+            DefectError: the demonstrations cannot be registered.
         """
         answer = self._pool.ask(WorkerTask("prepare", tuple(ids)))
         for failure in answer.failures:
@@ -111,9 +133,9 @@ class LocalRuns:
         return {*answer.again}
 
     def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
-        """Takes each demonstration through its stages in a run of its own; yield each result.
+        """Processes each demonstration in a run of its own; yields the results as they arrive.
 
-        If the process of a run dies, the demonstration is processed again; after the third death it
+        If the process of a run dies, the demonstration is processed again. After the third death it
         is quarantined.
         """
         is_alone = len(ids) == 1 < self._pool.workers
@@ -134,14 +156,14 @@ class LocalRuns:
             record = None
             if failure.why == REFUSED:
                 record = read_quarantine(self._workspace.store, key)
-            if record is None:  # also refused because of a damaged input, which is no fault of it
+            if record is None:  # a defect, a transient error or a damaged input
                 return DemonstrationResult(key, Status.FAILED, {}, failure.step, problems)
             problems = tuple(record.known_problems())
             return DemonstrationResult(key, Status.REJECTED, {}, failure.step, problems)
         return DemonstrationResult(key, Status.BUILT, trajectory_summary(self._workspace, key))
 
     def build_datasets(self, job: str = DATASETS_JOB, *, force: bool = False) -> BuiltDatasets:
-        """Runs a job of datasets."""
+        """Runs a job that builds datasets, in a single run."""
         answer = self._pool.ask(WorkerTask("datasets", (job,), force))
         store = self._workspace.store
         outcomes = [
@@ -154,7 +176,7 @@ class LocalRuns:
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
-    """Returns the summary of a trajectory, with its `recorded_outcome`; empty without one."""
+    """Returns the summary of a trajectory with the recorded outcome; empty without a trajectory."""
     recording = workspace.store.current(f"recordings/{key}")
     trajectory = workspace.store.current(f"trajectories/{key}")
     if recording is None or trajectory is None:

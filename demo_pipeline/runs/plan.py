@@ -1,6 +1,6 @@
-"""What a run would build and why, in words, and what people see of the datasets.
+"""Tells people what a run would build and why, and summarizes the datasets. It writes nothing.
 
-Writes nothing. The states come from `graph`.
+graph.py decides which outputs are up to date.
 """
 
 import os
@@ -34,14 +34,19 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 Reasons = Sequence[tuple[str, str]]
-"""(stage, why it would be built)."""
+"""Pairs of a stage and the reason why a run would build its output."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages that a run would build by demonstration, and the datasets.
+    """The outputs that a run would build.
 
-    Those after the first may turn out to be unchanged.
+    The first output of a demonstration would be built for certain. A later output may turn out to
+    be unchanged when its inputs have been built.
+
+    Attributes:
+        demonstrations: id → stages with reasons.
+        datasets: the stages of datasets with reasons.
     """
 
     demonstrations: Mapping[str, Reasons]
@@ -49,12 +54,12 @@ class Plan:
 
 
 def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
-    """What a run over these demonstrations would build.
+    """Returns the outputs that a run over these demonstrations would build.
 
     Args:
         workspace: store, uploads and settings.
-        todo: id → why all its stages would be built; empty: only those that are not current.
-        force: the datasets would be built in any case.
+        todo: id → why all its outputs would be built; empty if only stale outputs would be.
+        force: whether the datasets would be built even if they are up to date.
     """
     graph = Graph(workspace)
     demonstrations = {key: reasons_to_build(graph, key, why) for key, why in todo.items()}
@@ -75,7 +80,7 @@ def reasons_to_build(graph: Graph, demonstration: str, why: str = "") -> Reasons
 
 
 def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tuple[str, str]]:
-    """Yields the stage of each output that is not current, and why."""
+    """Yields the stage of each output that is not up to date, and the reason."""
     for output in outputs:
         state = graph.state(output)
         if not isinstance(state, Current):
@@ -83,7 +88,10 @@ def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tup
 
 
 def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
-    """Why an output would be built, with the settings that changed as far as they were noted."""
+    """Returns why an output would be built.
+
+    If its settings changed, the reason names them, provided that an earlier build noted the values.
+    """
     if isinstance(state, Refused) and isinstance(output, DatasetOutput):
         return "it failed before"
     section = output.stage.section
@@ -107,10 +115,10 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
 
 
 def bytes_written(store: Store, output: str) -> int:
-    """Bytes that the published version of an output wrote to the store.
+    """Returns the bytes that the published version of an output takes in the store.
 
-    In a folder, hard links to files of other versions count nothing; a bucket has none, so there
-    every file counts. Links to whole versions never count.
+    In a folder, files that are hard-linked with other versions do not count. A bucket has no hard
+    links, so every file counts. Linked versions never count.
 
     Raises:
         MissingOutput: the output was never built.
@@ -126,16 +134,16 @@ def bytes_written(store: Store, output: str) -> int:
 
 
 def tasks_unchanged(workspace: Workspace) -> bool:
-    """Returns whether the catalog of OSWorld tasks is current."""
+    """Returns whether the catalog of OSWorld tasks is up to date."""
     graph = Graph(workspace)
     return isinstance(graph.state(DatasetOutput(graph, TASKS_STAGE)), Current)
 
 
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
-    """Every dataset when all are current; None when one would be built.
+    """Returns the outcome of every dataset if all are up to date; None if one has to be built.
 
-    None also when a trajectory is damaged: the ordinary run names it. Without a committed
-    trajectory no dataset is built.
+    Also returns None if a trajectory is damaged, so that an ordinary run starts and names it.
+    Without any committed trajectory, it returns an empty list, because no dataset is built.
 
     Raises:
         StorageError: the store cannot be read.
@@ -156,7 +164,7 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
 
 
 def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> DatasetOutcome:
-    """What people see of a dataset, by the summary of its published version."""
+    """Returns the counts and remarks about a dataset, from the summary of its published version."""
     version = store.current(output)
     summary = version.manifest.summary if version else {}
     counts = {key: summary[key] for key in stage.counts if key in summary}

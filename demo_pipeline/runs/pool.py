@@ -1,12 +1,12 @@
-"""A pool of worker processes that take one task after the other, and outlives their deaths.
+"""A pool of worker processes that survives the death of a worker.
 
-The pool does not know what the work is. Workers are forked from a "forker", a process that was
-forked from this process: modules that are imported here are not imported again. The forker imports
-the other modules that the workers need, and never has a thread.
+The pool is independent of the kind of work. The workers are forked from a *forker*, a process that
+is itself forked from this process. Therefore modules that are imported here are not imported again.
+The forker imports the other modules that the workers need, and never starts a thread.
 
-`pebble` with a forkserver was measured instead: 4 idle workers took 167 MB instead of 104 MB (Pss),
-and a single task 143 to 167 MB instead of 87 MB, because a forkserver shares nothing with the
-command, imports everything again, and `pebble` starts all workers at once.
+The alternative `pebble` with a forkserver was measured: 4 idle workers took 167 MB instead of 104
+MB (Pss), and a single task 143 to 167 MB instead of 87 MB. A forkserver shares no memory with the
+command and imports everything again, and `pebble` starts all workers at once.
 """
 
 import gc
@@ -27,9 +27,11 @@ from typing import Any, Generic, TypeVar
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.runs.failures import InstanceError, TransientError
 
-_MAX_DEATHS = 3  # of the workers of a task: the system or a person may cause a single death
-_LEAVE_SECONDS = 10.0  # within which the workers have to end
-_ORPHANED = 70  # exit code of a worker whose parent is gone; no process reads it
+# Deaths of workers after which a task is given up. A single death may be caused by the system or a
+# person.
+_MAX_DEATHS = 3
+_LEAVE_SECONDS = 10.0  # time that the workers have to end
+_ORPHANED = 70  # exit code of a worker after the pool has ended; no process reads it
 _FORK = multiprocessing.get_context("fork")
 _START = b"s"  # a message to the forker: fork a worker
 _END = b"e"  # a message to the forker: end all workers
@@ -39,29 +41,30 @@ _Answer = TypeVar("_Answer")
 
 
 class WorkersError(TransientError):
-    """No worker can be started, or the worker of a task died three times."""
+    """Raised if no worker can be started, or if the worker of a task died three times."""
 
 
 @dataclass
 class Pool(Generic[_Task, _Answer]):
-    """Up to `workers` processes, which are kept from one call to the next until `end`.
+    """Starts worker processes and gives them tasks. Idle workers wait for the next call.
 
-    Create it while no thread of this process is at work, and `close` it.
+    Create it while this process has no other thread, because a fork copies only one thread. Call
+    `close` at the end.
 
     Attributes:
-        begin: `module:function`, called in each worker before its first task. It returns the
-            function that takes a task and returns the answer. This process does not import it.
-        arguments: of `begin`.
+        begin: `module:function`, called in each worker before its first task. It returns a function
+            that takes a task and returns the answer. This process does not import the module.
+        arguments: the arguments of `begin`.
         workers: the largest number of processes at once.
     """
 
     begin: str
     arguments: tuple[Any, ...]
     workers: int
-    _tasks: dict[Any, _Task | None] = field(default_factory=dict)  # by the worker's connection
+    _tasks: dict[Any, _Task | None] = field(default_factory=dict)  # connection to a worker → task
 
     def __post_init__(self) -> None:
-        """Starts the forker, which imports modules while this process goes on."""
+        """Starts the forker, which imports modules while this process continues."""
         self._to_forker, end_of_forker = socket.socketpair()
         self._to_forker.settimeout(_LEAVE_SECONDS)
         arguments = (self._to_forker, end_of_forker, self.begin, self.arguments)
@@ -70,11 +73,11 @@ class Pool(Generic[_Task, _Answer]):
         end_of_forker.close()
 
     def ask(self, task: _Task) -> _Answer:
-        """Returns the answer to one task.
+        """Returns the answer to a single task.
 
         Raises:
             WorkersError: the worker of the task died three times.
-            InstanceError, TransientError: as `process`.
+            InstanceError, TransientError: see `process`.
         """
         for _, answer in self.process([task]):
             if answer is not None:
@@ -84,11 +87,12 @@ class Pool(Generic[_Task, _Answer]):
     def process(self, tasks: Sequence[_Task]) -> Generator[tuple[_Task, _Answer | None]]:
         """Yields each task with its answer; the answer is None if its worker died three times.
 
-        An early end of the iteration ends the workers, so that tasks must survive being killed.
+        If the caller stops the iteration early, the workers are killed in the middle of their
+        tasks.
 
         Raises:
             WorkersError: the forker has ended.
-            InstanceError, TransientError: raised in a worker, whose task is not at fault.
+            InstanceError, TransientError: a worker raised it, and its task is not at fault.
         """
         waiting = deque(tasks)
         deaths = Counter[int]()
@@ -110,7 +114,7 @@ class Pool(Generic[_Task, _Answer]):
                             continue
                     if isinstance(answer, InstanceError | TransientError):
                         raise answer
-                    self._hand_out(waiting)  # before the caller looks at the answer
+                    self._hand_out(waiting)  # so that the worker is busy while the caller works
                     if task is not None:
                         yield task, answer
         finally:
@@ -126,7 +130,7 @@ class Pool(Generic[_Task, _Answer]):
         while waiting and (idle or len(self._tasks) < self.workers):
             connection = idle.pop() if idle else self._new_worker()
             self._tasks[connection] = waiting.popleft()
-            with suppress(OSError):  # the worker died, which `process` notices
+            with suppress(OSError):  # the worker died; `process` notices it
                 connection.send(self._tasks[connection])
 
     def _new_worker(self) -> Connection:
@@ -139,14 +143,14 @@ class Pool(Generic[_Task, _Answer]):
         return connection
 
     def end(self) -> None:
-        """Ends all workers, even in the middle of a task."""
+        """Kills all workers, even in the middle of a task."""
         for connection in self._tasks:
             connection.close()
         self._tasks.clear()
         try:
             self._to_forker.send(_END)
             self._to_forker.recv(1)
-        except OSError:  # the forker was killed; workers notice that their connections are closed
+        except OSError:  # the forker was killed; the workers end when their connections close
             self._forker.kill()
 
     def close(self) -> None:
@@ -157,22 +161,22 @@ class Pool(Generic[_Task, _Answer]):
         self._forker.join()
 
 
-@reduced_python_gc(10_000)  # also in the workers, which take 17 MB more with 100,000
+@reduced_python_gc(10_000)  # inherited by the workers, which would take 17 MB more with 100,000
 def _fork_workers(
     to_forker: socket.socket, from_pool: socket.socket, begin: str, arguments: tuple[Any, ...]
 ) -> None:
-    """Returns the main function of the forker: forks and ends workers until the pool is gone."""
-    os.setpgrp()  # the parent alone answers Ctrl-C in a terminal
+    """The main function of the forker: starts and kills workers until the pool has ended."""
+    os.setpgrp()  # Ctrl-C in a terminal reaches only the parent, which ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     to_forker.close()
     module, _, function = begin.partition(":")
     begin_function = getattr(import_module(module), function)
     workers = []
-    gc.freeze()  # the objects that all workers share
+    gc.freeze()  # garbage collections in the workers would copy the shared objects
     while True:
         message, handles, *_ = socket.recv_fds(from_pool, 1, 1)
         if message == _START:
-            with Connection(handles[0]) as connection:  # the worker alone keeps it open
+            with Connection(handles[0]) as connection:  # only the worker keeps it open
                 arguments_of_worker = (from_pool, connection, begin_function, arguments)
                 workers.append(_FORK.Process(target=_work, args=arguments_of_worker))
                 workers[-1].start()
@@ -193,21 +197,21 @@ def _work(
     begin: Callable[..., Callable[[Any], Any]],
     arguments: tuple[Any, ...],
 ) -> None:
-    """Returns the main function of a worker: answers every task until the pool is gone."""
+    """The main function of a worker: answers tasks until the pool has ended."""
     from_pool.close()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
-    with suppress(BrokenPipeError):  # the pool is gone, which `_receive` did not notice yet
+    with suppress(BrokenPipeError):  # the pool has ended, and `_receive` did not notice it yet
         try:
             work = begin(*arguments)
-            for task in iter(tasks.get, None):  # which no task is
+            for task in iter(tasks.get, None):  # endless, because no task is None
                 connection.send(work(task))
         except (InstanceError, TransientError) as error:
             connection.send(error)
 
 
 def _receive(connection: Connection, tasks: "queue.SimpleQueue[Any]") -> None:
-    """Receives tasks. If the pool is gone, end the process, even in the middle of a task."""
+    """Receives tasks. Ends the process when the pool has ended, even in the middle of a task."""
     while True:
         try:
             tasks.put(connection.recv())

@@ -1,7 +1,6 @@
-"""The quarantine records of demonstrations: documents `quarantine/<id>/<upload>.json`.
+"""Reads and writes the quarantine records of demonstrations: `quarantine/<id>/<upload>.json`.
 
-The stages decide which demonstrations are quarantined. A crashed run, which no stage can report, is
-recorded here too.
+A demonstration is quarantined if a stage rejects it, or if its runs crash.
 """
 
 import logging
@@ -19,9 +18,9 @@ from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
-CRASH = "run_crashed"
-_NO_FINGERPRINT = "none"
-_SHORT = 16  # characters of a fingerprint in a document's name
+CRASH = "run_crashed"  # problem code
+_NO_FINGERPRINT = "none"  # in the name of the record of an upload that could not be read
+_SHORT = 16  # characters of the fingerprint in the name of a record
 _LOG = logging.getLogger(__package__)
 
 
@@ -29,13 +28,13 @@ class QuarantineRecord(BaseModel):
     """Why a demonstration is quarantined.
 
     Attributes:
-        demonstration: safe id.
+        demonstration: its id.
         stage: the stage that failed.
-        fingerprint: of the upload that it failed on; None if the upload could not be read.
-        tool_version: of this package.
-        attempts: number of times that this stage failed on the same files.
-        sequence: counts the records of a demonstration; if a crash leaves two of them, the record
-            with the higher number is newer.
+        fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
+        tool_version: the version of this package that wrote the record.
+        attempts: how often this stage failed on the same files.
+        sequence: the number of the record among all records of the demonstration. If a killed
+            process leaves two records, the one with the higher number is newer.
         problems: `Problem.as_dict` of each problem, in order.
     """
 
@@ -50,7 +49,7 @@ class QuarantineRecord(BaseModel):
     problems: list[dict[str, JsonValue]] = Field(default_factory=list)
 
     def known_problems(self) -> list[Problem]:
-        """Returns the problems, each of this demonstration."""
+        """Returns the problems, with this demonstration as their subject."""
         return [
             Problem.from_dict(problem, demonstration=self.demonstration)
             for problem in self.problems
@@ -64,7 +63,14 @@ def quarantine_demonstration(
     fingerprint: str | None,
     problems: Sequence[Problem],
 ) -> QuarantineRecord:
-    """Quarantines a demonstration, and count how often this stage failed on the same files.
+    """Quarantines a demonstration; returns the record.
+
+    Args:
+        store: the store.
+        demonstration: its id.
+        stage: the stage that failed.
+        fingerprint: the fingerprint of the upload; None if it could not be read.
+        problems: why the stage failed.
 
     Raises:
         StorageError: the id is not safe.
@@ -93,7 +99,7 @@ def quarantine_demonstration(
 
 
 def write_quarantine(store: Store, record: QuarantineRecord) -> None:
-    """Writes or replace the record of one demonstration; records of its other uploads are deleted.
+    """Writes the record of a demonstration, and deletes the records of its earlier uploads.
 
     Raises:
         StorageError: the id is not safe.
@@ -110,8 +116,8 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
     """Returns the newest record of a demonstration; None if it is not quarantined.
 
-    A document that is not a valid record quarantines, too: it is returned as a record with a
-    problem that says so.
+    A damaged record also quarantines the demonstration. In its place, a record with a problem that
+    says so is returned.
 
     Raises:
         StorageError: the id is not safe.
@@ -142,13 +148,13 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """Returns the newest record of every quarantined demonstration, sorted by id.
 
-    A record that cannot be read now quarantines, too, and hides no other record.
+    If a record cannot be read, a record with a problem that says so is returned in its place.
     """
     records = []
     for demonstration in sorted(_quarantined_ids(store)):
         try:
             record = read_quarantine(store, demonstration)
-        except Exception as error:  # noqa: BLE001 - it concerns this record alone
+        except Exception as error:  # noqa: BLE001 - the other records are listed all the same
             record = _unreadable(demonstration, _folder(demonstration), error_words(error))
         if record is not None:
             records.append(record)
@@ -166,7 +172,7 @@ def _quarantined_ids(store: Store) -> set[str]:
 
 
 def _keys(store: Store, demonstration: str) -> list[str]:
-    """Returns the keys of a demonstration's records; several only after a crash."""
+    """Returns the keys of the records of a demonstration; several only after a killed process."""
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]
 
@@ -198,7 +204,12 @@ def record_crash(
 ) -> QuarantineRecord:
     """Quarantines a demonstration after a defect of this package or the death of its processes.
 
-    `cause`: for example the name of an exception, without its message, which may quote the upload.
+    Args:
+        workspace: the workspace with the store and the upload.
+        demonstration: its id.
+        stage: the stage in which it happened.
+        cause: for people, such as the name of an exception. It must not contain the message of the
+            exception, which may quote the recording.
     """
     problem = Problem(
         CRASH,

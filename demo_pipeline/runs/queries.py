@@ -1,6 +1,6 @@
-"""SQL over the Parquet files of a store: current statistics and people's own queries.
+"""Runs SQL over the Parquet files of a store: for statistics, and for queries of users.
 
-Opens the views over a store; the stages define them.
+The stages define the views; this module opens them over the files of a store.
 """
 
 import re
@@ -31,23 +31,25 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.store import Store
 
-# The queries of the pages take seconds; a query that joins everything never ends.
+# The longest time of a query. The queries in the documentation take seconds; a query that joins
+# every table with every other would never end.
 QUERY_SECONDS = 300.0
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
-    """Returns the committed tables. Raises `MissingOutput` if they were never committed."""
+    """Returns the committed statistics. Raises `MissingOutput` if they were never committed."""
     folder = workspace.store.open(STATISTICS_STAGE.folder)[0]
     return read_statistics(folder)
 
 
 def current_statistics(workspace: Workspace) -> Tables:
-    """Returns the statistics of what is committed now, without committing them.
+    """Counts the statistics of the present outputs, without committing them.
 
-    For a bucket these are the committed tables: counting again would download every dataset.
+    For a store in a bucket, the committed statistics are returned instead, because counting would
+    download every dataset.
 
     Raises:
-        MissingOutput: the bucket has none.
+        MissingOutput: the bucket has no committed statistics.
     """
     if is_bucket(workspace.store.url):
         return committed_statistics(workspace)
@@ -57,22 +59,23 @@ def current_statistics(workspace: Workspace) -> Tables:
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
-    """Returns the rows that answer a query over the views; errors as of `answering`.
+    """Returns the rows that answer a query over the views.
 
     Raises:
-        QueryTimeoutError: it takes too long.
+        QueryTimeoutError: the query takes longer than `QUERY_SECONDS`.
+        duckdb.Error: see `answering`.
     """
     with answering(workspace.store, query) as sql, _time_limit(sql):
         return rows(sql, query)
 
 
 class QueryTimeoutError(duckdb.Error):  # type: ignore[misc]
-    """A query took too long; the message says what to do."""
+    """Raised if a query took too long; the message says what to do."""
 
 
 @contextmanager
 def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Interrupt DuckDB if the block takes longer than `QUERY_SECONDS`."""
+    """Interrupts DuckDB if the block takes longer than `QUERY_SECONDS`."""
     timer = Timer(QUERY_SECONDS, sql.interrupt)
     timer.daemon = True
     timer.start()
@@ -89,12 +92,13 @@ def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 @contextmanager
 def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB for a SELECT over the views of a store; it can read no other files than the store's.
+    """Opens DuckDB for a SELECT over the views of a store.
 
-    From a bucket only the files of the views that the query mentions are downloaded.
+    DuckDB can read only the files of the store. From a bucket, only the files of the views that the
+    query mentions are downloaded.
 
     Raises:
-        duckdb.Error: DuckDB refuses the query, or a view has no files yet.
+        duckdb.Error: DuckDB rejects the query, or a view has no files yet.
     """
     views = store_views()
     with ExitStack() as stack:
@@ -114,7 +118,13 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _place_files(store: Store, view: View, root: Path) -> None:
-    """Links `root/<output>` to a folder with the view's files, for every output with such files."""
+    """Downloads the files of a view, and links the folder of each output below `root`.
+
+    Args:
+        store: a store in a bucket.
+        view: the view.
+        root: the folder for the links, which then has the layout of a store in a folder.
+    """
 
     def place(output: str) -> None:
         rest = view.files.split("/")[len(output.split("/")) :]
@@ -131,7 +141,12 @@ def _place_files(store: Store, view: View, root: Path) -> None:
 def opened_views(
     root: Path, views: Sequence[View] | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-    """DuckDB with some or all views over a folder, and the names of the views that have files."""
+    """Opens DuckDB with views over a folder; also gives the names of the views that have files.
+
+    Args:
+        root: the folder, which has the layout of a store.
+        views: the views to create; None: all.
+    """
     chosen = store_views() if views is None else views
     with engine() as sql:
         yield sql, create_views(sql, chosen, {view.output: root / view.output for view in chosen})

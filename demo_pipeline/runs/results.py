@@ -1,7 +1,7 @@
-"""The results of building a stage, a demonstration or a dataset, as plain data.
+"""The results of building an output, a demonstration or a dataset, as plain data.
 
-These types go from the code that builds to the caller, also from one process to another. The
-sentences about them are made here, too.
+They are passed from the code that builds to its caller, which may be another process. The phrases
+that describe them to people are made here, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +13,7 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.store.versions import CheckOutcome, Version, VersionName
 
+# Reason why a dataset leaves a demonstration out → noun for people
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",
     "broken": "damaged demonstration",
@@ -23,7 +24,7 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Remedies for reasons that do not name one themselves.
+# Reason why a dataset leaves a demonstration out → remedy, if the noun does not suggest it
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }
@@ -50,7 +51,7 @@ class Status(StrEnum):
         return self in {Status.BUILT, Status.CACHED}
 
 
-# Status of a demonstration → the word for it in tables of the command line.
+# Status of a demonstration → word in the tables of the command line
 IN_TABLES: Mapping[Status, str] = {
     Status.BUILT: "done",
     Status.CACHED: "done",
@@ -59,7 +60,7 @@ IN_TABLES: Mapping[Status, str] = {
 }
 
 
-# Why a run failed.
+# Why a run failed
 REFUSED = "the recording is at fault"
 TRANSIENT = "it may pass"
 DEFECT = "a defect of the pipeline"
@@ -70,14 +71,14 @@ class BuildResult:
     """The result of building an output, without the list of its files.
 
     Attributes:
-        stage: its name.
-        output: its name in the store.
+        stage: the name of the stage.
+        output: the name of the output in the store.
         status: `BUILT` or `CACHED`.
         version: the published version.
-        summary: the summary of the build.
-        checks: the outcome of every check.
-        files: number of files.
-        size: bytes of all files together.
+        summary: the summary that the stage returned.
+        checks: the outcomes of its checks.
+        files: the number of files.
+        size: the bytes of all files together.
     """
 
     stage: str
@@ -106,12 +107,12 @@ class BuildResult:
 
     @property
     def demonstration(self) -> str:
-        """The id of the demonstration, if the output belongs to a demonstration."""
+        """The id of the demonstration; meaningless for the output of a dataset."""
         return self.output.rpartition("/")[2]
 
     @property
     def content(self) -> str:
-        """A fingerprint of the content."""
+        """The fingerprint of the content of the version."""
         return self.version.content
 
     @property
@@ -129,9 +130,9 @@ class DemonstrationResult:
 
     Attributes:
         demonstration: its id.
-        status: `BUILT` if its outputs exist, else `REJECTED` or `FAILED`.
-        summary: of its trajectory, with its `outcome`; empty if it is not done.
-        stage: the stage that failed; empty if the demonstration is done.
+        status: `BUILT` if its outputs exist, otherwise `REJECTED` or `FAILED`.
+        summary: the summary of its trajectory, with the recorded `outcome`; empty after a failure.
+        stage: the stage that failed; empty without a failure.
         problems: why the stage failed.
     """
 
@@ -147,13 +148,14 @@ class DatasetOutcome:
     """The result of building a dataset.
 
     Attributes:
-        name: of its asset.
-        path: of its output.
-        counts: the counts of its summary that its stage names, perhaps by split.
-        left_out: sentences on demonstrations that it lacks, such as `1 failed demonstration`.
+        name: the name of its asset.
+        path: the path or URL of its output.
+        counts: name → count, or split → count, from the summary of the build.
+        left_out: phrases about demonstrations and records that it leaves out, such as
+            `1 failed demonstration`.
         told: see `CommittedTrajectories`.
         damaged: the damaged file of each broken demonstration, with the command that rebuilds it.
-        bytes_written: without hard links.
+        bytes_written: the bytes that it takes in the store, without hard links.
     """
 
     name: str
@@ -166,7 +168,11 @@ class DatasetOutcome:
 
 
 def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a phrase for everything that a dataset leaves out, from the summary of its stage."""
+    """Yields phrases about the demonstrations and records that a dataset leaves out.
+
+    Args:
+        summary: the summary of the dataset.
+    """
     for key in ("left_out", "excluded_trajectories"):
         for reason, count in summary.get(key, {}).items():
             if count:
@@ -179,7 +185,7 @@ def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _left_out_demonstrations(reason: str, count: int) -> str:
-    """For example `2 failed demonstrations`, with a remedy if there is one."""
+    """Returns a phrase such as `2 failed demonstrations`, with a remedy if one is known."""
     kind = _DEMONSTRATIONS.get(reason, f"demonstration ({reason.replace('_', ' ')})")
     if count != 1:
         kind = kind.replace("ion", "ions", 1)
@@ -188,7 +194,12 @@ def _left_out_demonstrations(reason: str, count: int) -> str:
 
 
 def _left_out_units(unit: str, reasons: Mapping[str, int]) -> str:
-    """For example `3 samples (2 off screen, 1 split leak)` or `1 sample (off screen)`."""
+    """Returns a phrase such as `3 samples (2 off screen, 1 split leak)`.
+
+    Args:
+        unit: the plural noun, such as `samples`.
+        reasons: reason → number of units that were left out because of it.
+    """
     names = [name.replace("_", " ") for name in reasons]
     if len(reasons) > 1:
         counts = zip(reasons.values(), names, strict=True)
@@ -200,7 +211,7 @@ def _left_out_units(unit: str, reasons: Mapping[str, int]) -> str:
 
 
 def contents(counts: Mapping[str, Any]) -> str:
-    """`4 trajectories, 60 steps`, or `train 30, val 14` for counts by split."""
+    """Returns counts as text: `4 trajectories, 60 steps`, or `train 30, val 14` for splits."""
     parts: list[str] = []
     for name, count in counts.items():
         if isinstance(count, Mapping):

@@ -1,8 +1,8 @@
-"""The runs that processes of this machine execute, as files with locks that end with the process.
+"""Finds runs whose processes were killed, by files that are locked while a run is executed.
 
-Each such run has a small file, which is locked while the run is executed. A file without a lock
-belongs to a run whose process was killed: the run is closed in Dagster, and its demonstration is
-processed again.
+Each run that a process of this machine executes has a small file, which the process locks. The lock
+ends with the process. A file without a lock therefore shows that the process was killed: the run is
+closed in Dagster, and its demonstration is processed again.
 """
 
 import fcntl
@@ -15,18 +15,23 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-_DRAFT_SECONDS = 60.0  # a draft is locked, and gets its final name, a moment after its creation
-_held_here: set[str] = set()  # runs that this process holds
+# Age after which an unlocked draft is a leftover. A draft is locked and renamed right after its
+# creation.
+_DRAFT_SECONDS = 60.0
+_held_here: set[str] = set()  # ids of the runs whose files this process has locked
 
 
 def lock_folder(home: Path) -> Path:
-    """Returns the folder of the files, inside the folder in which Dagster records runs."""
+    """Returns the folder of the files of runs; `home` is DAGSTER_HOME."""
     return home / "storage" / "demo_pipeline_runs"
 
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Locks the file of a run, and remove it at the end; a nested `held` does nothing."""
+    """Creates and locks the file of a run, and removes it after the block.
+
+    A nested call for the same run does nothing. If the process is killed, the file stays.
+    """
     if run_id in _held_here:
         yield
         return
@@ -47,14 +52,14 @@ def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
 
 
 def has_lock(folder: Path, run_id: str) -> bool:
-    """Returns whether the file of a run exists, locked or not."""
+    """Returns whether the file of a run exists, locked or unlocked."""
     return any((folder / f"{run_id}{suffix}").exists() for suffix in (_SUFFIX, _DRAFT_SUFFIX))
 
 
 def dead_runs(folder: Path) -> dict[str, str]:
-    """Runs → demonstration, for each file that no process locks.
+    """Returns run id → demonstration for each run whose process was killed.
 
-    Files that a process did not finish writing before it was killed are removed.
+    Drafts of files whose process was killed before it locked them are removed.
     """
     demonstrations: dict[str, str] = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):
@@ -70,7 +75,7 @@ def dead_runs(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _free(file: Path) -> Iterator[int | None]:
-    """An open handle of a file that no process locks; None if it is locked or does not exist."""
+    """Locks a file in the block and gives its handle; None if it is locked already or missing."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
@@ -87,7 +92,7 @@ def _free(file: Path) -> Iterator[int | None]:
 
 
 def _age(descriptor: int) -> float:
-    """Seconds since a file was written."""
+    """Returns the seconds since a file was written."""
     return time.time() - os.fstat(descriptor).st_mtime
 
 

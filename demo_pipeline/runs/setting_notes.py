@@ -1,7 +1,7 @@
-"""The values of settings, noted once for each fingerprint.
+"""Stores the values of settings, so that `run --dry-run` can name the settings that changed.
 
-Manifests hold only fingerprints of settings. `settings/<fingerprint>.json` keeps their values, so
-that `run --dry-run` can name the settings that changed.
+A manifest contains only a fingerprint of the settings. The document `settings/<fingerprint>.json`
+in the store has their values.
 """
 
 import json
@@ -18,13 +18,13 @@ from demo_pipeline.store.store import Store
 
 _FOLDER = "settings"
 _LOG = logging.getLogger(__package__)
-_noted: set[tuple[str, str]] = set()  # (store, fingerprint) that this process has written
+_noted: set[tuple[str, str]] = set()  # pairs of store and fingerprint that this process has stored
 Values = Mapping[str, Any]
-"""`section.name` → value."""
+"""`<section>.<name>` of a setting → value."""
 
 
 def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
-    """Keeps the values of the settings that the output of a stage depends on."""
+    """Stores the values of the settings on which the outputs of a stage depend."""
     if stage.section is None:
         return
     section = stage.section(workspace.settings)
@@ -32,13 +32,13 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
     if noted in _noted:
         return
     data = sealed(section_values(workspace.settings, section))
-    with best_effort(_LOG, "noting settings"):  # a bucket may allow older names only
+    with best_effort(_LOG, "noting settings"):  # an older policy of a bucket may forbid the folder
         workspace.store.add_document(f"{_FOLDER}/{section.fingerprint()}.json", data)
     _noted.add(noted)
 
 
 def section_values(settings: Settings, section: Section) -> Values:
-    """Returns the values that a section's fingerprint covers."""
+    """Returns the values of a section that are part of its fingerprint."""
     name = next((name for name, value in settings if value is section), "")
     values = section.model_dump(mode="json", exclude=set(section.UNHASHED))
     values |= section.REMOVED
@@ -46,14 +46,14 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
-    """Returns the values with this fingerprint; None if no build has noted them."""
+    """Returns the values with this fingerprint; None if no build has stored them."""
     name = f"{_FOLDER}/{fingerprint}.json"
     data = store.get_document(name)
     if not data:
         return None
     try:
         return unsealed(data, name)
-    except DamagedDocument:  # `revalidate` names it
+    except DamagedDocument:  # `revalidate` reports it
         return None
 
 

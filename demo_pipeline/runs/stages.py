@@ -1,10 +1,11 @@
-"""The list of stages: those of a demonstration, and those of the datasets.
+"""The lists of all stages: those of a demonstration, and those of the datasets.
 
-Belongs here: the lists, and what follows from them. Each stage is declared in the package of its
-subject. Assets, jobs, `export`, `validate`, `stats`, pruning and error messages derive from them.
+Each stage is declared in the package of its subject. Assets, jobs, `export`, `validate`, `stats`,
+pruning and error messages are derived from the lists.
 
-The module of a form is loaded when its training export is first asked for. Ask by name, or with
-`built_stages` for what the settings build: only a list of all exports loads every form.
+Each training export has a form, whose module is imported when the export is first requested. To
+save time, request a single export by its name, or the enabled exports by `built_stages`; the other
+lists import the modules of all forms.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ from demo_pipeline.settings import OwnExportError, Settings, export_names, own_e
 from demo_pipeline.stage import Need, Stage, TrainingExport
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
-# In the order in which they run.
+# The stages of a demonstration, in the order in which they run
 STAGES: tuple[Stage[RecordingInputs], ...] = (
     RAW_RECORDINGS_STAGE,
     EVENTS_STAGE,
@@ -58,13 +59,14 @@ _AFTER_EXPORTS: tuple[Stage[DatasetInputs], ...] = (QUESTS_STAGE, INDEX_STAGE, S
 
 @cache
 def training_export(name: str) -> TrainingExport[DatasetInputs]:
-    """Returns the training export with this name in `datasets.exports`; loads its form.
+    """Returns the training export with this name in `datasets.exports`; imports its form.
 
     Raises:
-        OwnExportError: it is of another package, and has the asset or the folder of another output.
+        OwnExportError: the export is from another package, and its asset or folder has the name of
+            another one.
     """
     if name in WITHOUT_FORM:
-        from demo_pipeline.evaluation.agentnetbench_files import (  # noqa: PLC0415 - as any form
+        from demo_pipeline.evaluation.agentnetbench_files import (  # noqa: PLC0415 - only on request
             AGENTNETBENCH_EXPORT,
         )
 
@@ -76,7 +78,7 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
 
 
 def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
-    """Raises `OwnExportError` if an earlier output has the asset or the folder of an export."""
+    """Raises `OwnExportError` if the asset or folder of an export has the name of another."""
     names = export_names()
     earlier = map(training_export, names[: names.index(export.name)])
     stages: list[Stage[Any]] = [*STAGES, *_AFTER_EXPORTS, TASKS_STAGE]
@@ -91,12 +93,12 @@ def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
 
 
 def export_of_stage(stage: Stage[DatasetInputs]) -> TrainingExport[DatasetInputs] | None:
-    """Returns the training export that a stage builds; None: it builds no training export."""
+    """Returns the training export that a stage builds; None for any other dataset."""
     return training_export(stage.export) if stage.export else None
 
 
 def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:
-    """Returns whether the settings want a dataset."""
+    """Returns whether the settings switch a dataset on."""
     return not stage.export or stage.export in settings.datasets.exports
 
 
@@ -108,37 +110,40 @@ def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
 
 @cache
 def training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
-    """Every training export by the name of its stage, in the order of the settings."""
+    """Returns stage name → training export for all exports, in the order of the settings."""
     exports = map(training_export, export_names())
     return {export.stage.name: export for export in exports}
 
 
 @cache
 def datasets_job_stages() -> tuple[Stage[DatasetInputs], ...]:
-    """Every stage of the job `build_datasets`. An input comes before its readers."""
+    """Returns every stage of the job `build_datasets`; an input precedes its readers."""
     return (*(export.stage for export in training_exports().values()), *_AFTER_EXPORTS)
 
 
 @cache
 def dataset_stages() -> tuple[Stage[DatasetInputs], ...]:
-    """Every stage whose output is not that of a demonstration."""
+    """Returns every stage whose output does not belong to a single demonstration."""
     return (*datasets_job_stages(), TASKS_STAGE)
 
 
 @cache
 def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
-    """Returns the stages of `dataset_stages` by their names."""
+    """Returns name → stage for `dataset_stages`."""
     return {stage.name: stage for stage in dataset_stages()}
 
 
 def parents_that_always_exist(stage: Stage[DatasetInputs]) -> list[str]:
-    """Names of the stages that a dataset reads with any settings: training exports are missing."""
+    """Returns the names of the inputs of a dataset that no settings can switch off.
+
+    Training exports are not among them.
+    """
     always_built = STAGE_BY_NAME.keys() | {other.name for other in _AFTER_EXPORTS}
     return [name for name in stage.inputs if name in always_built]
 
 
 def upstream(stage: Stage[DatasetInputs], settings: Settings) -> list[str]:
-    """Names of the stages that a dataset reads or follows, as far as the settings build them."""
+    """Returns the names of the enabled stages that a dataset reads or is built after."""
     exports = [other.name for other in built_stages(settings) if other.export]
     always = parents_that_always_exist(stage)
     inputs = [name for name in stage.inputs if name in always or name in exports]
@@ -146,11 +151,11 @@ def upstream(stage: Stage[DatasetInputs], settings: Settings) -> list[str]:
 
 
 def store_views() -> tuple[View, ...]:
-    """Every view over a store: those over datasets, then those over demonstrations."""
+    """Returns all SQL views over a store: those over datasets, then those over demonstrations."""
     of_exports = (view for export in training_exports().values() for view in export.views)
     return (*of_exports, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
 
 
-# An export of another package that cannot be used ends every command with its sentence.
+# If an export of another package is unusable, every command ends with its error message.
 for _own_export in own_exports():
     training_export(_own_export)

@@ -1,6 +1,6 @@
-"""The catalog of OSWorld tasks in the store, and the matching task of a demonstration.
+"""Builds the catalog of OSWorld tasks, and finds the task that a demonstration matches.
 
-The package `osworld` decides what a task file is, and when an instruction matches a task.
+The package `osworld` reads the task files and decides when an instruction matches a task.
 """
 
 from collections.abc import Mapping
@@ -28,18 +28,18 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 
 def read_task_files(workspace: Workspace) -> SourceInput:
-    """Returns the folder of task files; empty if it does not exist."""
+    """Reads the folder of task files, which may be missing, as the source of the catalog."""
     folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
 def _build(inputs: DatasetInputs, out: Path) -> Summary:
-    """Writes the catalog. A bad task file only becomes a row of problems.parquet."""
+    """Writes the catalog. An unusable task file becomes a row of problems.parquet."""
     return task_files.build_catalog(inputs.source, out)
 
 
 def _verify_catalog(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """How the catalog differs from the task files."""
+    """Returns a problem for each difference between the catalog and the task files."""
     problems = task_files.check_catalog(out)
     if problems:
         return problems
@@ -117,7 +117,7 @@ def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=2)
 def _index(folder: Path, _content: str) -> TaskIndex:
-    """Returns the index of a version, which never changes; read once per process."""
+    """Returns the tasks of a version of the catalog; a process reads each version once."""
     try:
         return TaskIndex.read(folder)
     except (OSError, pa.ArrowException) as error:

@@ -1,32 +1,32 @@
-"""The troubles that a run has waited for in vain, as all of its processes know them.
+"""Remembers, for all processes of a run, the transient errors for which retries did not help.
 
-Without this memory, every demonstration would wait for the same full disk: 105 seconds each.
+Without this memory, every demonstration would wait for the same full disk, for 105 seconds each.
 """
 
 import hashlib
 import mmap
 
-_ENTRY = hashlib.sha256().digest_size  # bytes
-_ENTRIES = 128  # different troubles; those of one run are few
+_ENTRY = hashlib.sha256().digest_size  # bytes of an entry
+_ENTRIES = 128  # different causes that are remembered; a run has few
 
 
 class VainWaits:
-    """Remembers each trouble that did not pass although a step was retried as often as allowed.
+    """The causes of transient errors that lasted through all retries of a step.
 
-    A later step that meets the same trouble is not retried. Only the end of the run forgets it,
-    because a success elsewhere does not prove that the trouble has passed: small files still fit
-    on a full disk.
+    A later step with an error of the same cause is not retried. Causes are remembered until the end
+    of the run. A success in between does not prove that a cause is gone: small files still fit on a
+    full disk.
 
-    The memory is shared with every process that is forked after it was made. It needs no disk, and
-    no lock that a killed process could hold. If two processes write at the same moment, an entry
-    may be lost; then that trouble is waited for again.
+    The memory is shared with all processes that are forked after its creation. It needs neither the
+    disk nor a lock, which a killed process could leave locked. If two processes write at the same
+    moment, an entry may be lost; then another step is retried because of that cause.
     """
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _ENTRIES * _ENTRY)
 
     def add(self, trouble: str) -> None:
-        """Remember a trouble. When the memory is full, it is not remembered."""
+        """Remembers a cause, unless the memory is full. `trouble`: see `TransientError`."""
         entry = _digest(trouble)
         for start in range(0, len(self._memory), _ENTRY):
             content = self._memory[start : start + _ENTRY]

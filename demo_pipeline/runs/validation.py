@@ -1,6 +1,7 @@
-"""Recognises the format of any path, and validates it: `demo-pipeline validate` without its output.
+"""Recognises the format of a path and validates it, for `demo-pipeline validate`.
 
-The validation of a recording finds everything that the pipeline rejects before it decodes.
+The validation of a recording finds every problem for which the pipeline would reject it before
+decoding the video.
 """
 
 import os
@@ -31,9 +32,13 @@ from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
-_REASONS = ("done", "fail")
-_SAME_SHAPE = 1.02  # 1366 x 768 and videos of even sides differ by 0.2 %, 16:9 and 16:10 by 11 %
-_LENGTH_SLACK_S = 5  # recorders count from the press of a key, or until the upload
+_REASONS = ("done", "fail")  # documented values of `reason` in meta.json
+# Largest ratio between the aspect ratios of screen and video. A screen of 1366 x 768 and its video,
+# whose sides must be even, differ by 0.2 %; 16:9 and 16:10 differ by 11 %.
+_SAME_SHAPE = 1.02
+# Largest difference between `duration_seconds` and the video, in seconds or as a share of the
+# video, whichever is larger. Some recorders count from the press of a key, or until the upload.
+_LENGTH_SLACK_S = 5
 _LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
 
@@ -41,9 +46,9 @@ _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "lo
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """Returns the problems of a recording in the Training Gym format, as the pipeline finds them.
 
-    Everything that quarantines a demonstration before its video is decoded is an error, with the
-    same code. A rejected line and another unit of time are errors here, although the pipeline goes
-    on.
+    Every problem for which the pipeline quarantines a recording before it decodes the video is an
+    error with the same code. Rejected lines and timestamps in another unit are errors here,
+    although the pipeline processes such recordings.
     """
     problems: list[Problem] = []
     try:
@@ -67,7 +72,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
 
 
 def _meta_problems(meta: Meta) -> Iterator[Problem]:
-    """Yields the problems of meta.json: no instruction, missing keys, unknown values."""
+    """Yields the problems of meta.json: a missing instruction, missing keys, unknown values."""
     try:
         assignment_of(meta)
     except DemonstrationError as error:
@@ -121,7 +126,7 @@ def _meta_warning(code: str, message: str) -> Problem:
 def _log_problems(
     log: Path, meta: Meta | None, scratch: Path, settings: Settings
 ) -> Iterator[Problem]:
-    """Yields the problems of the stages `events` and `actions`, and of every scan."""
+    """Yields the problems that the stages `events` and `actions` find, and those of the scans."""
     tables = scratch / "events"
     actions = scratch / "actions"
     tables.mkdir()
@@ -170,13 +175,13 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-_LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth
-_READ_WHOLE = {
+_LONGEST_FIRST_LINE = 64 * 2**20  # bytes; ten times a sample with screenshot and tree in the line
+_READ_WHOLE = {  # suffix of the files that are read as a whole → noun
     ".json": "a JSON document",
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
 }
-LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
+LARGEST_DOCUMENT = 256 * 2**20  # bytes; five times an index of 100,000 trajectories
 FORMATS: Mapping[str, ValidatedFormat] = {
     known_format.name: known_format
     for known_format in (
@@ -196,9 +201,9 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
-    A folder is in the format of whose files it has the largest share. A single file is in a format
-    by the keys of its first line if it has lines, else by its suffix, unless its name is that of a
-    part of a folder, which is validated as a whole.
+    The format of a folder is the one of whose files the folder has the largest share. The format of
+    a JSON Lines file is found by the keys of its first line, and that of any other file by its
+    suffix. A file that is only a part of a format has no format: its folder must be validated.
     """
     if path.is_file():
         return _recognise_file(path)
@@ -257,9 +262,10 @@ def _share(folder: Path, known_format: ValidatedFormat) -> float:
 
 
 def unreadable_files(path: Path) -> Iterator[str]:
-    """Yields a sentence for each file below a path that no program can read to its end.
+    """Yields a sentence for each file below a path that must not be read.
 
-    Devices, pipes and sockets never end, and a JSON document is read as a whole.
+    Devices, pipes and sockets may never end, and files that are read as a whole can be too large
+    for the memory.
     """
     for file in [path] if path.is_file() else _entries_below(path):
         try:
@@ -280,16 +286,16 @@ def unreadable_files(path: Path) -> Iterator[str]:
 
 
 def _has_hole(file: Path, size: int) -> bool:
-    """Returns whether a part of a file was never written; a file of text has no such part."""
+    """Returns whether a part of a file was never written (a sparse file), unlike in real text."""
     try:
         with file.open("rb") as stream:
             return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size
-    except (OSError, AttributeError):  # unreadable, or a system that does not tell
+    except (OSError, AttributeError):  # unreadable, or the system does not support SEEK_HOLE
         return False
 
 
 def _entries_below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder, through links too; a folder that is reached twice counts once."""
+    """Yields every file below a folder. Links to folders are followed, each folder only once."""
     seen: set[tuple[int, int]] = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         status = Path(place).stat()
@@ -302,7 +308,13 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
-    """Returns the problems of a path in a format of `FORMATS`. Its pictures are decoded."""
+    """Returns the problems of a path in a format; decodes its images.
+
+    Args:
+        path: the file or folder.
+        name: the name of the format, a key of `FORMATS`.
+        settings: the settings of the pipeline.
+    """
     with decoding_images(_decodes):
         return list(FORMATS[name].validate(path, settings))
 

@@ -1,4 +1,4 @@
-"""Opens the roots and the settings: everything that a stage may access."""
+"""The workspace: the settings, the uploads and the store, which every stage and command needs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +19,10 @@ class Workspace:
     """Everything that a stage may access.
 
     Attributes:
-        settings: every setting.
-        uploads: the recordings.
+        settings: all settings.
+        uploads: the recordings as they arrive.
         store: the outputs and the documents.
-        tasks: the folder of OSWorld task files, which may be missing.
+        tasks: the folder with the OSWorld task files; it may be missing.
     """
 
     settings: Settings
@@ -32,14 +32,18 @@ class Workspace:
 
     @cached_property
     def reviews(self) -> "Reviews":
-        """The decisions in the store; a process reads each decision once."""
+        """The decisions of reviewers in the store; a process reads each decision once."""
         from demo_pipeline.review.review_store import Reviews  # noqa: PLC0415 - few commands
 
         return Reviews(self.store)
 
     @classmethod
     def open(cls, settings: Settings) -> "Workspace":
-        """Opens the roots. Raises `StorageError` for a root of a kind that is not supported."""
+        """Opens the uploads and the store.
+
+        Raises:
+            StorageError: a path or URL in the settings is of a kind that is not supported.
+        """
         cache = local_path(settings.cache)
         uploads = open_uploads(settings.uploads, cache)
         store = open_store(settings.store, cache)

@@ -1,1 +1,1 @@
-"""Observation: calibration, the frame and the UI tree before each action, and the target."""
+"""Calibrates a recording, and finds the frame, the UI tree and the target of each action."""

@@ -178,10 +178,10 @@ class Moves:
         events = track.times / 1000 - documented.origin_ms / 1000
         # Positions that no lag puts between the first and the last frame are left out for speed.
         reach = [frames[0] + lags.min() - 1.0, frames[-1] + lags.max() + 1.0]
-        first, last = np.searchsorted(events, reach)
+        first, end = np.searchsorted(events, reach)
         first = max(0, int(first) - 1)
-        near = events[first:last]
-        moves_by_lag = [_moves_at_lag(near - lag, track, frames, first) for lag in lags]
+        near_events = events[first:end]
+        moves_by_lag = [_moves_at_lag(near_events - lag, track, frames, first) for lag in lags]
         counts = [len(intervals) for intervals, _, _ in moves_by_lag]
         self._starts: Indexes = np.cumsum([0, *counts], dtype=np.int32)
         columns = (np.concatenate(column) for column in zip(*moves_by_lag, strict=True))
@@ -446,17 +446,19 @@ class Bins:
         times = np.array(changes.times)
         gaps = np.diff(times)
         frame_s = float(np.percentile(gaps, _USUAL_FRAME))
+        # A gap between two decoded frames has no bins if the video has more frames in it.
         bins_in_gap = np.maximum(1, np.round(gaps / frame_s)).astype(int)
         bins_in_gap *= np.diff(np.searchsorted(frames, times)) == 1
-        last = np.cumsum(bins_in_gap) - 1
+        last_bin = np.cumsum(bins_in_gap) - 1
         number_in_gap = np.arange(int(bins_in_gap.sum()))
-        number_in_gap -= np.repeat(last - bins_in_gap + 1, bins_in_gap)
+        number_in_gap -= np.repeat(last_bin - bins_in_gap + 1, bins_in_gap)
         width = np.repeat(gaps / np.maximum(bins_in_gap, 1), bins_in_gap)
         begin = np.repeat(times[:-1], bins_in_gap) + number_in_gap * width
-        bands = _changed_bands(changes)[bins_in_gap > 0]
-        changed = np.zeros(len(begin), bool)
+        has_bins = bins_in_gap > 0
+        bands = _changed_bands(changes)[has_bins]
         calm = bands.sum(axis=0) <= _RESTLESS * len(begin)
-        changed[last[bins_in_gap > 0]] = bands[:, calm].any(axis=1)
+        changed = np.zeros(len(begin), bool)
+        changed[last_bin[has_bins]] = bands[:, calm].any(axis=1)
         return cls(np.stack([begin, begin + width], axis=1), changed, frame_s)
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:

@@ -90,10 +90,12 @@ def find_shifts(
     shifts: list[ClockShift] = []
     is_proven = clock.method != "meta_timestamp"
     shift_by_offset = {0: 0.0} if is_proven else {}
-    lowest = 0.0
     slack_ms = SLACK_MS if is_proven else SLACK_MS + clock.uncertainty_ms
     proven_clocks: list[Clock] = [clock] if is_proven else []
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]
+    # Limits of the next shift, milliseconds: the events after a step follow the line before it, and
+    # the last event comes before the end of the video.
+    lowest = 0.0
     last_ms = max(inputs.track.times[-1:].max(initial=0), inputs.keys.max(initial=0))
     highest = clock.event_time(float(video.times[-1])) - float(last_ms)
     highest += sum(step.gap_ms for step in steps[1:])

@@ -49,7 +49,7 @@ LATE_MS = 90
 REDRAWN_MS = 10  # after an action, before the pointer moves on
 UNITS = 1.25  # larger ones of the log, after the screen was set to 1024x576
 UNUSUAL_UNITS = 0.6  # as of a screen of 2133x1200
-PART_FRAMES = 60  # at most, of one part in which the clock is looked at again, in these videos
+PART_FRAMES = 60  # decoded frames of a part in which the clock is checked, at most, in these videos
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -174,7 +174,7 @@ ENCODINGS = {"one key frame", "B-frames", "starts late"}  # as in test_exactness
 SCALES: dict[str, list[Any]] = {
     "trees in other units": [pytest.approx(1.5)],
     "trees of another screen": [None],
-    "another resolution that no scan tells": [None, 1.0],  # in doubt until the pointer tells
+    "another resolution that no scan tells": [None, 1.0],  # in doubt until the pointer shows it
 }
 
 

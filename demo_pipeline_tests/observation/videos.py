@@ -46,7 +46,7 @@ STORY = replace(_FORM, lead_in_ms=500, tail_ms=900)
 _TICKS = 90_000
 _REST_MS = 300  # milliseconds of rest that separate two movements of the pointer
 _LEAD_MS = 50
-_CLOCK_ERROR_S = 0.01 + 1e-6  # seconds; a frame as near to the movement may show it
+_CLOCK_ERROR_S = 0.01 + 1e-6  # seconds; a frame this close to a movement may already show it
 
 Picture = NDArray[np.uint8]
 

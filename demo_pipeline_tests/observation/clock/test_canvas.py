@@ -92,7 +92,7 @@ def test_a_written_point_comes_back_to_its_pixel(
     ],
 )
 def test_a_consumer_finds_the_pressed_pixel_again(size: tuple[int, int]) -> None:
-    """On an enlarged screen every pixel comes back, on a reduced one as many as the canvas has."""
+    """On an enlarged screen every pixel is found, on a reduced one as many as the canvas has."""
     canvas = fit_canvas(size, 1.0)
     pads = (canvas.pad_x, canvas.pad_y)
     for axis in (0, 1):

@@ -68,7 +68,7 @@ def test_a_movement_and_shortcuts_tell_the_clock_however_far_the_log_is_off(lag_
     assert (clock.method, clock.event_scale) == ("inputs", 1.0)
     assert clock.documented_offset_ms == pytest.approx(lag_s * 1000, abs=50)
     assert clock.uncertainty_ms <= 100
-    if abs(lag_s) < 2:  # what other evidence needs is not there
+    if abs(lag_s) < 2:  # the other searches try this lag, too, but there is too little evidence
         assert clock_from_pointer(changes, track, documented, SCALES, 3.5) is None
         assert clock_from_keys(changes, frames, inputs, documented, 3.5) is None
 

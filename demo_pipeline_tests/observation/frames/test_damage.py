@@ -50,7 +50,7 @@ def key_frame_torn(data: bytearray, packets: Packets, number: int) -> None:
     data[at + size // 3 : at + size // 2] = bytes(size // 2 - size // 3)
 
 
-# What a decoder can notice: other bytes of other encodings happen to mean another screenshot.
+# The damages that a decoder notices. In other encodings, changed bytes may decode to a wrong frame.
 DAMAGES: tuple[tuple[str, Damage], ...] = (
     ("plain", noise),
     ("plain", nothing_left),

@@ -94,7 +94,7 @@ def compared(
     frames = []
     for number, time in enumerate((0.5, 1.0, 1.5, 2.9)):
         page = np.full((600, 800), 230, np.uint8)
-        page[210:230, 335:365:3] = 30  # what the element shows
+        page[210:230, 335:365:3] = 30  # the content of the element
         if time >= lit_from:
             left = int(lit.x)
             top = int(lit.y)

@@ -54,7 +54,7 @@ def test_a_click_elsewhere_is_no_evidence() -> None:
 
 def test_what_moves_by_itself_is_no_evidence() -> None:
     assert rest_after_answer(APPEARED, PAGE) is None
-    rims = cells(21, 21, 59, 99)  # the mask covers a cell more than what was seen moving
+    rims = cells(21, 21, 59, 99)  # restless cells are widened by a cell, to those of the page
     assert rest_after_answer(APPEARED, rims) is None
 
 
@@ -78,7 +78,7 @@ def test_the_actions_own_effect_is_no_wait() -> None:
 def test_who_looks_for_long_before_acting_was_thinking() -> None:
     late = replace(APPEARED, interval=READ)
     assert rest_after_answer(late, NONE) is None
-    replaced = replace(late, early=PAGE)  # but what stood in for the content tells of a wait
+    replaced = replace(late, early=PAGE)  # a stand-in for the content proves a wait
     assert rest_after_answer(replaced, NONE) == 13.0
 
 
@@ -149,7 +149,7 @@ def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts
     elsewhere = replace(APPEARED, place=cells(80, 140, 84, 144), early=PAGE)
     assert rest_after_answer(elsewhere, NONE) == 13.0
     assert rest_after_answer(replace(elsewhere, new=NONE), NONE) is None  # a toast that fades
-    small = cells(20, 20, 30, 40)  # what loads later in a page that is already there
+    small = cells(20, 20, 30, 40)  # a part that loads later, in a page that is already there
     image = replace(elsewhere, late=[(13.0, small)], interval=READ)
     assert rest_after_answer(image, NONE) is None
     assert rest_after_answer(replace(elsewhere, late=[(11.2, small)]), NONE) is None
@@ -162,7 +162,7 @@ def test_a_line_that_stood_for_the_answer_tells_of_a_wait_if_the_person_acts_soo
     turned = [(13.0, line | text)]
     loaded = replace(APPEARED, place=ELSEWHERE, early=line, late=turned, new=text)
     assert rest_after_answer(loaded, NONE) == 13.0
-    assert rest_after_answer(loaded, line) == 13.0  # it may be one that changes often
+    assert rest_after_answer(loaded, line) == 13.0  # the line may be one that changes often
     assert rest_after_answer(loaded, text) is None
     for other in (
         replace(loaded, interval=READ),

@@ -114,7 +114,7 @@ def check_frames_present(folder: Path) -> list[Problem]:
         "screen before them"
     )
     if not all(shift.is_known for shift in read_evidence(folder).clock.shifts):
-        message += ", or their time is unknown because somebody set the recorder's clock"
+        message += ", or their time is unknown since the recorder's clock was set"
     remedy = "upload the whole video; steps without a screenshot are left out and counted"
     return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
 

@@ -62,7 +62,7 @@ _TABLES = {
 }
 _NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
-_ROWS_AT_ONCE = 2000  # steps that are compared at once
+_ROWS_AT_ONCE = 2000  # rows of steps.parquet that are collected before they are compared
 _COLUMNS_OF_METADATA = {  # key of the counts in metadata.json → column of steps.parquet
     "actions": "action_type",
     "frame_reasons": "reason_code",
@@ -90,8 +90,8 @@ class _Expected:
 class _StepsComparison:
     """Compares the rows of steps.parquet with the provenance of one trajectory after the other.
 
-    Making a table of five rows takes as long as making one of hundreds. Rows are therefore compared
-    thousands at a time, and one trajectory at a time only where these differ.
+    A table of five rows takes as long to make as a table of hundreds. Therefore, the rows of many
+    trajectories are compared together, and single trajectories only if there is a difference.
 
     Attributes:
         problems: the differences so far.
@@ -105,7 +105,14 @@ class _StepsComparison:
         self._waiting_rows = 0
 
     def add(self, trajectory: str, rows: list[dict[str, Any]]) -> None:
-        """Compares the next rows of steps.parquet, now or later, with those of a trajectory."""
+        """Adds a trajectory, whose rows must be the next in steps.parquet.
+
+        The rows are compared later if there are only a few so far.
+
+        Args:
+            trajectory: its id.
+            rows: the provenance of its steps.
+        """
         self._waiting.append((trajectory, rows))
         self._waiting_rows += len(rows)
         if self._waiting_rows >= _ROWS_AT_ONCE:
@@ -119,6 +126,7 @@ class _StepsComparison:
             self.problems.append(_problem(STEPS_FILE, message))
 
     def _compare(self) -> None:
+        """Compares all collected rows; if they differ, compares each trajectory to name it."""
         all_rows = [row for _, rows in self._waiting for row in rows]
         are_equal = self._equal_next(all_rows)
         for trajectory, rows in self._waiting:

@@ -324,7 +324,7 @@ def _document(
 
 
 def _words(step: StepFiles, reason: str) -> str:
-    """Describes a step without a correct screenshot in words, without its place and its text."""
+    """Returns words for a step without a correct screenshot; they omit its place and its text."""
     hidden_reason = _REASONS.get(reason, reason)
     action = HiddenAction(step.index, 0, step.action.action_type, 0, hidden_reason)
     return hidden_words(action).removesuffix(" out of sight")
@@ -353,7 +353,7 @@ class _Turns:
         self.steps[-1]["extra"] = {"step_index": index}
 
     def add_words(self, words: str, press_ms: int) -> None:
-        """Adds an action as words."""
+        """Adds a step of the source `system` that describes an action in words."""
         self._add(f"Not shown: {words}.", press_ms)
 
     def add_hidden(self, actions: Iterable[HiddenAction]) -> None:

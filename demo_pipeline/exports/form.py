@@ -539,8 +539,8 @@ def row_lines(
     declared = cast("DatasetSettings", _DeclaredSettings(form, own))
     form_source = Source(candidate, trajectory, loaded.rows, declared)
     excluded = Counter[str]()
-    # The head has the counts of all rows, so rows are buffered. They can be large, because the row
-    # of a step may repeat all earlier steps.
+    # The first line counts all rows, so the rows are buffered before it is written. They may not
+    # fit into memory, because the row of a step can repeat all earlier steps.
     with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:
         for row in form.rows(form_source):
             if isinstance(row, Excluded):

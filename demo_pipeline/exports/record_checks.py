@@ -34,7 +34,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-_RECENT = 4096  # cached documents and hashes; the records of a trajectory follow each other
+_RECENT = 4096  # size of the caches of documents and hashes, which nearby records share
 _ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 
 FormRecordT = TypeVar("FormRecordT", bound=Document)
@@ -460,7 +460,7 @@ class _FileReader:
         file_and_line: tuple[str, int | None],
         split: str,
     ) -> Iterator[Problem]:
-        """Yields problems if an earlier record has the same id, or its trajectory another split."""
+        """Yields a problem if the id was used before, or the trajectory is in another split."""
         place = ":".join(str(part) for part in file_and_line if part)
         key = getattr(record, form.id_field)
         if key is not None and self._places.setdefault(key, place) != place:

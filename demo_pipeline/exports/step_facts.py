@@ -1,4 +1,4 @@
-"""Decides for all forms whether the screenshot of a step can be used, and reads its size."""
+"""Decides whether a step can be exported, which depends on its screenshot and its provenance."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -293,7 +293,7 @@ def write_calls(
 
 
 def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tuple[ToolCall, ...]:
-    """Returns the tool calls for a call; see `write_calls`."""
+    """Converts an `ActionCall` to tool calls; for the arguments see `write_calls`."""
     at = _coordinate(call.at, seen)
     match call.does:
         case "type":
@@ -441,7 +441,7 @@ def _rounded(pair: Any, screen: Pixel) -> Any:
 
 
 def _action_call(tool_call: ToolCall, wheel: WheelUnits, screen: Pixel) -> ActionCall:
-    """Converts a tool call to a call that is the same for all formats; see `decode_calls`."""
+    """Converts a tool call to an `ActionCall`; for the arguments see `decode_calls`."""
     name = tool_call.action
     arguments = tool_call.arguments
     share = None

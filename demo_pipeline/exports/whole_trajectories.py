@@ -48,7 +48,7 @@ UNKNOWN_SYSTEM = "unknown_system"
 NO_STEPS = "no_steps"
 STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_SETTINGS = STEP_SETTINGS
-# Reason → explanation in `metadata.json` of these exports.
+# Reason → explanation, which `losses_file` writes to `metadata.json`.
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",

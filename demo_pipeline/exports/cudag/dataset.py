@@ -375,7 +375,7 @@ _DATA = ("train", "val", "held_out")  # data.jsonl consists of the files of thes
 # Keys of `Row.counts`.
 _PROMPTS = "markers of prompts"
 _CALLS = "markers of calls"
-_TASK = "task "  # followed by the task type
+_TASK = "task "  # the key is this prefix and the task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:

@@ -120,7 +120,7 @@ class _RecordPlace(NamedTuple):
 
 
 def _digest(content: str | bytes) -> bytes:
-    """Returns a hash of 16 bytes; text may contain lone surrogates, because JSON can have them."""
+    """Returns a hash of 16 bytes; text may contain lone surrogates, which JSON allows."""
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=16).digest()

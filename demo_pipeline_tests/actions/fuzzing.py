@@ -1,7 +1,7 @@
-"""Fuzzing: what must hold for every log, checked on many damaged ones.
+"""Checks rules that hold for every log on many damaged logs.
 
-Belongs here: one batch of lines and one whole log, by seed and number, so that any failure can be
-reproduced. The mutations are in demo_pipeline_tests/simulator/mutations.py.
+A seed and a number make each batch of lines and each whole log, so failures can be reproduced. The
+mutations are in demo_pipeline_tests/simulator/mutations.py.
 """
 
 import io
@@ -36,7 +36,7 @@ PIECE = 32
 
 
 def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
-    """Parse a log of `count` damaged lines; number of lines read, or rejected, by reason."""
+    """Parses a log of `count` damaged lines; counts the read lines, and the rejected by reason."""
     random = Random(f"lines {seed} {batch}")
     log = b"\n".join(mutated_line(random) for _ in range(count)) + b"\n"
     limit = random.choice((100, *[MAX_LINE_BYTES] * 9))
@@ -52,19 +52,19 @@ def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
 
 
 def lines_of(log: bytes) -> list[bytes]:
-    """The lines of a log that ends with a line end, without line ends and byte order mark."""
+    """Returns the lines of a log without line ends and byte order mark."""
     return [line.rstrip(b"\r\n") for line in log.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:-1]]
 
 
 def quotes(message: str, line: bytes) -> bool:
-    """Whether a message repeats `PIECE` characters of the line."""
+    """Returns whether a message repeats `PIECE` consecutive characters of a line."""
     return any(
         message[at : at + PIECE].encode() in line for at in range(max(0, len(message) - PIECE + 1))
     )
 
 
 def fuzz_log(seed: int, number: int) -> Counter[str]:
-    """Run both stages, their checks and the timeline on a damaged log; lines by bucket."""
+    """Runs both stages and their checks on a damaged log; returns the number of lines by bucket."""
     random = Random(f"log {seed} {number}")
     log = mutated_log(random)
     platform = random.choice((*PLATFORMS, "", "beos"))
@@ -95,9 +95,9 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
 
 @contextmanager
 def limited(case: str, cpu_seconds: float = LOG_CPU_SECONDS) -> Iterator[None]:
-    """Stop a case that takes too much CPU time, and add its name to any error.
+    """Stops a case that takes too much CPU time, and adds the name of the case to any error.
 
-    CPU time, not wall time, so that a busy machine does not fail the test.
+    CPU time is limited instead of wall time, so that a busy machine does not fail the test.
     """
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -1,7 +1,7 @@
-"""A simulated person and recorder: intentions in, log lines out.
+"""Simulates a person and a recorder: turns intentions into the lines of a log.
 
-The model is of hands, operating systems and recorders — how long keys are down, what a system
-repeats, what a hook logs twice — and knows nothing of how actions are found again.
+The simulation knows how long people hold keys, which keys operating systems repeat, and which
+events recorders log twice. It knows nothing of the code that finds the actions again.
 """
 
 import json
@@ -20,7 +20,7 @@ Told = tuple[Any, ...]  # what an action is, in a form that compares
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One intention of a person; `held` are canonical modifier names."""
+    """An intention of a person. `held` are modifiers with the names of actions."""
 
     verb: Literal["click", "drag", "scroll", "type", "keys", "repeat", "tap", "wait"]
     button: str = "Left"
@@ -35,14 +35,14 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """How the recorder writes the log.
+    """How a recorder writes the log.
 
     Attributes:
-        copies: hooks that are alive, so that every event is logged so often.
-        lag_ms: from one hook's line to the next one's, at most.
-        xy_on_buttons: presses and releases carry the pointer's position.
-        wheel: `documented` is 120 a notch, positive = down; `native` is what the system says.
-        moves_while_held: whether moves are logged while a button is down (macOS: they are not).
+        copies: number of active hooks, each of which logs every event.
+        lag_ms: longest delay between the lines of two hooks for the same event.
+        xy_on_buttons: whether presses and releases have the position of the pointer.
+        wheel: `documented`: 120 per notch, positive is down. `native`: as the system reports it.
+        moves_while_held: whether moves are logged while a button is held (not on macOS).
     """
 
     platform: Platform = "linux"
@@ -56,7 +56,7 @@ class Recorder:
 
 @dataclass
 class Person:
-    """Performs intentions; `events` is the real input, `truth` the intended actions."""
+    """Performs intentions. `events` are the real inputs, `truth` the intended actions."""
 
     recorder: Recorder
     seed: int
@@ -73,7 +73,7 @@ class Person:
         self._go((640, 420))
 
     def act(self, intents: Sequence[Intent]) -> None:
-        """Do everything, then take the hand off the mouse."""
+        """Performs all intentions, then lets go of the mouse."""
         for intent in intents:
             self.now += self._between(450, 900)  # long enough to look at the screen
             self._same_intent = False
@@ -90,7 +90,7 @@ class Person:
         self.events.append({"event": event, "data": data, "time": self.now})
 
     def _go(self, to: tuple[int, int]) -> None:
-        """Along a curve, slow at both ends, with a little tremor on the way."""
+        """Moves the pointer along a curve, slowly at both ends, with a little tremor."""
         (x0, y0), steps = self.at, self._between(9, 24)
         for step in range(1, steps + 1):
             self.now += self._between(12, 22)
@@ -107,7 +107,7 @@ class Person:
             self._emit("mousemove", x=to[0], y=to[1])
 
     def _elsewhere(self) -> None:
-        """To a new thing, at least 80 pixels away; sometimes the hand rests before it acts."""
+        """Moves the pointer at least 80 pixels away; sometimes it rests before the next action."""
         x, y = self.at
         dx = self._between(80, 500)
         dy = self._between(0, 250)
@@ -244,7 +244,7 @@ class Person:
         self.now += self._between(20, 150)
 
     def _keys(self, intent: Intent) -> None:
-        """The keys one after another while the modifiers stay down."""
+        """Presses the keys one after another while the modifiers are held."""
         press = self.now
         self._hold(intent.held)
         for number, key in enumerate(intent.keys):
@@ -254,7 +254,7 @@ class Person:
         self._let_go(intent.held)
 
     def _pressed(self, keys: tuple[str, ...], start: int) -> None:
-        """Note a hotkey; moving on with the same key, without a look, is one action."""
+        """Records the truth for a hotkey; quick presses of the same key are a single action."""
         if self._same_intent and keys[-1] in MOVING_ON and self.truth[-1][1] == keys:
             _, _, presses, first = self.truth[-1]
             self.truth[-1] = ("hotkey", keys, presses + 1, first)
@@ -263,7 +263,7 @@ class Person:
         self._same_intent = True
 
     def _repeat(self, intent: Intent) -> None:
-        """A key kept down until the system has repeated it often enough."""
+        """Holds a key until the system has repeated it often enough."""
         [name] = intent.keys
         key = self._key(name)
         press = self.now
@@ -288,7 +288,7 @@ class Person:
 
 
 def log_of(person: Person) -> bytes:
-    """The log that a recorder writes of what a person did."""
+    """Returns the log that a recorder writes while a person acts."""
     recorder = person.recorder
     random = Random(person.seed + 1)
     written: list[tuple[int, int, dict[str, Any]]] = []
@@ -309,7 +309,7 @@ def log_of(person: Person) -> bytes:
 
 
 def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> dict[str, Any]:
-    """A hook's line; macOS tells a modifier's release from a press only once."""
+    """Returns a hook's line; on macOS, copies of a modifier's release are presses."""
     flips = platform == "macos" and event["event"] == "keyup"
     name = event["data"].get("key", "")
     modifier = name.startswith(("Shift", "Control", "Meta", "Alt"))
@@ -319,7 +319,7 @@ def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> di
 
 
 def _noise(person: Person, random: Random) -> list[tuple[int, int, dict[str, Any]]]:
-    """Scans written when they end, undocumented events, and wheel events with delta 0."""
+    """Returns lines that are no actions: scans, undocumented events, wheel events without delta."""
     start = person.events[0]["time"]
     end = person.events[-1]["time"]
     lines = []

@@ -1,4 +1,4 @@
-"""Hand-written input logs: each helper gives the lines that a recorder logs for one input."""
+"""Helpers for hand-written logs: each returns the lines that a recorder writes for an input."""
 
 import io
 import json
@@ -63,12 +63,12 @@ def tap(time: int, key: str, char: str = "", hold: int = 60) -> list[Line]:
 
 
 def typed(time: int, *keys: str) -> list[Line]:
-    """One key after another, 120 ms apart."""
+    """Returns presses of keys one after another, 120 ms apart."""
     return [item for n, key in enumerate(keys) for item in tap(time + 120 * n, key)]
 
 
 def chord(time: int, *keys: str) -> list[Line]:
-    """Keys pressed in order, 50 ms apart, released in reverse."""
+    """Returns keys that are pressed 50 ms apart and released in reverse order."""
     end = time + 50 * len(keys)
     return [
         *(down(time + 50 * n, key) for n, key in enumerate(keys)),
@@ -81,7 +81,7 @@ def text_of(lines: Iterable[Line]) -> bytes:
 
 
 def inputs(lines: Iterable[Line]) -> list[Input]:
-    """The inputs of a log, through the parser."""
+    """Returns the inputs of a log, as the parser reads them."""
     parsed = []
     for item in parse_log(io.BytesIO(text_of(lines))):
         assert isinstance(item, Event), item
@@ -93,7 +93,7 @@ def inputs(lines: Iterable[Line]) -> list[Input]:
 def read(
     *lines: Part, platform: str = "linux", locale: str = "en-US", **settings: Any
 ) -> tuple[Segmentation, Repairs]:
-    """Segmentation and repairs of a log with these lines."""
+    """Returns the segmentation and the repairs of a log."""
     flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     chosen = settings_with(ActionSettings, **settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
@@ -103,12 +103,12 @@ def read(
 
 
 def actions(*lines: Part, **options: Any) -> list[Action]:
-    """The actions of a log; `options` as of `read`."""
+    """Returns the actions of a log; `options` are those of `read`."""
     return read(*lines, **options)[0].actions
 
 
 def summaries(*lines: Part, **options: Any) -> list[str]:
-    """A short text for each action, with the typed text; `options` as of `read`."""
+    """Describes each action of a log with its typed text; `options` are those of `read`."""
     return [summary_of(action) for action in actions(*lines, **options)]
 
 
@@ -126,9 +126,9 @@ def summary_of(action: Action) -> str:
 
 
 def whole(actions: Iterable[Action]) -> list[Action]:
-    """The actions as steps have them while the screen stays the same: typing is one after a rest.
+    """Returns the actions with continued typing joined, as if the screen stayed the same.
 
-    Where the actions part typing is in test_typing.py.
+    test_typing.py tests where typing is divided.
     """
     joined = [action for action, _, _ in joined_typing((a, _frame(a), {}) for a in actions)]
     return [replace(action, action_index=number) for number, action in enumerate(joined)]

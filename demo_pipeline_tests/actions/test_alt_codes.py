@@ -15,7 +15,7 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def alt_code(time: int, digits: str, alt: str = "LeftAlt") -> list[Line]:
-    """Digits of the keypad while Alt is held."""
+    """Returns presses of digits on the keypad while Alt is held."""
     taps = [tap(time + 100 + 100 * n, f"Numpad{digit}") for n, digit in enumerate(digits)]
     end = time + 100 + 100 * len(digits)
     return [down(time, alt), *(line for lines in taps for line in lines), up(end, alt)]
@@ -77,7 +77,7 @@ def test_a_hotkey_under_the_same_alt_is_no_code():
 
 
 def altgr(time: int, key: str, char: str, gap: int = 7, alt: str = "RightAlt") -> list[Line]:
-    """A key under LeftCtrl and an Alt key that came `gap` milliseconds later."""
+    """Returns a key with LeftCtrl and an Alt key that was pressed `gap` milliseconds later."""
     return [
         down(time, "LeftCtrl"),
         down(time + gap, alt),
@@ -89,7 +89,7 @@ def altgr(time: int, key: str, char: str, gap: int = 7, alt: str = "RightAlt") -
 
 @pytest.mark.parametrize("alt", ["RightAlt", "LeftAlt"])
 def test_a_logged_character_decides_over_ctrl_and_alt(alt):
-    """AltGr comes as LeftCtrl and RightAlt; Ctrl and the left Alt are AltGr on Windows, too."""
+    """Windows logs AltGr as LeftCtrl and RightAlt. Ctrl and the left Alt act as AltGr, too."""
     lines = [*typed(0, "A"), *altgr(400, "Two", "@", alt=alt), *typed(900, "B")]
     assert summaries(lines, platform="windows") == ["type a@b"]
 

@@ -1,4 +1,4 @@
-"""The actions stage as a whole: tables, event accounting, checks, and privacy of the summary."""
+"""The whole `actions` stage: tables, event accounting, checks, and privacy of the summary."""
 
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ def test_the_summary_has_no_typed_character(folder):
 
 
 def test_a_text_where_the_name_of_a_key_belongs_is_not_published(folder):
-    """Neither as an unknown key nor as part of a hotkey, with a character or without."""
+    """Neither as an unknown key nor in a hotkey, with or without a typed character."""
     keys = [*tap(0, "hunter2"), down(500, "ControlLeft"), *tap(550, "hunter2", char="c")]
     keys += [*tap(700, "hunter2", char="hunter2"), up(800, "ControlLeft"), *click(900)]
     summary = made(folder, text_of(keys))
@@ -143,7 +143,7 @@ def test_a_text_where_the_name_of_a_key_belongs_is_not_published(folder):
 
 
 def rewritten(folder: Path, **changes: Any) -> None:
-    """Action rows with fields replaced in the last one."""
+    """Rewrites the table of actions with other values in its last row."""
     rows = pq.read_table(folder / ACTIONS_FILE).to_pylist()
     rows[-1].update(changes)
     pq.write_table(pa.Table.from_pylist(rows, schema=ACTIONS_SCHEMA), folder / ACTIONS_FILE)

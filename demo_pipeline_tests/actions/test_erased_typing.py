@@ -1,4 +1,4 @@
-"""When text stood on the screen that was typed and erased again."""
+"""Finding when texts were on the screen that were typed and erased again."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from demo_pipeline.files.parquet import rows_table, write_table
 
 
 def stretches(folder: Path, *buckets: str) -> list[tuple[int, int]]:
-    """Of a log with an event every 100 ms; `-` is one of text that was erased."""
+    """Returns the spans for a log with an event every 100 ms; `-` is an event of erased text."""
     rows: list[tuple[int, str, int | None, str]] = []
     for line, bucket in enumerate(buckets, start=1):
         if bucket == "-":

@@ -1,4 +1,4 @@
-"""A fixed part of `make fuzz`: damaged input is rejected line by line and never crashes."""
+"""A fixed part of `make fuzz`: damaged lines are rejected one by one, and nothing crashes."""
 
 from collections import Counter
 

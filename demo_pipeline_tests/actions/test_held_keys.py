@@ -1,4 +1,4 @@
-"""Printable keys held while a mouse button is down: they type nothing."""
+"""Printable keys that are held while a mouse button is held type nothing."""
 
 import pytest
 
@@ -21,13 +21,13 @@ REPEAT_AFTER, REPEAT_EVERY = 500, 33  # milliseconds, of auto-repeat
 
 
 def held(at: int, key: str, until: int) -> list[Line]:
-    """A key held from `at` to `until`, with the system's auto-repeat."""
+    """Returns a key that is held from `at` to `until`, with auto-repeat."""
     repeats = range(at + REPEAT_AFTER, until, REPEAT_EVERY)
     return [down(at, key), *(down(time, key) for time in repeats), up(until, key)]
 
 
 def dragged(at: int, until: int) -> list[Line]:
-    """The left button dragged from `at` to `until`, with a move every 50 ms."""
+    """Returns a drag with the left button from `at` to `until`, with a move every 50 ms."""
     moves = (move(time, (time - at) / 4, 0) for time in range(at + 20, until, 50))
     return [press(at, 0, 0), *moves, lift(until, (until - at) / 4, 0)]
 
@@ -66,7 +66,7 @@ def test_typing_before_and_after_a_held_key_stays():
 
 
 def test_a_key_let_go_just_after_the_button_was_pressed_was_typed():
-    """The hand on the keyboard lets go late, and the hand on the mouse is quick."""
+    """Both hands overlap: the key is released after the button was pressed."""
     assert summaries(tap(0, "KeyA", hold=120), dragged(100, 500)) == ["type a", "drag left"]
 
 

@@ -1,4 +1,4 @@
-"""Typing of newer logs: characters in every logged form, dead keys, and unknown input."""
+"""Typing in logs of newer recorders: characters in every form, dead keys, and unknown input."""
 
 import json
 from pathlib import Path
@@ -146,7 +146,7 @@ def test_an_unknown_character_splits_typing_unless_it_was_erased():
 
 
 def half(time: int, char: str, key: str = "Unknown(231)") -> list[Line]:
-    """A key that typed one UTF-16 unit, as Windows sends an emoji."""
+    """Returns a key that typed a single UTF-16 unit, as Windows sends half of an emoji."""
     return tap(time, key, char, hold=4)
 
 

@@ -1,4 +1,4 @@
-"""Pauses: times between two actions without any but idle moves, which may have been waits."""
+"""Pauses: times between two actions with only idle moves, which may have been waits."""
 
 from demo_pipeline_tests.actions.streams import (
     actions,

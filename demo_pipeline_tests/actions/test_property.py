@@ -1,4 +1,4 @@
-"""Property tests: the actions are those that a simulated person intended, however recorded."""
+"""Property tests: the actions are those that a simulated person intended, for any recorder."""
 
 import os
 import string
@@ -84,7 +84,7 @@ def intents(platform: Platform) -> st.SearchStrategy[list[Intent]]:
 
 
 def _typing_stands_apart(chosen: list[Intent]) -> bool:
-    """Whether no text directly follows another: the two would be one action."""
+    """Returns whether no text directly follows another text, because both would be one action."""
     kinds = [_is_typing(intent) for intent in chosen if intent.verb != "wait"]
     return not any(a and b for a, b in pairwise(kinds))
 
@@ -94,7 +94,7 @@ def _is_typing(intent: Intent) -> bool:
 
 
 def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
-    """Recorders of a platform; on macOS also one that logs no moves while a button is down."""
+    """Returns the recorders of a platform; on macOS also one that logs no moves during a press."""
     blind = st.just(Recorder("macos", 1, moves_while_held=False))
     watching = st.builds(
         Recorder,
@@ -127,7 +127,7 @@ def summary_of(action: Action) -> tuple[Any, ...]:
 
 
 def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
-    """The actions of a log after both stages and their checks."""
+    """Returns the actions of a log after both stages and their checks."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)

@@ -19,7 +19,7 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def stop_of(*parts: Part) -> str:
-    """The possible stop of a log of these lines, described; empty: none."""
+    """Describes the possible stop of a log; empty: there is none."""
     lines = [line for part in parts for line in (part if isinstance(part, list) else [part])]
     read: list[Input] = inputs(lines)
     stop = possible_stop(actions(*parts), read)

@@ -1,4 +1,4 @@
-"""The committed recordings: exactly the actions of the person, in order."""
+"""The committed recordings give exactly the actions of the person, in order."""
 
 import json
 from dataclasses import replace
@@ -76,7 +76,7 @@ def test_the_actions_of_the_person(recording, expected):
 
 
 def in_words(action: Action) -> tuple[str, dict[str, Any]]:
-    """An action in the terms of the simulator's ground truth."""
+    """Describes an action in the words of the simulator's ground truth."""
     at = {"x": action.x, "y": action.y}
     held = {"modifiers": action.modifiers} if action.modifiers else {}
     triple = {"clicks": 3} if action.clicks == 3 else {}

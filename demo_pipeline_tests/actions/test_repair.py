@@ -1,4 +1,4 @@
-"""Repairs: what each pass drops or fills in, and reports."""
+"""Repairs: what each pass drops or fills in, and what it reports."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
-    """Each line as `copies` hooks log it, in their order."""
+    """Returns each line as often as `copies` hooks log it, in their order."""
     flat = [
         (line["time"] + lag * copy, copy, number, line)
         for number, line in enumerate(lines)
@@ -101,7 +101,7 @@ def test_auto_repeat_of_a_duplicated_log_stays_auto_repeat():
 
 
 def stalled(time: int, key: str, times: int) -> list[Line]:
-    """A held key whose presses a stalled recorder stamped all at once."""
+    """Returns a held key whose presses all have the time at which a stalled recorder went on."""
     return [*(down(time, key) for _ in range(times)), up(time + 700, key)]
 
 
@@ -116,7 +116,7 @@ def test_auto_repeat_of_a_stalled_recorder_is_no_copy():
 
 @pytest.mark.parametrize("holds", [1, 3, 5])
 def test_holds_alone_do_not_prove_hooks(holds):
-    """Every press of the log comes four times, but every release once."""
+    """Each press is in the log four times, but each release only once."""
     lines = [line for n in range(holds) for line in stalled(2000 * n, "Backspace", 4)]
     segmentation, repairs = read(lines, pause_ms=60_000)
     assert [(a.keys, a.presses) for a in segmentation.actions] == [(["backspace"], 4)] * holds
@@ -129,7 +129,7 @@ def test_copies_are_dropped_when_the_releases_are_doubled():
 
 
 def test_a_stall_in_a_duplicated_log_repeats_nothing():
-    """How often the system repeated cannot be told from copies; in doubt, once."""
+    """Copies do not show how often the system repeated the key. In doubt, it counts once."""
     assert summaries(copied(HAND, 2), copied(stalled(2000, "KeyA", 2), 2)) == ["type xyza"]
 
 
@@ -160,7 +160,7 @@ def test_phantom_modifiers_among_duplicates():
 
 
 def alternate_shifts(at: int, gap: int) -> list[Line]:
-    """Left Shift let go and right Shift pressed `gap` ms later; Windows gives both one name."""
+    """Returns a press of right Shift `gap` ms after a release of left Shift, with the same name."""
     second = at + 150 + gap
     return [
         down(at, "Shift"),
@@ -203,7 +203,7 @@ def test_a_modifier_that_a_program_pressed_again_is_no_phantom(copies):
 
 @pytest.mark.parametrize("wrong", [("keydown",), ("keydown", "keydown"), ("keydown", "keyup")])
 def test_every_wrong_duplicate_of_a_release_is_a_phantom(wrong):
-    """Of two or three hooks, before a tap of the same modifier and before a click."""
+    """With two or three hooks, before a tap of the same modifier and before a click."""
     lines: list[Line] = []
     for at in (0, 1000, 2000):
         for line in chord(at, "MetaLeft", "KeyC"):

@@ -1,6 +1,6 @@
-"""Typed text and the scans that show it: which layout was used, and which texts are in doubt.
+"""Typed texts and the scans that show them: the chosen layout, and which texts are doubtful.
 
-Each log has one window with two fields; a scan says what stands in them.
+Each log has a window with two fields; a scan contains their texts.
 """
 
 from pathlib import Path
@@ -38,14 +38,14 @@ def node(role: str, box: tuple[int, ...], value: str = "", **more: Any) -> dict[
 
 
 def scan(time: int, name: str = "", city: str = "", **more: Any) -> Line:
-    """A scan of 50 ms; `more`: of the field for the name."""
+    """Returns a scan of 50 ms; `more` are further keys of the field for the name."""
     fields = [node("entry", NAME, name, **more), node("entry", CITY, city)]
     window = node("frame", (0, 0, 800, 600), children=fields)
     return line(time, "axtree", duration=50, tree=[window], focused_element=fields[0], queries={})
 
 
 def keys(time: int, *names: str) -> list[Line]:
-    """Typing; `shift KeyA` is the key with Shift."""
+    """Returns key presses; `shift KeyA` is the key A with Shift."""
     lines: list[Line] = []
     for number, name in enumerate(names):
         at = time + 250 * number
@@ -63,7 +63,7 @@ def read(
     platform: str = "linux",
     setting: str = "auto",
 ) -> list[Action]:
-    """The actions of a log that are no pauses."""
+    """Returns the actions of a log without pauses."""
     lines = [item for part in parts for item in (part if isinstance(part, list) else [part])]
     log = folder / "input_log.jsonl"
     log.write_bytes(text_of(sorted(lines, key=lambda item: int(item["time"]))))
@@ -74,7 +74,7 @@ def read(
 
 
 def texts(actions: list[Action]) -> list[tuple[str | None, str | None, bool]]:
-    """Text, evidence and doubt of each typing action."""
+    """Returns text, evidence and doubt of each typing action."""
     return [
         (action.text, action.text_evidence, "doubtful_text" in action.flags)
         for action in actions
@@ -299,13 +299,13 @@ def test_the_key_that_switches_to_hangul_does_not_make_the_text_incomplete(tmp_p
 
 
 def test_a_text_that_a_click_may_have_put_there_is_not_taken(tmp_path):
-    """A click on a suggestion fills the field as well."""
+    """A click on a suggestion fills the field, too."""
     typing = keys(1000, "KeyB", "KeyE", "KeyI")
     parts = (scan(0), typing, click(2000, 400, 500), scan(4000, "北京西站"))
     assert texts(read(tmp_path, *parts, locale="zh-CN")) == [("bei", "unseen", True)]
 
 
-# --- contradicted, or not
+# --- texts that a scan contradicts, and texts that it does not contradict
 
 
 def test_a_text_that_the_field_contradicts_is_doubtful(tmp_path):
@@ -345,7 +345,7 @@ def test_a_row_of_dots_is_no_text(tmp_path):
 
 
 def test_a_short_text_has_to_be_all_that_was_gained(tmp_path):
-    """A clock in a field gains a digit by itself."""
+    """A clock in a field changes a digit without any typing."""
     actions = read(tmp_path, scan(0, "12:03"), keys(1000, "Num4"), scan(3000, "12:04"))
     assert texts(actions) == [("4", "confirmed", False)]
     actions = read(tmp_path, scan(0, "12:03"), keys(1000, "Num4"), scan(3000, "14:14"))

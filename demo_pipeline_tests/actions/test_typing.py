@@ -1,4 +1,4 @@
-"""Typed text: the resulting text, and what separates one text from the next."""
+"""Typed text: the resulting text, and where typing is divided into several texts."""
 
 import pytest
 
@@ -276,7 +276,7 @@ def test_two_shift_keys_of_one_name(lines, expected):
 
 
 def test_typing_is_parted_after_a_rest_behind_a_few_characters():
-    """There another screen may have come, as that of the shell after a pager's q."""
+    """The characters may be a command that opened another screen, such as q in a pager."""
     parted = parts(typed(0, "KeyQ"), typed(500, C, O))
     assert [(action.text, action.flags) for action in parted] == [("q", []), ("co", ["continued"])]
     assert [a.text for a in parts(typed(0, "KeyQ"), typed(200, C, O))] == ["qco"]
@@ -286,13 +286,13 @@ def test_typing_is_parted_after_a_rest_behind_a_few_characters():
 
 
 def test_longer_typing_is_parted_after_a_long_rest():
-    """The screen may have been dark or locked meanwhile; only then the parts stay apart."""
+    """The screen may have been dark or locked meanwhile. Only then both parts stay separate."""
     first, second = parts(typed(0, C, O, U, C, O), typed(2000, C))
     assert (first.text, first.flags) == ("couco", [])
     assert (second.text, second.flags) == ("c", ["after_long_rest", "continued"])
 
 
 def parts(*lines: Line | list[Line]) -> list[Action]:
-    """The actions as they are written, before the screen is known."""
+    """Returns the actions as they are written before the video was examined."""
     flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     return segment(inputs(flat), "linux", ActionSettings(), Keyboards.of(Keyboard("us"))).actions

@@ -1,4 +1,4 @@
-"""The direction and amount of scrolls: the rule, the votes from the video, and the verdict."""
+"""Direction and amount of scrolls: the rule, the votes from the video, and the result of both."""
 
 from itertools import accumulate
 from typing import Literal
@@ -81,7 +81,7 @@ def test_amounts_are_notches(platform, deltas, expected):
 
 
 def test_one_unit_is_that_of_a_whole_recording():
-    """A mouse's notches and a touchpad's swipes, in both directions and with a tail."""
+    """Notches of a mouse and swipes on a touchpad, in both directions and with momentum."""
     swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]
     pushed = [wheel(0, 120), wheel(8000, 100), wheel(8050, 53), wheel(16_000, 1)]
     swiped = [wheel(20_000 + 20 * n, -delta) for n, delta in enumerate(swipe)]
@@ -95,7 +95,7 @@ def test_one_unit_is_that_of_a_whole_recording():
 
 
 def test_nudges_of_a_touchpad_add_up():
-    """None of them is half a notch; nothing is lost while the person goes on."""
+    """None of them is half a notch, but together they are."""
     segmentation, _ = read([wheel(1500 * n, 31) for n in range(4)], platform="windows")
     assert [(action.amount, action.events) for action in segmentation.actions if action.amount] == [
         (1, [1, 2]),
@@ -104,7 +104,7 @@ def test_nudges_of_a_touchpad_add_up():
 
 
 def test_what_either_unit_fits_is_unclear():
-    """Three deltas of 8 may be 24 notches, or a fifth of one; so may a 1 beside 120s."""
+    """Three deltas of 8 may be 24 notches, or a fifth of one. A 1 among 120s is unclear, too."""
     for lines in ([wheel(50 * n, 8) for n in range(3)], [wheel(0, 120), wheel(5000, 1)]):
         segmentation, _ = read(lines, platform="windows")
         scrolls = [action for action in segmentation.actions if action.action_type == "scroll"]
@@ -195,7 +195,7 @@ def test_a_tail_belongs_to_its_gesture():
 
 
 def test_phases_and_momentum_belong_to_a_touchpads_scroll():
-    """The person presses a key and moves on while the page is still gliding."""
+    """The person presses a key and moves the pointer while the page is still scrolling."""
     pushed = [move(0, 50, 60), wheel(10, 0), wheel(20, -150), wheel(40, -120)]
     gliding = [tap(60, "KeyA"), wheel(80, -100), move(90, 700, 700), wheel(100, -80), wheel(120, 0)]
     segmentation, _ = read(*pushed, *gliding, platform="macos")
@@ -227,7 +227,7 @@ def test_elsewhere_nothing_glides(platform):
     )
 )
 def test_no_part_of_a_notch_is_lost(turns):
-    """Amounts and remainder add up to everything that was logged."""
+    """Amounts and remainder add up to the sum of all logged deltas."""
     times = accumulate(gap for gap, _ in turns)
     lines = [wheel(time, delta) for time, (_, delta) in zip(times, turns, strict=True)]
     segmentation, _ = read(*lines, platform="windows")
@@ -273,7 +273,7 @@ def test_a_scroll_goes_against_its_content(content_moves, expected):
     ],
 )
 def test_three_quarters_of_the_votes_decide(signs, expected):
-    """Every scroll went down; a `+` was logged with a positive delta."""
+    """Every scroll went down in the video; `+` and `-` are the signs of the logged deltas."""
     scrolls = [
         ScrollEvidence(n, 1 if sign == "+" else -1, {"up": 3}) for n, sign in enumerate(signs)
     ]
@@ -291,7 +291,7 @@ def test_a_sideways_scroll_has_no_vote():
     [(2400, "notch", 24), (300, "notch", 24), (100, None, 0), (40, "120", 0)],
 )
 def test_the_video_shows_an_unclear_unit(pixels, unit, amount):
-    """A sum of 24 moved the content by so many pixels; without a unit it has no amount."""
+    """A sum of 24 moved the content by so many pixels. With an unknown unit, there is no amount."""
     assert filmed_unit(pixels / 24) == unit
     assert filmed_notches(-24, filmed_unit(pixels / 24)) == amount
 
@@ -305,13 +305,13 @@ def test_the_video_shows_an_unclear_unit(pixels, unit, amount):
     ],
 )
 def test_the_video_shows_direction_and_unit_of_an_unclear_scroll(pixels, content_moves, expected):
-    """Notches scroll up when they are positive, 120ths of one scroll down."""
+    """Positive notches scroll up, and positive 120ths of a notch scroll down."""
     scroll = ScrollEvidence(3, -24, {content_moves: 4}, pixels, unclear=True)
     assert count_votes([scroll]) == WheelVote(unclear=expected)
 
 
 def test_an_unclear_scroll_alone_does_not_contradict_the_rule_of_its_unit():
-    """120ths scroll down when they are positive: a single scroll that shows the opposite is out."""
+    """Positive 120ths scroll down. A single scroll that shows the opposite is left out."""
     upwards = [ScrollEvidence(n, 60, {"down": 4}, 60, unclear=True) for n in (3, 8)]
     assert count_votes(upwards[:1]) == WheelVote()
     assert count_votes(upwards) == WheelVote(unclear={3: ("up", "120"), 8: ("up", "120")})
@@ -327,7 +327,7 @@ def test_the_video_replaces_the_rule_but_not_a_setting():
 
 
 def test_a_single_scroll_does_not_overrule_the_rule():
-    """Two that agree do; of a single one that contradicts the rule nothing is certain."""
+    """Two scrolls that agree do. If a single scroll contradicts it, the direction is unknown."""
     for votes in (1, 2):
         vote = WheelVote("up", votes, votes)
         is_verdict = votes == 2

@@ -22,7 +22,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 @functools.cache
 def png(width: int = 1920, height: int = 1080) -> bytes:
-    """A black image with one bit per pixel."""
+    """Returns a black image with one bit per pixel."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     rows = zlib.compress(bytes((1 + (width + 7) // 8) * height))
     chunks = _chunk(b"IHDR", header) + _chunk(b"IDAT", rows) + _chunk(b"IEND", b"")
@@ -48,7 +48,7 @@ def ui_tree() -> dict[str, Any]:
 
 
 def actions() -> list[dict[str, Any]]:
-    """One action of each type, all on the button."""
+    """Returns an action of each type, all on the same button."""
     point = {"x": 500, "y": 300}
     drag = {"start_x": 500, "start_y": 300, "end_x": 0, "end_y": 1079}
     kinds: list[tuple[str, dict[str, Any]]] = [
@@ -126,7 +126,7 @@ def write_dataset(root: Path) -> Path:
 
 
 def deep_tree(levels: int) -> dict[str, Any]:
-    """A tree with one node per level."""
+    """Returns a tree with a single node on each level."""
     node: dict[str, Any] = {}
     for number in range(levels - 1, -1, -1):
         role = "desktop" if number == 0 else "panel"

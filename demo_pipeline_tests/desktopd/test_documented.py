@@ -133,7 +133,7 @@ def test_the_example_of_a_tree_has_no_problem() -> None:
 
 
 def test_the_complete_example_is_valid(tmp_path):
-    """The task of the example expects 3 steps and has 4: the only warning."""
+    """The task of the example expects 3 steps, but has 4. This is the only warning."""
     folder = tmp_path / "traj_chrome_001"
     dump_json(folder / "task.json", json.loads(TASK))
     values = json.loads(RESULT) | {"trajectory_id": folder.name, "total_steps": len(WORK)}

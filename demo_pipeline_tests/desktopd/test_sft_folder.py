@@ -1,4 +1,4 @@
-"""A folder of SFT samples: every file that a trainer loads is read."""
+"""Validating a folder of SFT samples reads every file that a trainer loads."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from demo_pipeline_tests.exports.forms import build_sft
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An export of four tasks of three steps in all splits, beside its trajectories."""
+    """Returns an export of four tasks with three steps in all splits, next to the trajectories."""
     actions = [CLICK, ("type", {"text": "hi"}), ("hotkey", {"keys": ["enter"]})]
     demos = [
         make_trajectory(tmp_path, f"demo{n}", actions, shade=9 * n, instruction=f"Task {n}")

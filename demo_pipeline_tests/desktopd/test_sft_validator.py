@@ -14,7 +14,7 @@ from demo_pipeline_tests.places import file_and_line
 
 
 def samples(root):
-    """One sample per step, in the documented form."""
+    """Returns a sample for each step, in the documented form."""
     trajectory = read_trajectory(root / "trajectories" / good.NAME)
     made = []
     for step in trajectory.steps:
@@ -120,7 +120,7 @@ def test_a_missing_file_is_a_finding(tmp_path):
 
 
 def changed(values, number, *keys, value):
-    """Sample `number` with one value replaced."""
+    """Replaces a value in sample `number`, and returns all samples."""
     place = values[number]
     for key in keys[:-1]:
         place = place[key]
@@ -129,7 +129,7 @@ def changed(values, number, *keys, value):
 
 
 def plain(root):
-    """The samples as plain values, with trees by reference."""
+    """Returns the samples as plain values, with trees as references to files."""
     values = [parse_json(json_bytes(sample), "x") for sample in samples(root)]
     for number, value in enumerate(values):
         value["input"]["ui_tree"] = f"trajectories/{good.NAME}/steps/{number:03d}/ui_tree.json"

@@ -1,4 +1,4 @@
-"""Trees are checked fast when nothing is wrong, with the same results as by the models."""
+"""The fast check of trees gives the same results as the models."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_fault_names_the_number_of_its_node():
 
 
 def tree_of(*children: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A document whose root has these children; `changes` are the document's or the root's."""
+    """Returns a tree whose root has these children; `changes` are keys of the tree or the root."""
     root = {
         "id": "node_0",
         "role": "desktop",

@@ -1,4 +1,4 @@
-"""One good dataset, and what happens when one thing in it goes wrong."""
+"""A valid dataset, and the problems when a single thing in it is wrong."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def dataset(pristine, tmp_path):
 
 
 def put(file: str, path: tuple[str | int, ...], value: Any) -> Change:
-    """Set (or with `...` delete) one value of a JSON file."""
+    """Sets a value of a JSON file, or deletes it (with `...`)."""
 
     def change(root: Path) -> None:
         document = load_json(root / file)

@@ -181,7 +181,7 @@ EXAMPLES = (EVENT, AXTREE, MOUSEMOVE, MOUSEDOWN, MOUSEUP, MOUSEWHEEL, KEYDOWN, K
 
 
 def one_line(example: str) -> bytes:
-    """As a recorder writes it: no comments, no line ends, all else as it stands."""
+    """Returns an example as a recorder writes it: on a single line, without comments."""
     bare = re.sub(r"/\*.*?\*/|//[^\n]*", "", example)
     return bare.replace("\n", " ").encode()
 

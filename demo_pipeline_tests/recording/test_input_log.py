@@ -1,4 +1,4 @@
-"""The parser: one row per line for any content, and a reason for each rejected line."""
+"""The parser returns a row for every line with any content, and a reason for each rejection."""
 
 import io
 import json
@@ -131,7 +131,7 @@ def test_scans_with_odd_durations(data, duration):
 
 
 def nested(levels: int, event: str = "axtree") -> bytes:
-    """A scan whose tree is `levels` deep: two levels of JSON each."""
+    """Returns a scan whose tree has so many levels; each level takes two levels of JSON."""
     tree = b'[{"role":"Pane","children":' * levels + b"[]" + b"}]" * levels
     return b'{"event":"%s","data":{"duration":9,"tree":%s},"time":5}' % (event.encode(), tree)
 
@@ -142,7 +142,7 @@ def test_deep_trees(levels):
 
 
 def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
-    """The limit is the same below many calls, as those of Dagster, as it is below few."""
+    """The limit does not depend on the depth of the calls above the parser, as in Dagster."""
 
     def below(calls: int) -> list[Event | Rejected]:
         log = MOVE + b"\n" + nested(490) + b"\n" + nested(491) + b"\n"
@@ -158,7 +158,7 @@ def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
 
 
 def test_a_short_line_with_elements_without_number_is_rejected():
-    """Empty elements take three bytes in the log, and a hundred times as much in memory."""
+    """An empty element takes three bytes in the log, and a hundred times as much in memory."""
 
     def scan(elements: int) -> bytes:
         tree = ",".join(["{}"] * elements)
@@ -303,7 +303,7 @@ def check_rows(log: bytes) -> None:
 
 
 def test_a_tree_that_would_take_a_gigabyte_is_refused_with_a_sentence():
-    """A line with 120,000 elements; that of the largest known screen has 4 MB."""
+    """The line has 120,000 elements. The largest known scan of a screen has 4 MB."""
     element = b'{"role": "button", "name": "' + b"x" * 200 + b'", "children": []}'
     tree = b"[" + b",".join([element] * 120_000) + b"]"
     line = b'{"event": "axtree", "time": 1700000000000, "data": {"tree": ' + tree + b"}}"

@@ -1,4 +1,4 @@
-"""The key names of all recorders."""
+"""Key names of the recorders on all platforms."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""The keyboards of countries: characters by key, and accents of dead keys."""
+"""Country keyboards: the characters of each key, and the accents of dead keys."""
 
 # ruff: noqa: RUF001 - other scripts are what this is about
 
@@ -104,6 +104,6 @@ def test_dead_keys_of_us_international(char):
     ],
 )
 def test_a_dead_key_and_the_key_after_it(accent, char, windows, linux):
-    """Linux: libX11's Compose file for en_US.UTF-8; pairs that it does not have are unknown."""
+    """The source for Linux is libX11's Compose file for en_US.UTF-8; other pairs are unknown."""
     assert accented(accent, char, "windows") == windows
     assert accented(accent, char, "linux") == linux

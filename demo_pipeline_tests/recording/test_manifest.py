@@ -1,4 +1,4 @@
-"""The manifest: describes the three files, reports all problems together, detects changes."""
+"""The manifest describes the three files, reports all problems together, and detects changes."""
 
 import hashlib
 import json

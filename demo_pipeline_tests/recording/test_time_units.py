@@ -1,4 +1,4 @@
-"""Logs that count time in another unit, and logs of another day."""
+"""Logs with another unit of time, and logs of another day than meta.json."""
 
 import io
 import json
@@ -120,7 +120,7 @@ def test_a_time_far_from_the_others_costs_its_line_only(tmp_path, unit, event, f
 
 
 def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path):
-    """Not that of its beginning, which may be damaged: of a long log, every n-th line is taken."""
+    """The beginning of a long log may be damaged. Therefore, every n-th line counts."""
     damaged = 60_000
     lines = 200_000
     times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]
@@ -131,14 +131,14 @@ def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path):
 
 
 def test_without_a_plausible_median_no_line_is_far_from_it(tmp_path):
-    """The documentation's own examples mix times of 1970 and of 2025."""
+    """The examples of the format document mix times of 1970 and of 2025."""
     times = [1_234_567_890] * 3 + [START_MS]
     assert built(tmp_path, log_of(times))["rejected_lines"] == 0
     assert check_recording_time(tmp_path, datetime.fromtimestamp(START_MS / 1000, UTC))
 
 
 def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path):
-    """Also before it; a line that has epoch time among them keeps it."""
+    """Negative times are before the start. A line with an epoch time keeps its time."""
     (tmp_path / "input_log.jsonl").write_bytes(log_of([-3, 0, 194, START_MS + 250, 90_000]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
     summary = build_events(tmp_path / "input_log.jsonl", tmp_path, recorded_at=recorded)

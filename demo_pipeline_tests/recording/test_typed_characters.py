@@ -1,4 +1,4 @@
-"""The character that a key typed, in every form in which recorders log it."""
+"""The typed character in every form in which recorders log it."""
 
 import json
 import unicodedata
@@ -11,13 +11,13 @@ from demo_pipeline.recording.key_names import TypedCharacter, read_typed_charact
 
 
 def debug_print(name: str | None, units: list[int], *, dead: bool = False) -> str:
-    """What Rust's `{:?}` prints; `name` is escaped already."""
+    """Returns what Rust's `{:?}` prints for a `UnicodeInfo`; `name` has to be escaped."""
     shown = "None" if name is None else f'Some("{name}")'
     return f"UnicodeInfo {{ name: {shown}, unicode: {units}, is_dead: {str(dead).lower()} }}"
 
 
 def rust_escaped(text: str) -> str:
-    """As Rust's Debug prints a string."""
+    """Escapes a text as Rust's Debug does."""
     simple = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
     return "".join(
         simple.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")

@@ -19,7 +19,7 @@ SIZE = (96, 64)
 def film(
     path: Path, pts: list[int], size: tuple[int, int] = SIZE, options: VideoOptions | None = None
 ) -> Path:
-    """A flickering video with a frame at each of `pts` (1/90000 s)."""
+    """Writes a flickering video with a frame at each time of `pts`, in units of 1/90000 s."""
     noise = np.random.default_rng(0)
     scene = noise.integers(0, 200, (size[1] * 3 // 2, size[0]), dtype=np.uint8)
     pictures = ((at, scene + noise.integers(0, 40, scene.shape, dtype=np.uint8)) for at in pts)
@@ -135,7 +135,7 @@ def test_a_file_cut_off_before_its_index(mp4):
 
 
 def faststart(source: Path, target: Path) -> Path:
-    """The same video with its index first, so that it opens without its end."""
+    """Copies a video so that its index comes first, and it can be opened without its end."""
     with (
         av.open(str(source)) as film_in,
         av.open(str(target), "w", format="mp4", options={"movflags": "faststart"}) as film_out,

@@ -1,4 +1,4 @@
-"""Whether a window that no scan lists hides a part of one that a scan lists."""
+"""Whether a window that no scan lists covers a part of a window that a scan lists."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ TERMINAL = (600, 400, 500, 400)  # over the lower right corner
 
 
 def screen(*windows: tuple[int, int, int, int], ground: int = 0) -> Any:
-    """A screenshot of framed white windows, the last in front."""
+    """Returns a screenshot of white windows with frames; the last window is in front."""
     picture = np.full((1080, 1920), ground, np.uint8)
     for x, y, width, height in windows:
         picture[y : y + height, x : x + width] = 90

@@ -1,4 +1,4 @@
-"""What pictures show of the keyboard focus: rings and lit choices."""
+"""Focus rings and lit choices in screenshots."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ROWS = [(100, 300 + 26 * row, 200, 26) for row in range(4)]
 
 
 def drawn(ring: int | None = None, ground: int = 240, missing: int | None = None) -> Any:
-    """A grey page with framed buttons that have a label; one may have a ring."""
+    """Returns a grey page of buttons with frames and labels; one of them may have a ring."""
     picture = np.full((500, 500), ground, np.uint8)
     for number, (x, y, width, height) in enumerate(BUTTONS):
         if number != missing:

@@ -1,4 +1,4 @@
-"""Which element keys were meant for, and when that is not known."""
+"""Which element received keys, and when this is unknown."""
 
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,7 @@ def meant(
     focused: Any = SEARCH,
     screen: Any = SCREEN,
 ) -> str | None:
-    """Name of the element that typing at 10 s goes to; the scan at `scanned` saw `focused`."""
+    """Returns the name of the target of typing at 10 s; the scan at `scanned` names `focused`."""
     before = mapped(SCREEN, focused=SEARCH)
     tree = mapped(screen, focused=focused)
     keyboard = KeyboardFocus()
@@ -71,7 +71,7 @@ def test_a_click_into_a_field_moves_the_focus_there() -> None:
 
 
 def test_a_click_into_what_the_scan_does_not_know_leaves_the_focus_unknown() -> None:
-    """A field of a dialog that opened since: what had the focus behind it has it no more."""
+    """A dialog opened after the scan. The element behind it that had the focus lost it."""
     assert meant(7000, click(620, 220, 8000)) is None
     assert meant(7000, click(250, 320, 8000), known=False) is None
 
@@ -97,7 +97,7 @@ def test_typed_text_shows_the_field_after_tab() -> None:
 
 
 def test_text_that_appeared_elsewhere_was_not_typed_into_the_focus() -> None:
-    """A terminal without accessibility beside a window that claims the focus."""
+    """A terminal without a tree is next to a window whose element the scan calls focused."""
     assert meant(9500, typed=(ELSEWHERE,)) is None
     assert meant(9500, typed=(IN_SEARCH, ELSEWHERE)) == "Search"
     assert meant(7000, click(250, 450, 8000), typed=(IN_TEXT,)) == "Text"
@@ -123,7 +123,7 @@ FORM = [
 
 
 def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) -> str | None:
-    """Name of what has the keyboard after a click and some keys, by a scan from before them."""
+    """Returns the name of the focused element after a click and some keys; the scan ran before."""
     tree = mapped(FORM, focused=None)
     keyboard = KeyboardFocus()
     clicked = click(*start, 1000)
@@ -240,9 +240,9 @@ def after(
     contradictions: Any = (),
     at: int = 10_000,
 ) -> str | None:
-    """Name of what keys go to at last; each action comes with what changed while it typed.
+    """Returns the name of the target of the last action; each action has its changes of the screen.
 
-    The scan ran before all of it, and showed what the pictures show.
+    The scan ran before all actions, and contains what the screenshots show.
     """
     tree = mapped(screen, focused=None)
     keyboard = KeyboardFocus()
@@ -375,7 +375,7 @@ def test_escape_goes_to_the_menu_that_was_opened() -> None:
 def scanned(
     begun: int, focused: Any, *, later: Any = None, alone: bool = True, action: Action = TYPING
 ) -> str | None:
-    """Role and name of what keys go to: two scans, and whether nothing was done between them."""
+    """Returns role and name of the target of keys between two scans."""
     tree = mapped(SHEET, focused=focused)
     keyboard = KeyboardFocus()
     keyboard.record(click(620, 220, 8000), tree, node_at(tree, 620, 220))
@@ -432,7 +432,7 @@ def test_buttons_that_can_be_pressed_now_do_not_take_the_focus_from_a_scanned_fi
 
 
 def pictures(*marked: tuple[int, int, int, int]) -> list[Any]:
-    """Screenshots of a white screen, each with a black ring around a place."""
+    """Returns screenshots of a white screen, each with a black ring around a place."""
     screenshots = []
     for x, y, width, height in marked:
         picture = np.full((1080, 1920), 255, np.uint8)
@@ -527,7 +527,7 @@ TERMINAL = (1400, 800)  # where no window of the tree is
 
 
 def claimed(*done: Action, focused: Any = FILES, typed: Any = (), again: Any = None) -> str | None:
-    """Name of what typing goes to; each scan calls `focused` so, those after typing `again`."""
+    """Returns the name of the target of typing; scans name `focused`, after the typing `again`."""
     tree = mapped(DESKTOP, platform="linux", focused=FILES)
     keyboard = KeyboardFocus()
     for action in done:
@@ -642,7 +642,7 @@ def test_the_edge_of_what_opened_over_an_element_is_no_ring() -> None:
 
 
 def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
-    """A tool bar shows what is on at the caret; text that was typed is in no button either."""
+    """Buttons of tool bars show the format at the text cursor, and receive no text either."""
     bold = node("push button", (200, 360, 80, 30), name="Bold", keyboard_focusable=True)
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     old, new = pictures((20, 20, 9, 9), (200, 360, 80, 30))

@@ -1,4 +1,4 @@
-"""What a step on a menu is aimed at, by when the scans ran: film, log and scans made together."""
+"""The target of a step on a menu, for scans at different times, on a simulated recording."""
 
 import json
 import os
@@ -54,7 +54,7 @@ FILMED = RecordingOptions(
 
 @pytest.fixture(scope="module")
 def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GroundTruth]:
-    """The recording without a scan."""
+    """Returns a recording without scans."""
     folder = tmp_path_factory.mktemp("menu") / "demo"
     return folder, write_recording(folder, STORY, FILMED)
 
@@ -62,7 +62,7 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GroundTruth]
 def step_on_menu(
     filmed: tuple[Path, GroundTruth], root: Path, scans: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
-    """The last row of trees.parquet, with scans of (begin, duration) in the log, milliseconds."""
+    """Returns the last row of trees.parquet for scans (begin, duration), milliseconds."""
     source, truth = filmed
     folder = root / "demo"
     out = root / "trees"
@@ -80,7 +80,7 @@ def step_on_menu(
 
 
 def _with_scans(source: Path, scans: Sequence[tuple[int, int]]) -> list[str]:
-    """The lines of the log with scans, each written when it ended."""
+    """Returns the lines of the log with scans, each of which is written when it ends."""
     performance = perform(STORY, FILMED)
     written = []
     for number, (begin, duration) in enumerate(scans):
@@ -93,7 +93,7 @@ def _with_scans(source: Path, scans: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Scans (begin, duration): before the menu opened, while it was open, at the last press."""
+    """Returns scans (begin, duration): before and while the menu was open; at the last press."""
     opening = truth.actions[-2]
     aimed = truth.actions[-1]
     assert aimed.target_name == "Rename"
@@ -108,7 +108,7 @@ def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple
 def test_what_opened_over_the_scanned_element_has_no_name(
     filmed: tuple[Path, GroundTruth], tmp_path: Path
 ) -> None:
-    """The scan has a row of the list there."""
+    """The scan has a row of the list at the place of the popup."""
     before, _, _ = moments(filmed[1])
     row = step_on_menu(filmed, tmp_path, [before])
     assert (row["scan_ms"], row["target_name"], row["target_method"]) == (before[0], None, "none")

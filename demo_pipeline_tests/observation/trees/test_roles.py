@@ -1,4 +1,4 @@
-"""Role names as recorders spell them."""
+"""Role names in the spelling of recorders."""
 
 import json
 from importlib.resources import files

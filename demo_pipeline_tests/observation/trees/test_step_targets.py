@@ -1,4 +1,4 @@
-"""What a pointing action was aimed at, by what the pictures show since the scan."""
+"""The target of a pointing action, given the changes of the screen after the scan."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ FAR = (600, 500, 60, 20)
 
 
 def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str | None]:
-    """Agreement and target of a click at a height; `changed`: places since the scan had ended."""
+    """Returns agreement and target of a click at a height; `changed`: places after the scan."""
     changes = ContentChanges(regions=changed)
     evidence: Any = SimpleNamespace(
         targets=[TargetEvidence(action_index=0, window=None, began=began, ended=ended)],
@@ -70,9 +70,9 @@ SCANNED_BEFORE = mapped([node("Window", (100, 100, 800, 600), LINK)])
 def clicked_after_slow_scan(
     y: int, *, before_began: bool, before: bool, acted: bool = True
 ) -> str | None:
-    """Target of a click at a height; the place was redrawn while the scan ran, not since its end.
+    """Returns the target of a click at a height, at a place that was redrawn only during the scan.
 
-    The scan before has the link only. The person pressed a key between the two scans, if `acted`.
+    The previous scan has only the link. If `acted`, the person pressed a key between the scans.
     """
     near = ContentChanges(regions=((200, y - 10, 200, 30),))
     seen = TargetEvidence(
@@ -116,7 +116,7 @@ IN_WINDOW = (300, 400, 90, 16)
 
 
 def window_is_certain(x: float, y: float, changes: ContentChanges, shot: Path) -> bool:
-    """Whether a click on nothing that the tree knows was surely in its window."""
+    """Returns whether a click without a target was certainly in its window."""
     since = SinceScanEvidence(action_index=0, scan_event=1, began=changes, ended=changes)
     evidence: Any = SimpleNamespace(targets=[], since_scan=[since], typed=[], hovers=())
     reader: Any = SimpleNamespace(scale=lambda _: 1.0)
@@ -127,7 +127,7 @@ def window_is_certain(x: float, y: float, changes: ContentChanges, shot: Path) -
 def test_a_window_whose_title_changed_or_that_something_covers_is_not_certain(
     tmp_path: Path,
 ) -> None:
-    """A terminal without a tree lies over the right half of the window."""
+    """A terminal without a tree covers the right half of the window."""
     picture = np.zeros((1080, 1920), np.uint8)
     picture[100:700, 100:900] = 250
     picture[300:900, 600:1100] = 120

@@ -1,4 +1,4 @@
-"""Scans in the words of the trajectory format."""
+"""Mapping scans to the roles, states and coordinates of the trajectory format."""
 
 import json
 from dataclasses import asdict
@@ -154,7 +154,7 @@ def test_unknown_roles_are_counted_by_name() -> None:
 
 
 def test_one_child_may_come_without_a_list() -> None:
-    """Some macOS recorders write a single child, or a single top node, as an object."""
+    """Some macOS recorders write a single child, or a single root, as an object."""
     top = node("AXWindow", (0, 0, 50, 50))
     top["children"] = node("AXButton", (1, 1, 5, 5), name="OK")
     tree = mapped(top, platform="macos")

@@ -1,4 +1,4 @@
-"""The `ui_trees` stage on made recordings: current scans, targets as in the truth, checks."""
+"""The `ui_trees` stage on simulated recordings: current scans, true targets, checks."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ from demo_pipeline_tests.simulator.desktop import Box
 
 
 def build(one: Observed, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
-    """The trees of a recording, or of another log with the same actions."""
+    """Builds the trees of a recording, or of another log with the same actions."""
     out.mkdir()
     events = one.out / "events"
     if log is not None:
@@ -50,7 +50,7 @@ def trees(plain: Observed, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_scans(one: Observed, path: Path, change: Any) -> Path:
-    """The log with each scan's data changed, or dropped where `change` gives None."""
+    """Returns the log with changed scans; a scan is dropped if `change` returns None."""
     lines = []
     for text in (one.folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(text)
@@ -63,7 +63,7 @@ def with_scans(one: Observed, path: Path, change: Any) -> Path:
 
 
 def with_first_actions(one: Observed, out: Path, count: int) -> Observed:
-    """The recording as if it had only so many actions."""
+    """Returns the recording with only its first actions."""
     shutil.copytree(one.out / "actions", out / "actions")
     table = pq.read_table(out / "actions" / ACTIONS_FILE)
     pq.write_table(table.slice(0, count), out / "actions" / ACTIONS_FILE)
@@ -71,7 +71,7 @@ def with_first_actions(one: Observed, out: Path, count: int) -> Observed:
 
 
 def test_targets_are_what_was_clicked(plain: Observed, trees: Path) -> None:
-    """Where the scan is as new as the screen, the hit test names the true widget."""
+    """If the scan is as new as the screen, the hit test finds the true element."""
     by_press = {action.press_ms: action for action in plain.truth.actions}
     compared = 0
     for row in read_tree_rows(trees):
@@ -129,7 +129,7 @@ def test_a_log_without_scans_gives_roots_only(plain: Observed, tmp_path: Path) -
 def test_trees_as_deep_as_web_pages_get_come_through(
     plain: Observed, tmp_path: Path, depth: int, actions: int
 ) -> None:
-    """Finding a target takes time that grows with the square of the depth: not for each action."""
+    """The time to find a target grows with the square of the depth: few actions if it is deep."""
     box = '"bbox":{"x":0,"y":0,"width":300,"height":200}'
     opened = f'{{"role":"Pane","name":"",{box},"children":['
     text = f'{{"duration":50,"tree":[{opened * depth}{"]}" * depth}]}}'
@@ -172,7 +172,7 @@ def test_the_recorders_own_hit_tests_are_compared_with_ours(
 
 
 def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Path) -> None:
-    """Applications without accessibility give a bare window."""
+    """Applications without accessibility have a tree of a bare window."""
 
     def bare(_: dict[str, Any]) -> str:
         return json.dumps({"tree": [{"role": "Window", "name": "w", "bbox": box(0, 0, 640, 360)}]})
@@ -204,7 +204,7 @@ def test_an_empty_or_malformed_scan_counts_as_none_and_is_named(
 
 
 def test_a_bad_element_costs_that_element_and_is_named(plain: Observed, tmp_path: Path) -> None:
-    """The same recording with a number as the role of one element of each scan."""
+    """Each scan of the recording has an element whose role is a number."""
 
     def spoilt(data: dict[str, Any]) -> str:
         data["tree"].append({"role": 7, "bbox": box(0, 0, 1, 1)})
@@ -226,7 +226,7 @@ def test_a_bad_element_costs_that_element_and_is_named(plain: Observed, tmp_path
 
 
 def test_a_scan_that_contradicts_its_recorder_is_marked(plain: Observed, tmp_path: Path) -> None:
-    """The recorder found an element at a random point, of which the tree has nothing."""
+    """The recorder found an element at a random point, which is missing in the tree."""
 
     def contradicted(data: dict[str, Any]) -> str:
         sample = {"role": "Button", "name": "Ghost", "bbox": box(600, 300, 20, 20)}

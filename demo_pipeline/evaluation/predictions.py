@@ -85,7 +85,7 @@ class Predictions:
         trajectory, step = key
         offset = self._offsets.get(trajectory, {}).get(step, MISSING)
         self.unasked -= offset != MISSING
-        if isinstance(offset, str):  # the reason why there is no answer
+        if isinstance(offset, str):  # not an offset, but the reason why there is no answer
             raise AnswerFormatError(offset)
         self.file.seek(offset)
         _, text = parse_line(self.file.readline(_LONGEST_LINE))

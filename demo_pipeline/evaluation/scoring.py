@@ -375,8 +375,8 @@ BASELINES: Mapping[str, Baseline] = {
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"  # shown for kinds of actions that only other forms have
-_MOST_FAILURES = 24  # wrong answers on the sheet
-_MOST_FAILURES_PER_KIND = 4  # of the same kind of action
+_MOST_FAILURES = 24  # most wrong answers on the sheet
+_MOST_FAILURES_PER_KIND = 4  # most wrong answers to steps with the same kind of action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 

@@ -66,7 +66,7 @@ class _ImportInputs(Inputs):
 
     Attributes:
         importer: the importer for the tool that wrote the source.
-        found: the files of the source.
+        source_files: the files of the source.
         source: the parsed trajectory; None for an OSWorld-Desktopd trajectory, which is copied.
         key: the id of the demonstration that the trajectory becomes.
         given: facts that the user gave by options of the command or in import.json.
@@ -75,7 +75,7 @@ class _ImportInputs(Inputs):
     """
 
     importer: Importer
-    found: SourceFiles
+    source_files: SourceFiles
     source: SourceTrajectory | None
     key: str
     given: Given
@@ -85,20 +85,20 @@ class _ImportInputs(Inputs):
 
 def _build(inputs: _ImportInputs, out: Path) -> Summary:
     if inputs.source is None:
-        copy_trajectory(inputs.found.folder, inputs.key, out)
+        copy_trajectory(inputs.source_files.folder, inputs.key, out)
         _require_valid(out, inputs.key)
         return write_origin(out, inputs.match, inputs.given.platform)
     try:
         written = write_steps(inputs.source, out)
     except UnreadableSourceError as error:
-        problem = Problem("no_steps", inputs.found.place.name, str(error))
+        problem = Problem("no_steps", inputs.source_files.place.name, str(error))
         raise DemonstrationError(problem) from None
     steps = len(written.columns)
     written.status = write_result(inputs.source, inputs.given, inputs.key, steps, out)
     task = trajectory_task(inputs.assignment, steps, inputs.match)
     dump_json(out / "task.json", task)
     write_source(
-        inputs.source, inputs.found, inputs.importer, inputs.given, written=written, out=out
+        inputs.source, inputs.source_files, inputs.importer, inputs.given, written=written, out=out
     )
     _require_valid(out, inputs.key)
     platform = inputs.given.platform or inputs.source.platform
@@ -130,29 +130,31 @@ class _TrajectoryImport(Output[_ImportInputs]):
         self,
         graph: Graph,
         importer: Importer,
-        found: SourceFiles,
+        source_files: SourceFiles,
         source: SourceTrajectory | None,
         given: Given,
     ) -> None:
-        super().__init__(graph, _IMPORT_STAGE, import_id(found))
+        super().__init__(graph, _IMPORT_STAGE, import_id(source_files))
         self._importer = importer
-        self._found = found
+        self._source_files = source_files
         self._source = source
         self._given = given
         self._meta = None
         if source is not None:
-            self._meta = _source_meta(graph.workspace, found, source, given)
+            self._meta = _source_meta(graph.workspace, source_files, source, given)
 
     def plan(self) -> BuildPlan[_ImportInputs]:
         """Plans a build from the files of the source and the matching task of the benchmark."""
-        folder = self._found.folder
+        folder = self._source_files.folder
         meta = self._meta or _copied_meta(folder)
         match = match_meta(self.graph.workspace, meta)
         if self._source is None:
             names = list(files_of(folder))
             given = self._given.platform
         else:
-            names = [str(path.relative_to(folder)) for path in self._found.files if path.is_file()]
+            names = [
+                str(path.relative_to(folder)) for path in self._source_files.files if path.is_file()
+            ]
             given = json.dumps(vars(self._given))
         digests = ((name, file_digest(folder / name).sha256) for name in names)
         fingerprints = {
@@ -163,7 +165,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
         inputs = _ImportInputs(
             settings=self.graph.workspace.settings,
             importer=self._importer,
-            found=self._found,
+            source_files=self._source_files,
             source=self._source,
             key=self.key,
             given=self._given,
@@ -189,19 +191,19 @@ def renew_catalog(workspace: Workspace) -> None:
 
 
 def import_trajectory(
-    workspace: Workspace, importer: Importer, found: SourceFiles, options: Given
+    workspace: Workspace, importer: Importer, source_files: SourceFiles, options: Given
 ) -> ImportOutcome:
     """Publishes a trajectory, and builds the outputs of the later stages, such as its records.
 
     If the trajectory is invalid, nothing is published, and the outcome names the problems.
     """
-    place = found.place if importer.read_trajectory is not None else found.folder
+    place = source_files.place if importer.read_trajectory is not None else source_files.folder
     try:
-        return _import(workspace, importer, found, given_for(found, options))
+        return _import(workspace, importer, source_files, given_for(source_files, options))
     except UnreadableSourceError as error:
         return _refused(place, str(error))
     except OSError as error:
-        return _refused(place, read_failure(error, found))
+        return _refused(place, read_failure(error, source_files))
     except RefusedError as error:
         first = error.problems[:_MAX_PROBLEMS]
         sentences = [str(replace(problem, demonstration="")) for problem in first]
@@ -211,7 +213,7 @@ def import_trajectory(
 
 
 def _import(
-    workspace: Workspace, importer: Importer, found: SourceFiles, given: Given
+    workspace: Workspace, importer: Importer, source_files: SourceFiles, given: Given
 ) -> ImportOutcome:
     """Publishes a trajectory and builds the outputs of the later stages.
 
@@ -220,8 +222,8 @@ def _import(
         OSError: a file of the source cannot be read.
         RefusedError: the trajectory is invalid.
     """
-    place = found.place if importer.read_trajectory is not None else found.folder
-    key = import_id(found)
+    place = source_files.place if importer.read_trajectory is not None else source_files.folder
+    key = import_id(source_files)
     if not is_safe_id(key):
         raise UnreadableSourceError(NAME_RULE)
     graph = Graph(workspace)
@@ -231,8 +233,8 @@ def _import(
         raise UnreadableSourceError(message)
     source = None
     if importer.read_trajectory is not None:
-        source = importer.read_trajectory(found)
-    result = graph.build(_TrajectoryImport(graph, importer, found, source, given))
+        source = importer.read_trajectory(source_files)
+    result = graph.build(_TrajectoryImport(graph, importer, source_files, source, given))
     for stage in stages_after_import():
         graph.build(demonstration_output(graph, stage, key))
     notes = ["there is no recording of it"]
@@ -289,18 +291,18 @@ def _copied_meta(folder: Path) -> Meta:
 
 
 def _source_meta(
-    workspace: Workspace, found: SourceFiles, source: SourceTrajectory, given: Given
+    workspace: Workspace, source_files: SourceFiles, source: SourceTrajectory, given: Given
 ) -> Meta:
     """Returns the task of a trajectory of another tool.
 
     Raises:
         UnreadableSourceError: neither the user, nor the source, nor the benchmark names the task.
     """
-    task = given.task or source.task or task_instruction(workspace, found.name)
+    task = given.task or source.task or task_instruction(workspace, source_files.name)
     if not task:
         message = "the task is not known: give it with --task, or as task in import.json"
-        raise UnreadableSourceError(f"{found.place}: {message}")
-    return _meta(task, given.application or source.application, found.name)
+        raise UnreadableSourceError(f"{source_files.place}: {message}")
+    return _meta(task, given.application or source.application, source_files.name)
 
 
 def _meta(task: str, application: str, task_id: str | None) -> Meta:

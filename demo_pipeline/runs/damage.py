@@ -211,8 +211,14 @@ def damage_in_datasets(workspace: Workspace) -> list[Problem]:
         else:
             outputs.append(stage.folder)
     damage_of = partial(_damage_in_dataset, store)
-    noted = in_parallel(damage_of, outputs) if is_bucket(store.url) else map(damage_of, outputs)
-    return list(dict.fromkeys(problem for problems in noted for problem in problems))
+    if is_bucket(store.url):
+        damage_by_output = in_parallel(damage_of, outputs)
+    else:
+        damage_by_output = list(map(damage_of, outputs))
+    problems: dict[Problem, None] = {}
+    for damage in damage_by_output:
+        problems |= dict.fromkeys(damage)
+    return list(problems)
 
 
 def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:

@@ -159,12 +159,16 @@ def _named_datasets(store: Store, text: str) -> dict[str, _Dataset]:
     if exported:
         return exported
     folders = sorted(set(_COMPARED.values()))
-    versions = [version for folder in folders for _, version in store.versions(folder) if version]
+    versions = []
     current = []
-    for version in versions:
-        published = store.published(version.output)
-        if published is not None and published.id == version.id:
-            current.append(version)
+    for folder in folders:
+        for output, version in store.versions(folder):
+            if version is None:
+                continue
+            versions.append(version)
+            published = store.published(output)
+            if published is not None and published.id == version.id:
+                current.append(version)
     named = [version for version in versions if text in {version.id, _version_name(version)}]
     if not named:
         named = [version for version in current if f"{version.output}/".startswith(f"{text}/")]
@@ -222,9 +226,11 @@ def _folder_rows(folder: Path) -> Mapping[str, _Row]:
 
 def _row_files(folder: Path) -> list[Path]:
     for patterns in _ROW_FILES:
-        files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+        files = set[Path]()
+        for pattern in patterns:
+            files.update(folder.glob(pattern))
         if files:
-            return files
+            return sorted(files)
     return []
 
 

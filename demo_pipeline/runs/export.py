@@ -76,7 +76,9 @@ def export_datasets(
         MissingOutput: the store has nothing to export.
     """
     wanted = [prefix for prefix in _EXPORTED if prefix not in disabled]
-    names = [name for prefix in wanted for name in store.outputs(prefix)]
+    names: list[str] = []
+    for prefix in wanted:
+        names += store.outputs(prefix)
     if not names:
         raise MissingOutput(INDEX_STAGE.folder)
     indexed = store.open(INDEX_STAGE.folder)[0] if INDEX_STAGE.folder in names else None

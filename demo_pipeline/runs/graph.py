@@ -252,8 +252,12 @@ class Graph:
 
     def damaged_inputs_of_datasets(self) -> set[str]:
         """Returns the damaged outputs of suspects that datasets would read."""
-        names = [f"{folder}/{key}" for folder in RECORDS_AND_SOURCES for key in self.suspects]
-        return {name for name in names if self.damages(name)}
+        damaged = set[str]()
+        for folder in RECORDS_AND_SOURCES:
+            for key in self.suspects:
+                if self.damages(f"{folder}/{key}"):
+                    damaged.add(f"{folder}/{key}")
+        return damaged
 
     @property
     def trajectories(self) -> CommittedTrajectories:

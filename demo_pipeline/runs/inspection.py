@@ -187,7 +187,9 @@ def _repairs(
     for reason, text in _REPAIRS.items():
         if counts[reason]:
             yield f"{counts[reason]} {text}"
-    flags = Counter(flag for action in actions for flag in action.flags)
+    flags = Counter[str]()
+    for action in actions:
+        flags.update(action.flags)
     for flag, text in _FLAGS.items():
         if flags[flag]:
             yield f"{flags[flag]} {text}"

@@ -166,11 +166,11 @@ class LocalRuns:
         """Runs a job that builds datasets, in a single run."""
         answer = self._pool.ask(WorkerTask("datasets", (job,), force))
         store = self._workspace.store
-        outcomes = [
-            dataset_outcome(store, stage, answer.built[stage.name].removeprefix(f"{store.url}/"))
-            for stage in built_stages(self._workspace.settings)
-            if stage.name in answer.built and stage.counts
-        ]
+        outcomes = []
+        for stage in built_stages(self._workspace.settings):
+            if stage.name in answer.built and stage.counts:
+                output = answer.built[stage.name].removeprefix(f"{store.url}/")
+                outcomes.append(dataset_outcome(store, stage, output))
         errors = [f"{failure.step or job}: {failure.sentence}" for failure in answer.failures]
         return BuiltDatasets(outcomes, errors)
 

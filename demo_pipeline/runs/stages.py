@@ -83,7 +83,7 @@ def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
     earlier = map(training_export, names[: names.index(export.name)])
     stages: list[Stage[Any]] = [*STAGES, *_AFTER_EXPORTS, TASKS_STAGE]
     stages += [other.stage for other in earlier]
-    taken = {name for stage in stages for name in (stage.name, stage.folder)}
+    taken = {stage.name for stage in stages} | {stage.folder for stage in stages}
     collision = taken.intersection({export.stage.name, export.stage.folder})
     if collision:
         raise OwnExportError(
@@ -152,8 +152,10 @@ def upstream(stage: Stage[DatasetInputs], settings: Settings) -> list[str]:
 
 def store_views() -> tuple[View, ...]:
     """Returns all SQL views over a store: those over datasets, then those over demonstrations."""
-    of_exports = (view for export in training_exports().values() for view in export.views)
-    return (*of_exports, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
+    views: list[View] = []
+    for export in training_exports().values():
+        views += export.views
+    return (*views, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
 
 
 # If an export of another package is unusable, every command ends with its error message.

@@ -40,7 +40,7 @@ from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.versions import Recipe, Staging, Version
+from demo_pipeline.store.versions import Recipe, Staging, Version, VersionName
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 # Key in recipes and summaries: a hash of the settings with which screenshots were searched for
@@ -121,8 +121,12 @@ class DatasetOutput(Output[DatasetInputs]):
         if export is None or export.subfolder is None:
             return {}
         store = self.graph.workspace.store
-        versions = {name: store.published(name) for name in store.outputs(self.stage.folder)}
-        return {name: version for name, version in versions.items() if version is not None}
+        versions: dict[str, Version] = {}
+        for name in store.outputs(self.stage.folder):
+            version = store.published(name)
+            if version is not None:
+                versions[name] = version
+        return versions
 
     def _fingerprints_of_trajectories(self) -> dict[str, str]:
         committed = self.graph.trajectories
@@ -237,12 +241,11 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
         fingerprints_before = staging.before.manifest.inputs
-    records_with_pictures = {
-        trajectory.id: committed.records[trajectory.id]
-        for trajectory in committed.trajectories
-        if any("/" in name for name in trajectory.digests)
-    }
-    for versions in (committed.versions, records_with_pictures):
+    records_with_images: dict[str, VersionName] = {}
+    for trajectory in committed.trajectories:
+        if any("/" in name for name in trajectory.digests):
+            records_with_images[trajectory.id] = committed.records[trajectory.id]
+    for versions in (committed.versions, records_with_images):
         changed_first = sorted(
             versions, key=lambda key: fingerprints_before.get(key) == recipe.inputs[key]
         )

@@ -209,9 +209,14 @@ def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
 
 def _bucket_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     for bucket in BUCKETS:
-        of_bucket = sorted((reason, n) for (name, reason), n in counts.items() if name == bucket)
-        reasons = ", ".join(f"{reason} {n}" for reason, n in of_bucket if reason)
-        yield f"  {bucket:<16}{sum(n for _, n in of_bucket):>8}  {reasons}".rstrip()
+        lines = 0
+        reasons = []
+        for (bucket_of_count, reason), number in sorted(counts.items()):
+            if bucket_of_count == bucket:
+                lines += number
+                if reason:
+                    reasons.append(f"{reason} {number}")
+        yield f"  {bucket:<16}{lines:>8}  {', '.join(reasons)}".rstrip()
 
 
 def _wheel(actions: Sequence[Action]) -> str:

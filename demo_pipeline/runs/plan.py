@@ -41,8 +41,8 @@ Reasons = Sequence[tuple[str, str]]
 class Plan:
     """The outputs that a run would build.
 
-    The first output of a demonstration would be built for certain. A later output may turn out to
-    be unchanged when its inputs have been built.
+    The first output of a demonstration is stale for certain. A later output may turn out to be
+    unchanged once its inputs are built.
 
     Attributes:
         demonstrations: id → stages with reasons.

@@ -60,7 +60,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     meta = None
     file = path / META_FILE  # read even if the other files are bad
     if file.is_file() and file.stat().st_size <= MAX_BYTES[META_FILE]:
-        with suppress(DemonstrationError):  # reported above
+        with suppress(DemonstrationError):  # `examine` has found the same problem
             meta = read_meta(file.read_bytes())[0]
     if meta is not None:
         problems += _meta_problems(meta)

@@ -226,9 +226,9 @@ class Bucket:
         return {info.key.removeprefix(prefix): info for info in self.listing(prefix)} or None
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """Returns folder → path in it → object for all visible folders directly below the prefix.
+        """Returns the objects of all visible folders directly below the prefix.
 
-        It makes a single listing of all objects.
+        The result is: name of the folder → path in the folder → object. It takes a single listing.
         """
         files = defaultdict[str, dict[str, ObjectInfo]](dict)
         for info in self.listing():

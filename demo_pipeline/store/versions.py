@@ -450,7 +450,9 @@ class OutputDamage:
 def damages_of(
     version: Version, sizes: Mapping[str, int | None], digests: Iterable[str | None]
 ) -> list[OutputDamage]:
-    """Returns every difference between the files of a version and its manifest, without links.
+    """Compares the files of a version with its manifest; returns every difference.
+
+    Links are not compared.
 
     Args:
         version: the version.

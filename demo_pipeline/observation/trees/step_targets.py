@@ -357,9 +357,12 @@ class StepTargets:
           screen looked the same then.
         - Nothing changed after the scan ended, and the element appeared while the scan ran.
         """
+        began = None
+        ended = None
         since = self._since_scan.get(action.action_index)
-        began = since.began if since else None
-        ended = since.ended if since else None
+        if since is not None:
+            began = since.began
+            ended = since.ended
         # An item of a menu is lit when the pointer reaches it, and the menu may have closed.
         may_be_highlight = target.role not in _MENUS
         if may_be_highlight and self._is_still_near(action, tree, target, began):

@@ -243,11 +243,9 @@ def _window_title(
 
 def _hover_columns(element: Element | None) -> TreeRow:
     """Returns the columns of the element over which the pointer rested; null without an element."""
-    return {
-        "hover_id": element.id if element else None,
-        "hover_role": element.role if element else None,
-        "hover_name": element.name if element else None,
-    }
+    if element is None:
+        return {"hover_id": None, "hover_role": None, "hover_name": None}
+    return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}
 
 
 def _without_passwords(

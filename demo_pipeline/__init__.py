@@ -23,5 +23,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Returns the public names, which notebooks complete."""
+    """Returns the public names, so that notebooks can offer them for tab completion."""
     return __all__

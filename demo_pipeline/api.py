@@ -548,7 +548,7 @@ class NotebookStore:
         )
 
     def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
-        """Returns the name in the store of a stage's output for a demonstration.
+        """Returns the name under which the store keeps a stage's output for a demonstration.
 
         Raises:
             StorageError: the output does not exist.

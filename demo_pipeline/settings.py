@@ -227,7 +227,7 @@ class DatasetSettings(Section):
     scroll_tolerance: ClassVar[int] = 50
     drag_tolerance: ClassVar[int] = 5  # of both ends of a drag
     grounding_min_side: ClassVar[int] = 8  # pixels; narrower or lower elements are left out
-    grounding_per_screen: ClassVar[int] = 10  # most elements of a screenshot
+    grounding_per_screen: ClassVar[int] = 10  # maximum number of elements per screenshot
     jpeg_quality: ClassVar[int] = 90  # OpenCV's scale; 100 is best
 
     exports: tuple[ExportName, ...] = Field(

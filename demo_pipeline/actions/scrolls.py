@@ -28,7 +28,7 @@ from demo_pipeline.settings import ActionSettings
 UNITS_PER_NOTCH = 120  # WHEEL_DELTA of Windows: units of a notch
 # Deltas of a single step on wheels that have steps finer than a notch; each divides 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
-FEW_NOTCHES = 10  # a delta in notches is smaller, even if the wheel spins freely
+FEW_NOTCHES = 10  # deltas that count notches stay below this, even if the wheel spins freely
 MANY_NOTCHES = 30  # of a scroll; rare with a wheel, but usual for 120ths of a touchpad
 MIN_UNIT_SCROLLS = 3  # scrolls of a recording; with fewer, the unit of the wheel is uncertain
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
@@ -305,7 +305,7 @@ _RULE_OF_UNIT: Mapping[FilmedUnit, Vertical] = {"120": "down", "notch": "up"}
 
 
 def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Direction, FilmedUnit]]:
-    """Returns direction and unit in the video of scrolls whose unit is unclear in the log.
+    """Returns, for scrolls whose unit is unclear in the log, the direction and unit in the video.
 
     A vertical scroll that contradicts the usual sign of its unit is left out, unless at least
     `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict it.

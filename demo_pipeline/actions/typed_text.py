@@ -81,7 +81,8 @@ class TypedText:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []  # indexes of the gestures before which there was a break
-        self._long_rests: set[int] = set()  # those of `_rests` that follow more than a command
+        # Those of `_rests` before which the typed text is longer than a command.
+        self._long_rests: set[int] = set()
 
     @property
     def is_empty(self) -> bool:

@@ -306,7 +306,10 @@ def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Returns the table of scores of groups of steps; a column is the predictions or a baseline."""
+    """Returns a table of the score of each group of steps.
+
+    Its columns are the predictions and the baselines.
+    """
     names = list(dict.fromkeys(row["answers"] for row in rows))
     table = _narrow_table(f"{preset}: scores of groups of steps", "steps of")
     for name in ("steps", *names):

@@ -13,7 +13,7 @@ from typing import Any
 from demo_pipeline.files.json_files import JsonFileError, load_json
 
 _YEAR_3000_MS = 32_503_680_000_000  # epoch milliseconds; times must be earlier
-_LONGEST_NAME = 255  # bytes; file systems allow no longer name of a file
+_LONGEST_NAME = 255  # bytes; the longest name of a file that file systems allow
 _LARGEST = 1e20  # numbers must be smaller; nanoseconds of the year 3000 are 3e19
 
 

@@ -404,7 +404,7 @@ class Redaction:
         """Returns a function that replaces secrets and the names inside private windows.
 
         Args:
-            folder: of the step whose windows are meant.
+            folder: the folder of the step whose private windows are used.
         """
         titles = list[str]()
         if self.settings.removes("window"):
@@ -457,7 +457,7 @@ class Redaction:
 
 
 def _normalised(secret: str) -> bytes:
-    """Returns the bytes that are hashed: spellings with other spaces or case hash equally."""
+    """Returns the bytes to hash, equal for spellings that differ only in spaces or case."""
     return "".join(secret.split()).casefold().encode("utf-8", "replace")
 
 

@@ -553,7 +553,7 @@ def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
 
 
 def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tuple[Problem, ...]:
-    """Returns the problems with this demonstration, where they do not name one already."""
+    """Returns the problems; those that name no demonstration now name this one."""
     return tuple(
         replace(problem, demonstration=problem.demonstration or demonstration)
         for problem in problems

@@ -175,7 +175,8 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-_LONGEST_FIRST_LINE = 64 * 2**20  # bytes; ten times a sample with screenshot and tree in the line
+# Bytes; ten times the length of a line with a sample, its screenshot and its tree.
+_LONGEST_FIRST_LINE = 64 * 2**20
 _READ_WHOLE = {  # suffix of the files that are read as a whole → noun
     ".json": "a JSON document",
     ".txt": "a text",

@@ -69,8 +69,8 @@ def unsealed(data: bytes, key: str) -> dict[str, Any]:
     if not isinstance(members, dict):
         raise DamagedDocument(key)
     digest = members.pop(_DIGEST, None)
-    if digest is None and not _DIGEST_AT_END.search(data):  # an earlier version wrote it
-        return members
+    if digest is None and not _DIGEST_AT_END.search(data):
+        return members  # documents of earlier versions have no digest
     if digest != _digest_of(members):
         raise DamagedDocument(key)
     return members

@@ -367,8 +367,8 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
 def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is uncertain.
 
-    It is if the video shows only one scroll, and that goes against the direction that the wheel's
-    unit and platform imply.
+    The direction is uncertain if the video shows only one scroll, and this scroll contradicts the
+    direction that the wheel's unit and the platform imply.
     """
     if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
         return False

@@ -139,9 +139,10 @@ def _without_drift(
     parts: Sequence[ClockPart],
     first_s: float,
 ) -> Clock:
-    """Returns the clock from the pointer's moves, with the drift that later parts show.
+    """Returns the clock measured from the pointer's moves, corrected for drift.
 
-    A start time that ffmpeg logged stays the time of the first frame.
+    Later parts of the video show how fast the clock drifts. If ffmpeg logged a start time, it
+    remains the time of the first frame.
     """
     clock = drift_corrected(by_pointer, changes.middle_s, parts)
     if logged is None:

@@ -242,7 +242,8 @@ class RecordedScreen:
             return cls(video, None, in_points)
         factor = 1.0
         if in_points and monitor.scale_factor in COMMON_SCALES:
-            # If meta.json has a scale factor, its size is in pixels; the log counts in points.
+            # If meta.json has a scale factor, the monitor's size is in pixels. The log counts in
+            # points.
             factor = monitor.scale_factor
         size = (round(monitor.width / factor), round(monitor.height / factor))
         return cls(video, size, in_points)

@@ -37,9 +37,9 @@ BEFORE_S = 0.05  # seconds; a frame this long before the lock chord certainly sh
 MARK_BLOCK = 8
 _INK_LEVELS = 24  # of 255; range of brightness in a block with content; chosen, above codec noise
 SAME_LEVELS = 24  # of 255; difference of samples that count as the same; chosen, above codec noise
-# Shares of the blocks with content that look the same as before the lock chord; chosen. A lock
-# screen keeps such blocks only by chance. On the desktop that is back, a clock or a message may
-# have changed.
+# Of the blocks that have content, the share that looks the same as before the lock chord. These
+# limits are chosen, not measured. A lock screen keeps such blocks only by chance. After unlocking,
+# a clock or a message on the desktop may have changed.
 LOCKED_SHARE = 0.3  # at most, on a lock screen
 BACK_SHARE = 0.6  # at least, on the desktop that is back
 

@@ -10,7 +10,7 @@ scroll is found in three steps:
 
 A single scroll cannot overrule the rule, because in the video a list of similar lines may seem to
 move the other way. Then the direction of the scroll is unknown (`is_sign_doubtful`). If the deltas
-may be in either of two units, only the video shows which (`filmed_unit`).
+may be in either of two units, only the video shows which (`video_unit`).
 observation/frames/scroll_motion.py measures how content moves in the video.
 """
 
@@ -42,7 +42,7 @@ EVIDENCE = "evidence"  # value of `wheel_method`: the video decided
 Vertical = Literal["up", "down"]
 Horizontal = Literal["left", "right"]
 Direction = Literal["up", "down", "left", "right"]
-FilmedUnit = Literal["120", "notch"]
+VideoUnit = Literal["120", "notch"]
 _OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
@@ -126,7 +126,7 @@ class WheelVote:
     votes: int = 0
     agreeing: int = 0
     sideways: Mapping[int, Horizontal] = field(default_factory=dict)
-    unclear: Mapping[int, tuple[Direction, FilmedUnit]] = field(default_factory=dict)
+    unclear: Mapping[int, tuple[Direction, VideoUnit]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
     return largest
 
 
-def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
+def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
     At least `MIN_VOTE_SHARE` of the frames with motion have to agree. A horizontal scroll needs at
@@ -253,7 +253,7 @@ _LEAST_OF_A_NOTCH = 6.0
 _MOST_OF_A_PART = 3.0
 
 
-def filmed_unit(pixels: float) -> FilmedUnit | None:
+def video_unit(pixels: float) -> VideoUnit | None:
     """Returns the unit of deltas, given the motion of the content; None: it stays unclear.
 
     `pixels` is the number of video pixels by which the content moved for each unit of the delta.
@@ -263,7 +263,7 @@ def filmed_unit(pixels: float) -> FilmedUnit | None:
     return "120" if pixels <= _MOST_OF_A_PART else None
 
 
-def filmed_notches(delta_sum: float, unit: FilmedUnit | None) -> int:
+def video_notches(delta_sum: float, unit: VideoUnit | None) -> int:
     """Returns the whole notches of a scroll whose deltas have a unit; 0: the unit is unknown."""
     if unit is None:
         return 0
@@ -282,11 +282,11 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     sideways: dict[int, Horizontal] = {}
     unclear_scrolls: list[ScrollEvidence] = []
     for scroll in scrolls:
-        filmed = filmed_direction(scroll.content_moves)
+        shown_by_video = video_direction(scroll.content_moves)
         if scroll.unclear:
             unclear_scrolls.append(scroll)
             continue
-        match filmed:
+        match shown_by_video:
             case "left" | "right" as horizontal:
                 sideways[scroll.action_index] = horizontal
             case "up" | "down" as vertical:
@@ -301,20 +301,20 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
 
 
 # Unit → direction in which positive deltas of this unit usually scroll.
-_RULE_OF_UNIT: Mapping[FilmedUnit, Vertical] = {"120": "down", "notch": "up"}
+_RULE_OF_UNIT: Mapping[VideoUnit, Vertical] = {"120": "down", "notch": "up"}
 
 
-def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Direction, FilmedUnit]]:
+def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Direction, VideoUnit]]:
     """Returns, for scrolls whose unit is unclear in the log, the direction and unit in the video.
 
     A vertical scroll that contradicts the usual sign of its unit is left out, unless at least
     `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict it.
     """
-    units: dict[int, tuple[Direction, FilmedUnit]] = {}
-    against: dict[int, FilmedUnit] = {}
+    units: dict[int, tuple[Direction, VideoUnit]] = {}
+    against: dict[int, VideoUnit] = {}
     for scroll in scrolls:
-        direction = filmed_direction(scroll.content_moves)
-        unit = filmed_unit(scroll.pixels / abs(scroll.delta_sum))
+        direction = video_direction(scroll.content_moves)
+        unit = video_unit(scroll.pixels / abs(scroll.delta_sum))
         if direction is None or unit is None:
             continue
         units[scroll.action_index] = (direction, unit)

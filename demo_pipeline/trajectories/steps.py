@@ -23,10 +23,10 @@ from demo_pipeline.actions.scrolls import (
     OVERRIDE,
     UNCLEAR_UNIT,
     WheelVote,
-    filmed_notches,
     is_sign_doubtful,
     scroll_direction,
     sign_disagrees,
+    video_notches,
 )
 from demo_pipeline.actions.text_evidence import TextEvidence
 from demo_pipeline.desktopd.models import (
@@ -164,7 +164,7 @@ def build_steps(
     frames: Sequence[_Row],
     trees: Sequence[_Row],
     evidence: Evidence,
-    filmed: Span,
+    video_span: Span,
 ) -> Steps:
     """Turns the actions of a demonstration into steps and hidden actions.
 
@@ -173,9 +173,9 @@ def build_steps(
         frames: the row of frames.parquet of each action.
         trees: the row of trees.parquet of each action.
         evidence: facts about the recording that were measured in its video.
-        filmed: presentation times of the video's first and last frame, seconds.
+        video_span: presentation times of the video's first and last frame, seconds.
     """
-    builder = _StepsBuilder(evidence, filmed)
+    builder = _StepsBuilder(evidence, video_span)
     rows = joined_typing(zip(actions, frames, trees, strict=True))
     for action, frame, tree in with_unknown_texts(rows):
         builder.add(action, frame, tree)
@@ -196,9 +196,9 @@ class _StepsBuilder:
         neither: kind of ignored actions → count so far.
     """
 
-    def __init__(self, evidence: Evidence, filmed: Span) -> None:
+    def __init__(self, evidence: Evidence, video_span: Span) -> None:
         self._evidence = evidence
-        self._filmed = filmed
+        self._video_span = video_span
         self._screen = evidence.screen()
         self._waits = {wait.action_index: wait.seconds for wait in evidence.waits}
         self._hovers = {hover.action_index: hover for hover in evidence.hovers}
@@ -240,7 +240,7 @@ class _StepsBuilder:
                 reason = HiddenReason.UNCLEAR_SCROLL
         self._focus.follow(action, reason, self._evidence.elsewhere)
         if reason is None and not frame["file"]:
-            reason = _unseen_time(self._evidence.clock, action.press_ms, self._filmed)
+            reason = _unseen_time(self._evidence.clock, action.press_ms, self._video_span)
         return reason
 
     def _hide_private(self, action: Action) -> None:
@@ -352,7 +352,7 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
         return action
     if UNCLEAR_UNIT in action.flags:
         direction, unit = vote.unclear.get(action.action_index, (action.direction, None))
-        amount = filmed_notches(action.wheel_sum or 0.0, unit)
+        amount = video_notches(action.wheel_sum or 0.0, unit)
         if action.wheel_method == OVERRIDE:
             return replace(action, amount=amount)
         return replace(action, direction=direction, amount=amount, wheel_method=EVIDENCE)
@@ -409,14 +409,14 @@ def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> Hidd
     return HiddenReason.NO_POSITION if is_elsewhere else None
 
 
-def _unseen_time(clock: Clock, press_ms: int, filmed: Span) -> HiddenReason:
+def _unseen_time(clock: Clock, press_ms: int, video_span: Span) -> HiddenReason:
     """Returns why the video has no frame before an action that began at `press_ms`."""
     if not clock.is_known(press_ms):
         return HiddenReason.UNKNOWN_TIME
     press_s = clock.video_time(press_ms)
-    if press_s <= filmed.start:
+    if press_s <= video_span.start:
         return HiddenReason.BEFORE_VIDEO
-    return HiddenReason.AFTER_VIDEO if press_s > filmed.end else HiddenReason.UNDECODABLE
+    return HiddenReason.AFTER_VIDEO if press_s > video_span.end else HiddenReason.UNDECODABLE
 
 
 class _RecordedFocus:

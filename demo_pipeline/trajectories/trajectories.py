@@ -96,8 +96,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     evidence = read_evidence(screenshots_folder)
     manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, passwords)})
     assignment = assignment_of(manifest.parsed_meta())
-    filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
-    built = build_steps(actions, frames, trees, evidence, filmed)
+    video_span = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
+    built = build_steps(actions, frames, trees, evidence, video_span)
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
     task = trajectory_task(assignment, len(built.steps), task_match)

@@ -11,13 +11,13 @@ from demo_pipeline.actions.scrolls import (
     ScrollEvidence,
     WheelVote,
     count_votes,
-    filmed_direction,
-    filmed_notches,
-    filmed_unit,
     is_sign_doubtful,
     read_wheel,
     scroll_direction,
     sign_disagrees,
+    video_direction,
+    video_notches,
+    video_unit,
 )
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import actions, inputs, move, read, summaries, tap, wheel
@@ -243,7 +243,7 @@ def test_no_part_of_a_notch_is_lost(turns):
 def test_a_huge_scroll_fits_its_column():
     [action] = actions(*(wheel(n, 1e6 - 40) for n in range(0, 300_000, 10)))
     assert action.amount == 30_000 * (1e6 - 40) / 120
-    assert filmed_notches(1e15, "120") == 2**31 - 1
+    assert video_notches(1e15, "120") == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_huge_scroll_fits_its_column():
     ],
 )
 def test_a_scroll_goes_against_its_content(content_moves, expected):
-    assert filmed_direction(content_moves) == expected
+    assert video_direction(content_moves) == expected
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def test_a_sideways_scroll_has_no_vote():
 )
 def test_the_video_shows_an_unclear_unit(pixels, unit, amount):
     """A sum of 24 moved the content by so many pixels. With an unknown unit, there is no amount."""
-    assert filmed_unit(pixels / 24) == unit
-    assert filmed_notches(-24, filmed_unit(pixels / 24)) == amount
+    assert video_unit(pixels / 24) == unit
+    assert video_notches(-24, video_unit(pixels / 24)) == amount
 
 
 @pytest.mark.parametrize(

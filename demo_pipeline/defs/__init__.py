@@ -1,6 +1,6 @@
 """The Dagster layer: assets, jobs, sensors and the schedule.
 
-`build_defs` imports the other modules itself. Otherwise `doctor`, which needs only
+The other modules are imported inside `build_defs`. Otherwise `doctor`, which needs only
 instance_health.py of this package, would import all stages.
 """
 

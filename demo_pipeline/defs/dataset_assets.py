@@ -32,11 +32,11 @@ from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Tag of the materialization of a dataset: Dagster's id of the newest event of `records` at its
-# build
+# Tag of each materialization of a dataset: Dagster's id of the event of `records` that was newest
+# when the dataset was built
 NEWEST_RECORDS_TAG = "demo_pipeline/newest_records"
 _PRIORITY_TAG = "dagster/priority"  # Dagster first runs the ready steps with the highest priority
-_WHOLE_CHECK = "trajectories_whole"  # name of the check
+_WHOLE_CHECK = "trajectories_whole"  # name of the check that reports damage
 _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"

@@ -1,6 +1,7 @@
 """The sensors that request runs for the datasets and for the catalog of OSWorld tasks.
 
-They decide when these are built again, and how long to pause after a failed run.
+They decide when the datasets and the catalog are built again, and how long to pause after a failed
+run.
 """
 
 import hashlib

@@ -19,11 +19,11 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
-# Time from a launch to the lock after which a run counts as dead. Measured: 4 s, and 20 s on a busy
-# machine.
+# A launched run counts as dead if its file is not locked after this time. Measured until the lock:
+# 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
-# Time since the last change of a run before which it is not examined. A process can survive its
-# server before it locks its file. Closing its run too early does no harm, because Dagster does not
+# A run that changed within this time is not examined, because its process can survive its server
+# and lock the file a little later. Closing its run too early does no harm, because Dagster does not
 # execute a run that has ended.
 _ORPHAN_SECONDS = 10.0
 _GONE = {"FAILED", "NOT_FOUND"}  # results of a launcher's health check that show a dead run
@@ -77,7 +77,7 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 
 
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """Yields the runs whose process died before it locked its file, of servers of this machine.
+    """Yields the runs of this machine's servers whose process died before it locked its file.
 
     Runs whose events are not in files of this machine are left out, because their server may be on
     another machine.

@@ -18,9 +18,9 @@ from demo_pipeline.runs.health import Finding, HealthLevel, combined, healthy
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
-STALE_RUN_SECONDS = 7200.0  # a run without an event for longer hangs: no stage takes as long
-DAEMON_SECONDS = 300.0  # a daemon without a heartbeat for longer is dead: it sends one every 30 s
-LATE_TICKS = 10  # a sensor that was not evaluated for more of its intervals is late
+STALE_RUN_SECONDS = 7200.0  # without an event for longer, a run hangs: no stage takes so long
+DAEMON_SECONDS = 300.0  # without a heartbeat for longer, the daemon is dead; the interval is 30 s
+LATE_TICKS = 10  # without an evaluation for more than so many of its intervals, a sensor is late
 _SENSOR_DAEMON = "SENSOR"
 _SENSORS = ("new_uploads", "rebuild_datasets", "tasks_changed")
 _QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
@@ -88,13 +88,13 @@ def _instance(
 def sensor_intervals(settings: Settings) -> dict[str, int]:
     """Returns sensor → seconds between two evaluations.
 
-    The definitions have the same numbers, but `doctor` is too quick a command to build them.
+    The definitions have the same numbers, but building them would take too long for `doctor`.
     """
     return dict.fromkeys(_SENSORS, settings.discovery.interval_seconds)
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
-    """Examines the unfinished runs: whether they still write events, and their processes live."""
+    """Examines the unfinished runs: do they still write events, and are their processes alive?"""
     records = instance.get_run_records(dg.RunsFilter(statuses=list(_UNFINISHED)))
     dead_ids = dead_run_ids(instance)
     stale = []

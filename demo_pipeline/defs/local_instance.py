@@ -79,7 +79,7 @@ def make_databases(home: Path) -> None:
     try:
         fcntl.flock(
             handle, fcntl.LOCK_EX
-        )  # another command waits here, and then finds them complete
+        )  # another command waits here, and then finds the databases complete
         unfinished = [name for name in _DATABASES if _is_unfinished(home / name)]
         if not unfinished:
             return

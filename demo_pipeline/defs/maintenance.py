@@ -41,7 +41,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
     Args:
         instance: the instance that records the runs.
-        before: runs that were created earlier are deleted, epoch seconds.
+        before: a time, in epoch seconds; only runs that were created earlier are deleted.
     """
     kept_runs = set(_runs_behind_assets(instance))
     moment = dt.datetime.fromtimestamp(before, dt.UTC)

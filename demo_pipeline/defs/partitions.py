@@ -1,6 +1,6 @@
 """The partitions, one for each demonstration, and names that assets, runs and sensors share.
 
-Ids are registered as partitions here, because Dagster has no command for it.
+Ids are registered as partitions here, because Dagster has no command that registers partitions.
 """
 
 from collections.abc import Iterable

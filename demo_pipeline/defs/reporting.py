@@ -28,7 +28,7 @@ from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, T
 
 WHY = "why"  # metadata of a failure: `REFUSED`, `TRANSIENT` or `DEFECT` of runs/results.py
 KEPT_VERSION = "a check failed, so the last good version is kept: "
-_TABLE_ROWS = 20  # problems in a table
+_TABLE_ROWS = 20  # maximum number of problems in a table
 _COUNT_NAMES = {  # key of a count → noun for people
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
@@ -203,7 +203,10 @@ def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg
 def retried(
     context: dg.AssetExecutionContext, error: TransientError, vain_waits: VainWaits
 ) -> Exception:
-    """Returns the exception to raise after a transient error: three retries, then a failure.
+    """Returns the exception to raise after a transient error.
+
+    The exception requests a retry after each of the first three attempts, and is a failure after
+    the fourth.
 
     A step is not retried if its upload changed, because the sensor requests another run for it. It
     is not retried either if retries did not help against the same cause earlier in the run.
@@ -239,7 +242,7 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Passes the messages that this thread logs in the block to a function, from INFO upwards.
+    """Passes messages of at least INFO that this thread logs in the block to a function.
 
     Runs in other threads have their own logs.
 

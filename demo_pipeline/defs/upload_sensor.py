@@ -47,8 +47,8 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
-# Requests in an evaluation of the sensor, at most. Each takes 0.3 CPU s (measured), and the sensor
-# does nothing else meanwhile.
+# Maximum number of runs that an evaluation of the sensor requests. Each request takes 0.3 CPU s
+# (measured), and the sensor does nothing else meanwhile.
 MANY = 25
 _KEYS_PER_QUERY = 10_000  # demonstrations in a query to Dagster's database
 _NO_CATALOG = (
@@ -79,7 +79,7 @@ def _demonstrations(context: dg.OpExecutionContext, config: Ids, roots: Roots) -
 
 
 def process_ids(context: dg.OpExecutionContext, workspace: Workspace, ids: Sequence[str]) -> None:
-    """Processes demonstrations inside an op, and adds the numbers of results to its metadata."""
+    """Processes demonstrations inside an op, and adds the counts of results to the metadata."""
     if not runs_here(context.instance):
         raise dg.Failure(
             "this job executes its runs on this machine, which needs Dagster's default launcher; "
@@ -128,8 +128,9 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 def runs_here(instance: dg.DagsterInstance) -> bool:
     """Returns whether a process of this machine may execute runs without the launcher.
 
-    This is so only with Dagster's default launcher. With those of Ray and Kubernetes, Dagster's run
-    monitoring asks the launcher about every run, and ends runs that the launcher did not start.
+    This is so only with Dagster's default launcher. With the launchers of Ray and Kubernetes,
+    Dagster's run monitoring asks the launcher about every run, and ends runs that the launcher did
+    not start.
     """
     return isinstance(instance.run_launcher, dg.DefaultRunLauncher)
 
@@ -184,7 +185,7 @@ def _look(
     settled: SettledUploads,
     seen: dict[str, SeenUpload],
 ) -> Look:
-    """Decides about every upload; returns at most `MANY` requests if each becomes a run."""
+    """Decides about every upload; returns at most `MANY` requests if each needs its own run."""
     settled.begin(workspace)
     listed = list_uploads(workspace)
     in_work = _in_work(instance)
@@ -248,7 +249,7 @@ def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _R
 def _newest_of_each(
     instance: dg.DagsterInstance, ids: Sequence[str]
 ) -> Iterator[tuple[str, _RunEnd]]:
-    """Yields the demonstrations that have a run of their own, with the end of the newest.
+    """Yields the demonstrations that have a run of their own, with the end of the newest such run.
 
     A query asks for many ids: with a query for each id, 3,000 uploads took 20 to 30 s.
     """

@@ -28,7 +28,8 @@ from demo_pipeline.stage import DEMONSTRATION_JOB
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _TAGS = {
-    # With this tag, the page of the job lists the run. The name is that in workspace.yaml.
+    # With this tag, the page of the job lists the run. The part after `@` is the
+    # `location_name` in workspace.yaml.
     ".dagster/repository": "__repository__@demo_pipeline",
     "dagster/max_retries": "0",  # the daemon does not retry the run
     "dagster/max_runtime": "86400",  # seconds

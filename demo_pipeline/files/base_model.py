@@ -21,7 +21,7 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # reported for a file; the rest is only counted
+MAX_PROBLEMS = 20  # reported per file; further problems are only counted
 
 
 def _number(value: Any) -> int | float:

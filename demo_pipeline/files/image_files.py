@@ -26,7 +26,7 @@ _HEADER = struct.Struct(">IIBBBBB")  # data of an IHDR chunk: width, height, and
 _FORM = (8, 2, 0, 0, 0)  # bits per channel, RGB, deflate, filtered rows, not interlaced
 _UP = 2  # the PNG filter that stores a row as its difference from the row above
 _BAND = 64  # rows that are filtered and deflated together; they fit into the processor's cache
-_HEAD = 8  # bytes in the first call of the compressor; ISA-L's loop for short input takes 4 to 15
+_HEAD = 8  # bytes in the first call of the compressor; 4 to 15 make ISA-L use its short-input loop
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -25,7 +25,7 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 Location = tuple[str | int, ...]
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
-MAX_LOCATED_DEPTH = 8  # levels of JSON; `places_in` locates no deeper values
+MAX_LOCATED_DEPTH = 8  # levels of JSON; `places_in` does not locate deeper values
 _ITEMS_AT_ONCE = 256  # items of a very long list or object that are encoded together
 # Raised recursion limit. A level of JSON takes two calls of about 1 kB; no real tree needs so many.
 _MOST_CALLS = 200_000

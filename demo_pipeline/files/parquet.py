@@ -31,10 +31,10 @@ class Domain:
         values: the allowed texts; empty: any text.
         low, high: the smallest and the largest allowed number; None: no limit.
         pattern: a regular expression that must match the whole of each text.
-        given: another column, which decides the rows with a value; empty: all rows are free.
-        when: the values of `given` for which a row must have a value; empty: any value except
-            null. All other rows must be null, or an empty list.
-        only: the rows selected by `given` and `when` may be null, too.
+        given: another column, which selects the rows that must have a value in this column; all
+            other rows must be null or an empty list. Empty: any row may have a value or be null.
+        when: the values of `given` in the selected rows; empty: any value except null.
+        only: the selected rows may have a value, but may also be null or an empty list.
     """
 
     values: tuple[str, ...] = ()
@@ -46,20 +46,20 @@ class Domain:
     only: bool = False
 
     def where(self, column: str, *when: str) -> Self:
-        """Returns the domain with the rule that exactly these rows have a value.
+        """Returns the domain with the rule that exactly the selected rows have a value.
 
         Args:
             column: the column that selects the rows; see `given`.
-            when: its values in these rows; none: any value.
+            when: the values of `column` in the selected rows; none: any value except null.
         """
         return replace(self, given=column, when=when)
 
     def only_where(self, column: str, *when: str) -> Self:
-        """Returns the domain with the rule that only these rows may have a value.
+        """Returns the domain with the rule that only the selected rows may have a value.
 
         Args:
             column: the column that selects the rows; see `given`.
-            when: its values in these rows; none: any value.
+            when: the values of `column` in the selected rows; none: any value except null.
         """
         return replace(self, given=column, when=when, only=True)
 
@@ -91,7 +91,7 @@ class Domain:
     def fault(self, column: str, table: pa.Table) -> str:
         """Returns a message about the first wrong row of a column; empty if all rows are right.
 
-        It has the number of the row and the rule, and does not quote the wrong value.
+        The message has the number of the row and the rule, and does not quote the wrong value.
         """
         values = table[column]
         if self.given:
@@ -369,7 +369,7 @@ def read_table(
             schema, or one of `columns` is missing and no `schema` is given.
         OSError: the file is missing or cannot be read.
     """
-    # Not `pq.read_table`: its imports, for many files and threads, take 0.3 s.
+    # Not `pq.read_table`: it imports modules for many files and threads, which takes 0.3 s.
     with pq.ParquetFile(path) as file:
         file_schema = file.schema_arrow
         wanted_schema = file_schema if schema is None else schema

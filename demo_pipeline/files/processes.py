@@ -12,8 +12,8 @@ _NEW_OBJECTS = 100_000  # objects created between two garbage collections; Pytho
 def save_memory() -> None:
     """Reduces the memory of Arrow and the threads of NumPy, here and in child processes.
 
-    Call it before Arrow and NumPy are imported. NumPy starts threads for products of large
-    matrices, which spin for 40 ms. No code of this package multiplies large matrices.
+    Call it before Arrow and NumPy are imported. For products of large matrices, NumPy starts
+    threads that spin for 40 ms. No code of this package multiplies large matrices.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -98,7 +98,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """Replaces the angle brackets of markers by square brackets; returns the text and their number.
+    """Replaces angle brackets of markers by square ones; returns the text and the marker count.
 
     Then a model that reads the text does not take the markers for its special tokens.
     """

@@ -1,9 +1,9 @@
 """Rejects requests that pages of other sites send to a server on this machine.
 
-Any page that is open in a browser can send requests to this machine. The browser adds headers with
-their origin: `Host` is the name under which the page addressed the server, and `Origin` and
-`Sec-Fetch-Site` tell which site the page comes from. The servers of the review page and of
-Dagster's UI both apply these rules.
+Any page that is open in a browser can send requests to this machine. The browser adds headers that
+tell the origin of a request: `Host` is the name under which the page addressed the server, and
+`Origin` and `Sec-Fetch-Site` tell which site the page comes from. The servers of the review page
+and of Dagster's UI both apply these rules.
 """
 
 import secrets
@@ -23,7 +23,7 @@ def own_hosts(port: int) -> frozenset[str]:
 
 
 def page_refusal(method: str, origins: Collection[str], origin: str | None, site: str) -> str:
-    """Returns why a request is rejected; empty if a page of this server or a person sent it.
+    """Returns why a request is rejected; empty if it comes from a page of this server or a person.
 
     Args:
         method: the method of the request.

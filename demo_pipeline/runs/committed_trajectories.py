@@ -1,8 +1,8 @@
 """Opens the committed trajectories, from which datasets and evaluations are built.
 
-This module decides which demonstrations datasets contain, which of their files are read, and how
-the recipe of a dataset depends on them. Demonstrations with damaged records are left out; their
-number and their names are returned.
+This module decides which demonstrations the datasets contain, which files of records they read, and
+what the recipe of a dataset contains about each trajectory. Demonstrations with damaged records are
+left out; the number and the names of these demonstrations are returned.
 """
 
 import hashlib
@@ -26,23 +26,23 @@ from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-SPLITS = "splits"  # the input of a recipe that stands for the splits of all trajectories
+SPLITS = "splits"  # name of the recipe input for the splits of all trajectories
 
 
 @dataclass(frozen=True, slots=True)
 class _CommittedRecords:
     """The facts that datasets need about the records of a demonstration.
 
-    Thousands are in memory, so it holds neither the manifest nor a `Path`.
+    Thousands of these objects are in memory, so they hold neither the manifest nor a `Path`.
 
     Attributes:
-        folder: the folder with the files of the records; text takes a tenth of the memory of a
-            `Path`.
+        folder: the folder with the files of the records, as text, which takes a tenth of the memory
+            of a `Path`.
         name: the version of the records.
         trajectory: the version of the trajectory that the records were made from.
         digests: file → SHA-256, for the files that the present code and settings would write
             unchanged; see `_files_in_present_form`.
-        withheld: why the demonstration must not leave the store; empty if it may.
+        withheld: why the demonstration must not leave the store; empty if it may leave the store.
         summary: the summary of the records.
     """
 
@@ -72,7 +72,7 @@ class _CommittedRecords:
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]
-        stage_of_link = link.output.partition("/")[0]  # `trajectories`, or `redactions` if redacted
+        stage_of_link = link.output.partition("/")[0]  # `trajectories` or `redactions`
         content = manifest.inputs[stage_of_link]
         in_present_form = _files_in_present_form(version, fingerprints)
         return cls(
@@ -96,7 +96,7 @@ def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) ->
     """Returns the files of records that the present code and settings would write unchanged.
 
     Datasets read these files, and make the rows of all other files again from the trajectory.
-    `Graph.state` cannot tell which files they are: it tells whether the records are up to date.
+    `Graph.state` cannot tell which files these are, because it judges the records as a whole.
     Datasets also read records whose upload was changed, rejected or removed, and a version of
     records may have some files in the present form and others in an earlier form.
     """
@@ -271,7 +271,8 @@ def trajectory_fingerprint(
 ) -> str:
     """Returns a fingerprint of a trajectory and of these files of its records.
 
-    The verdict of reviewers is part of it if it decides whether a dataset has the trajectory.
+    The fingerprint covers the verdict of reviewers if this verdict decides whether a dataset
+    contains the trajectory.
     """
     parts = [trajectory.content, *(trajectory.digests.get(name, "") for name in files)]
     is_rejected = required_review == "not_rejected" and trajectory.rejected_for

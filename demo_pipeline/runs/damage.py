@@ -66,7 +66,10 @@ def rebuild_command(output: str) -> str:
 
 
 def _remedy(output: str) -> str:
-    """Returns the advice that rebuilds a damaged output and all outputs that share its files."""
+    """Returns advice with the command that rebuilds a damaged output.
+
+    The command also rebuilds all outputs that share files with the damaged output.
+    """
     top = output.partition("/")[0]
     is_verified = top in _STAGES or any(
         stage.folder.partition("/")[0] == top for stage in dataset_stages()
@@ -134,7 +137,7 @@ def _demonstration(output: str) -> str | None:
     return key if folder in _STAGES and key else None
 
 
-# Damage because of which datasets left demonstrations out
+# Damage that made datasets leave demonstrations out
 
 
 def trajectory_damage(
@@ -142,7 +145,7 @@ def trajectory_damage(
 ) -> Iterator[Problem]:
     """Yields a problem for each demonstration that a dataset leaves out because of damage.
 
-    Its remedy is the command that rebuilds the damaged output.
+    The remedy of each problem is the command that rebuilds the damaged output.
 
     Args:
         store: the store of the outputs.
@@ -171,7 +174,8 @@ def _first_damage(store: Store, output: str) -> Problem:
 def noted_problem(damage: OutputDamage) -> Problem:
     """Returns the problem of a damage that the summary of a dataset names.
 
-    Its remedy is `demo-pipeline run` without options, because a run rebuilds such outputs.
+    The remedy of the problem is `demo-pipeline run` without options, because a run rebuilds such
+    outputs.
     """
     return replace(
         damage_problem(damage),
@@ -190,13 +194,13 @@ def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
 def noted_demonstrations(workspace: Workspace) -> set[str]:
     """Returns the ids that a published dataset left out because of damage.
 
-    Their outputs may have been rebuilt since.
+    The damaged outputs may have been rebuilt since.
     """
     return {problem.demonstration for problem in damage_in_datasets(workspace)}
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """Returns the damage because of which published datasets left demonstrations out, each once.
+    """Returns the damage that made published datasets leave demonstrations out, each damage once.
 
     Datasets that the settings switch off are not read, because the next run does not rebuild them.
     """

@@ -35,7 +35,7 @@ _ROW_FILES = (
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-_EXPORT_LEVELS = 2  # folders between the top of an export and a dataset in it, at most
+_EXPORT_LEVELS = 2  # an argument is at most so many folders below the top of an export
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 _FileDigest = Callable[[str], str | None]
@@ -93,9 +93,9 @@ class DatasetDiff:
     """The result of comparing two versions of a dataset.
 
     Attributes:
-        stage: the stage that built both.
+        stage: the stage that built both versions.
         before, after: the two versions, for people.
-        rows: the number of rows of each.
+        rows: the number of rows before and after.
         differences: the rows that differ.
     """
 
@@ -116,7 +116,7 @@ def compare_datasets(workspace: Workspace, before: str, after: str) -> list[Data
         after: of the same form as `before`.
 
     Raises:
-        StorageError: an argument names no dataset, or they have no dataset in common.
+        StorageError: an argument names no dataset, or the arguments have no dataset in common.
     """
     old = _named_datasets(workspace.store, before)
     new = _named_datasets(workspace.store, after)
@@ -200,7 +200,7 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Returns stage → dataset for the datasets below a path in an export; empty without one."""
+    """Returns stage → dataset for the datasets below a path in an export; may be empty."""
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():
@@ -237,7 +237,7 @@ def _row_files(folder: Path) -> list[Path]:
 def dataset_rows(folder: Path, digest: _FileDigest) -> dict[str, _Row]:
     """Returns id → row of a dataset.
 
-    The id of a row without one is its demonstration with the number of its step.
+    If a row has no id, the id of its demonstration and the number of its step stand for the id.
 
     Args:
         folder: the folder of the dataset.

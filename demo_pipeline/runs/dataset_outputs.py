@@ -103,7 +103,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _inputs_to_ask(self) -> DatasetInputs:
-        """Returns the inputs that name and plan the output; folders are opened only by a build."""
+        """Returns the inputs that naming and planning need; only a build opens their folders."""
         reads_trajectories = self.stage.reads_trajectories
         return DatasetInputs(
             settings=self.graph.workspace.settings,
@@ -236,7 +236,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Adds the versions whose files a training export may hard-link, the most likely first."""
+    """Adds the versions whose files an export may hard-link; the likeliest source comes first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -255,7 +255,7 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
     """Links every trajectory into the index, except those whose result a reviewer changed.
 
-    The files of the latter are copied or hard-linked by the build, because their content differs.
+    For these exceptions, the build copies or hard-links the files, because the result differs.
     """
     judged_ids = {
         trajectory.id
@@ -282,7 +282,7 @@ def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
     """Returns the files of records that a dataset reads.
 
-    The file that only the form of the dataset needs, if any, comes last.
+    If the form of the dataset needs a file of its own, this file comes last.
     """
     export = export_of_stage(stage)
     form = (export.kept,) if export and export.kept else ()
@@ -295,8 +295,8 @@ def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
     """Returns the state of every training export.
 
-    The states of disabled exports lack the name of the asset. It would take time to import the
-    module of the form that has it; `with_assets` does so.
+    The states of disabled exports lack the name of the asset, because only the module of the form
+    knows the name, and importing the module takes time. `with_assets` adds the names.
     """
     return tuple(_export_state(graph, name) for name in export_names())
 

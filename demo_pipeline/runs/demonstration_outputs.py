@@ -190,7 +190,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
         match = match_task(workspace, versions[_RECORDING])
-        # The recipe has only the match, not the catalog, so that new tasks rebuild no trajectory.
+        # The recipe has only the match. With the whole catalog, each new task would make every
+        # trajectory stale.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
     @contextmanager
@@ -258,7 +259,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def refusal(self) -> str:
         """Returns why this or an earlier stage rejected the present upload; empty if none did.
 
-        Records of other versions of the package are ignored, because this version may accept it.
+        Records of other versions of the package are ignored: this version may accept the upload.
         """
         workspace = self.graph.workspace
         record = read_quarantine(workspace.store, self.key)
@@ -271,7 +272,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         return str(record.known_problems()[0]) if record.problems else "no reason was given"
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Returns whether a success of this stage ends the quarantine by the stage of a record."""
+        """Returns whether a success of this stage ends the quarantine that a given stage began."""
         return stage_of_record == self.stage.name
 
     def remember_refusal(self, error: RefusedError) -> None:
@@ -387,7 +388,7 @@ class RecordingOutput(DemonstrationOutput):
             raise UploadChangedError(UPLOAD_CHANGED)
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Returns whether the record is of this stage, or of a stage that no longer exists."""
+        """Returns whether the given stage is this stage, or a stage that no longer exists."""
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 
 
@@ -430,7 +431,7 @@ def _is_change(error: DemonstrationError | OutputError) -> bool:
 
 
 def _as_unreadable(problem: Problem) -> Problem:
-    """Converts "changed while it was read" to "cannot be read", for an unchanged listing."""
+    """Turns "changed while it was read" into "cannot be read", as the listing is unchanged."""
     if problem.code != _CHANGED:
         return problem
     return replace(

@@ -1,9 +1,9 @@
 """Decides for which uploads a run is requested: complete uploads that are new or changed.
 
-A sensor calls it again and again; each call is a *look* at the uploads. The store knows which
-uploads are built or rejected, and the caller knows which have a run. Only uploads that changed a
-moment ago, or are not in the store yet, are remembered until the next look. This module does not
-depend on Dagster.
+A sensor calls this module again and again; each call is a *look* at the uploads. The store knows
+which uploads are built or rejected, and the caller knows which uploads have a run. Only uploads
+that changed a moment ago, or are not in the store yet, are remembered until the next look. This
+module does not depend on Dagster.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-_SECONDS_PER_LOOK = 20.0  # limit for questions to the store; the next look asks the rest
+_SECONDS_PER_LOOK = 20.0  # for questions to the store; the next look asks the remaining ones
 NO_END = (False, 0.0)  # end of a run that never existed: not cancelled, and long ago
-STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run: not repeated
+STOPPED = -1  # value of `SeenUpload.attempt`: a person cancelled the run, so none is requested
 
 
 class ListedUpload(NamedTuple):
     """A folder in a listing of the uploads.
 
     Attributes:
-        state: a hash that changes with any of its files, and with any decision of a reviewer on it.
+        state: a hash that changes when a file of the folder or the decisions of reviewers change.
         is_whole: whether all files of a recording exist.
         is_marked: whether the file `discovery.complete_marker` exists.
     """
@@ -66,7 +66,7 @@ class UploadRequest:
     Attributes:
         id: the id of the demonstration.
         state: see `ListedUpload`.
-        attempt: the number of this run among those for the same state, from 1.
+        attempt: the number of this run among the runs for the same state, from 1.
         reason: `new`, `changed` or `again`.
     """
 

@@ -44,7 +44,7 @@ STEP_SCORES_FILE = "steps.parquet"
 REPORT_SUMMARY = "summary.json"
 FAILURES_FILE = "failures.jpg"
 _PREDICTIONS_FILE = "predictions.jsonl"
-_ROWS = 4096  # rows of the table of steps that are held in memory
+_ROWS = 4096  # steps whose scores are held in memory before they are written
 PredictionRows = Iterable[tuple[Any, Any, Any]]
 """Rows of trajectory id, step index and response."""
 
@@ -107,12 +107,12 @@ def write_evaluation_requests(
         out: the JSON Lines file, which only its owner can read (mode 0600).
         asked: the options of the evaluation.
         model: the name of the model in the requests.
-        system: a system prompt instead of the prompt of the form; None: that of the form.
+        system: a system prompt instead of the prompt of the form; None: the prompt of the form.
         images: `data`: screenshots are inside the lines. `path`: they are copied to a folder
             `<stem>_images` next to the file; copies of an earlier run are removed.
 
     Raises:
-        EvaluationError: the split has no steps, or `images` is something else.
+        EvaluationError: the split has no steps, or `images` has another value.
     """
     if images not in ("data", "path"):
         raise EvaluationError("--images is data or path")
@@ -215,7 +215,7 @@ def score_file(
         workspace: the workspace with the trajectories.
         predictions: plain JSON Lines, or the results of an OpenAI batch.
         asked: the options of the evaluation.
-        out: a folder for tables of scores, a summary and images of failures; None: none is written.
+        out: a folder for tables of scores, a summary and images of failures; None: no files.
 
     Raises:
         EvaluationError: the split has no steps.

@@ -57,8 +57,8 @@ def export_datasets(
 ) -> dict[str, int]:
     """Copies the datasets to a folder, as files without symbolic links.
 
-    Equal images are stored once, as hard links if the file system supports them. Of the contact
-    sheets, only those of demonstrations in the index are copied, because the index does not contain
+    Equal images are stored once, as hard links if the file system supports them. A contact
+    sheet is copied only if its demonstration is in the index, because the index does not contain
     private demonstrations.
 
     Args:
@@ -101,7 +101,7 @@ def export_datasets(
 def _may_leave(name: str, index: Path | None) -> bool:
     """Returns whether an output may be exported.
 
-    Contact sheets may be exported only of the demonstrations in the index.
+    A contact sheet may be exported only if its demonstration is in the index.
     """
     folder, _, demonstration = name.rpartition("/")
     if folder != CONTACT_SHEETS_STAGE.folder:
@@ -131,8 +131,9 @@ def _require_same_privacy(
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
     """Returns whether screenshots were searched with these settings before an output was built.
 
-    The summary of a dataset has a hash of the settings. That of a contact sheet does not, so the
-    contact sheet must have been made from the current redactions, and these with the settings.
+    The summary of a dataset has a hash of the settings. The summary of a contact sheet has none.
+    Therefore the contact sheet must have been made from the current redactions, and the redactions
+    must have been made with these settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)
@@ -207,7 +208,7 @@ class _Copier:
             self.written += status.st_size
 
     def _first_copy(self, source: Path, target: Path) -> Path | None:
-        """Returns the first copy of the same image; None if it is the first, or no image."""
+        """Returns the first copy of the same image; None if there is none, or it is no image."""
         if source.suffix not in _PICTURES:
             return None
         identity = file_id(source)

@@ -25,11 +25,11 @@ RETRY_SECONDS = (5, 20, 80)
 # each run, from the first to the longest.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # limits the exponent; the longest pause is reached before
+_DOUBLINGS = 10  # limits the exponent; fewer doublings reach the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two, damaged files, stay until a person moves the
-# file away.
+# SQLite errors that count as transient. The last two mean a damaged file; they persist until a
+# person moves the file away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
@@ -130,7 +130,7 @@ def _transient_trouble(error: BaseException) -> str:
 def error_words(error: BaseException) -> str:
     """Returns a description of an error that cannot contain typed text.
 
-    It is the reason of a transient error, and the type of any other error.
+    For a transient error, the description is the reason; for any other error, it is the type.
     """
     return transient_reason(error) or type(error).__name__
 
@@ -149,7 +149,7 @@ def _database_trouble(error: BaseException) -> str | None:
 
 
 def is_defect(error: BaseException) -> bool:
-    """Returns whether an error is a defect: no input, storage or machine explains it."""
+    """Returns whether an error is a defect, which no input, storage or machine has caused."""
     is_explained = isinstance(error, StorageError | DemonstrationError)
     return not is_explained and transient_reason(error) is None
 
@@ -170,7 +170,7 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
     """Logs a warning instead of raising an error from the block.
 
     Args:
-        log: where the warning is logged.
+        log: the logger that gets the warning.
         work: the name of the work in the block, for the warning.
     """
     try:

@@ -157,7 +157,7 @@ class Removal:
         outputs: the names of its outputs; all their versions are removed.
         datasets: the names of the datasets that contain it; all their versions are removed.
         documents: the number of its quarantine records, decisions and annotations.
-        records: export → number of its records in the last built datasets.
+        records: export → number of records of the demonstration in the export, as last built.
     """
 
     demonstration: str

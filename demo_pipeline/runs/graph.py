@@ -47,7 +47,7 @@ from demo_pipeline.store.versions import (
     VersionKey,
 )
 
-AFTER_INPUTS = "perhaps, when what it reads has changed"  # why: only an input is stale
+AFTER_INPUTS = "perhaps, when what it reads has changed"  # a `Stale.why`: only an input is stale
 DAMAGED = "a file was damaged"
 SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
@@ -129,7 +129,7 @@ class BuildPlan(Generic[AnyInputs]):
     Attributes:
         recipe: everything that the output depends on.
         open_inputs: opens the inputs of the build function. It also creates links in the staged
-            folder, and tells it from which versions files may be hard-linked.
+            folder, and lists the versions whose files the build may hard-link.
         complete_summary: adds facts to the summary that the build function returned.
         require_same_inputs: raises an error if the inputs changed after the build began.
     """

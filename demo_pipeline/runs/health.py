@@ -32,7 +32,7 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import OutputDamage
 
-LOW_BYTES = 5 * 10**9  # less free space is a warning: it holds some hours of recordings
+LOW_BYTES = 5 * 10**9  # less free space is a warning; 5 GB hold some hours of recordings
 VERY_LOW_BYTES = 10**9  # less free space is an error: a run is likely to fail
 _GIGABYTE = 1e9
 _BLOCK = b"\0" * 4096  # written as a test: a disk without room for a block cannot hold an output
@@ -119,7 +119,7 @@ def _documents(workspace: Workspace) -> Finding:
 
 
 def _uploads(workspace: Workspace) -> Finding:
-    """Examines whether the uploads can be read and their folders are named as ids."""
+    """Examines whether the uploads can be read and all folder names can be ids."""
     url = workspace.uploads.url
     if not is_bucket(url) and not local_path(url).is_dir():
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
@@ -143,7 +143,7 @@ def store_finding(workspace: Workspace) -> Finding:
     url = workspace.store.url
     try:
         if is_bucket(url):
-            # The least rights that docs/guides/operations.md lists allow this key.
+            # docs/guides/operations.md lists the minimal rights; they allow writing this key.
             key = f"{QUARANTINE_FOLDER}/doctor/{secrets.token_hex(8)}"
             workspace.store.put_document(key, b"")
             workspace.store.delete_document(key)
@@ -165,7 +165,8 @@ def store_finding(workspace: Workspace) -> Finding:
 def _failure(check: str, url: str, error: Exception) -> Finding:
     """Returns the finding about a root that cannot be used.
 
-    Of an error of the operating system it has the type only, because its message repeats the path.
+    For an error of the operating system, the finding has only the type of the error, because the
+    message repeats the path.
     """
     reason = str(error)
     if not isinstance(error, StorageError):
@@ -179,13 +180,13 @@ def _existing(path: Path) -> Path:
 
 
 def _free_space(settings: Settings) -> Iterator[Finding]:
-    """Yields a finding for each file system on which the store in a folder or the cache lies."""
+    """Yields a finding for each file system that holds the cache or a store in a folder."""
     roots = {} if is_bucket(settings.store) else {"store": settings.store}
     examined_devices = set()
     for name, url in (roots | {"cache": settings.cache}).items():
         try:
             folder = _existing(local_path(url))
-        except OSError as error:  # the root or a folder above it cannot be looked at
+        except OSError as error:  # the root or a folder above it cannot be examined
             if name != "store":  # `store_finding` reports the store
                 yield _failure(name, url, error)
             continue

@@ -1,7 +1,7 @@
 """Imports trajectories that other tools wrote, without a recording.
 
 An imported trajectory is published as an output of the stage `trajectories`. Its recipe names the
-files that it was made from. The stages before `trajectories` have no output of it. The outputs of
+files that it was made from. It has no outputs of the stages before `trajectories`. The outputs of
 the later stages, such as its records, are built at the import, and `run` keeps them up to date.
 """
 
@@ -57,7 +57,7 @@ from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectories import trajectory_task
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MAX_PROBLEMS = 3  # problems that the outcome of a rejected import names; the rest is counted
+_MAX_PROBLEMS = 3  # problems that a rejected import names; further ones are only counted
 
 
 @dataclass(frozen=True, kw_only=True)

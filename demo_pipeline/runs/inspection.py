@@ -71,7 +71,7 @@ def timeline_lines(
     Args:
         events_folder: the output of the stage `events`.
         actions_folder: the output of the stage `actions`.
-        manifest: the manifest of the recording. Its `timestamp` in meta.json is second 0.
+        manifest: the manifest of the recording. The `timestamp` in meta.json is second 0.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
@@ -230,7 +230,7 @@ def _wheel(actions: Sequence[Action]) -> str:
 
 
 def _keyboard_lines(actions: Sequence[Action], meta: Meta) -> Iterator[str]:
-    """Yields lines about the keyboard layouts that were used, their reasons, and doubtful texts."""
+    """Yields lines about the assumed keyboard layouts, the reasons for them, and doubtful texts."""
     typed = [action for action in actions if action.action_type == "type"]
     if not typed:
         yield "Keyboard: nothing was typed"
@@ -302,7 +302,7 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
 
 
 def _membership(row: Mapping[str, Any]) -> str:
-    """Returns how many records a built export has of a demonstration, or why it has none.
+    """Returns how many records of a demonstration a built export has, or why it has none.
 
     Args:
         row: the row of the demonstration and the export in `exports.parquet`.

@@ -67,7 +67,7 @@ class WorkerAnswer:
     """The answer of a worker to a task.
 
     Attributes:
-        again: the demonstrations whose runs were closed because their processes had died.
+        again: the demonstrations whose runs were closed because the processes of the runs had died.
         failures: the failures of the steps of the run; empty if it succeeded.
         built: dataset → location, in the order in which the datasets were built.
     """

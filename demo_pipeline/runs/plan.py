@@ -58,7 +58,7 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
 
     Args:
         workspace: store, uploads and settings.
-        todo: id → why all its outputs would be built; empty if only stale outputs would be.
+        todo: id → why all outputs would be built; an empty reason: only the stale ones.
         force: whether the datasets would be built even if they are up to date.
     """
     graph = Graph(workspace)

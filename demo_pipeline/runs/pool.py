@@ -30,7 +30,7 @@ from demo_pipeline.runs.failures import InstanceError, TransientError
 # Deaths of workers after which a task is given up. A single death may be caused by the system or a
 # person.
 _MAX_DEATHS = 3
-_LEAVE_SECONDS = 10.0  # time that the workers have to end
+_LEAVE_SECONDS = 10.0  # longest wait for the forker, which ends the workers
 _ORPHANED = 70  # exit code of a worker after the pool has ended; no process reads it
 _FORK = multiprocessing.get_context("fork")
 _START = b"s"  # a message to the forker: fork a worker
@@ -161,7 +161,7 @@ class Pool(Generic[_Task, _Answer]):
         self._forker.join()
 
 
-@reduced_python_gc(10_000)  # inherited by the workers, which would take 17 MB more with 100,000
+@reduced_python_gc(10_000)  # workers inherit it; with 100,000 they would take 17 MB more
 def _fork_workers(
     to_forker: socket.socket, from_pool: socket.socket, begin: str, arguments: tuple[Any, ...]
 ) -> None:

@@ -1,7 +1,7 @@
 """The results of building an output, a demonstration or a dataset, as plain data.
 
-They are passed from the code that builds to its caller, which may be another process. The phrases
-that describe them to people are made here, too.
+Results are passed from the code that builds to its caller, which may be another process. The
+phrases that describe results to people are made here, too.
 """
 
 from collections.abc import Iterator, Mapping

@@ -43,7 +43,7 @@ def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)  # the steps of a run may be in several processes
         os.write(descriptor, demonstration.encode())
-        draft.rename(file)  # so that no process sees it before it is locked
+        draft.rename(file)  # so that no process sees an unlocked file
         yield
         file.unlink(missing_ok=True)
     finally:
@@ -59,7 +59,7 @@ def has_lock(folder: Path, run_id: str) -> bool:
 def dead_runs(folder: Path) -> dict[str, str]:
     """Returns run id → demonstration for each run whose process was killed.
 
-    Drafts of files whose process was killed before it locked them are removed.
+    Also removes the drafts of processes that were killed before they locked the draft.
     """
     demonstrations: dict[str, str] = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):

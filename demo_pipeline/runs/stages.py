@@ -103,7 +103,7 @@ def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:
 
 
 def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
-    """Returns the dataset stages that the settings switch on; an input precedes its readers."""
+    """Returns the dataset stages that the settings switch on, each after its inputs."""
     names = [name for name in export_names() if name in settings.datasets.exports]
     return [*(training_export(name).stage for name in names), *_AFTER_EXPORTS]
 
@@ -117,7 +117,7 @@ def training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
 
 @cache
 def datasets_job_stages() -> tuple[Stage[DatasetInputs], ...]:
-    """Returns every stage of the job `build_datasets`; an input precedes its readers."""
+    """Returns every stage of the job `build_datasets`, each after its inputs."""
     return (*(export.stage for export in training_exports().values()), *_AFTER_EXPORTS)
 
 

@@ -103,7 +103,7 @@ def task_instruction(workspace: Workspace, task_id: str) -> str:
 
 @lru_cache(maxsize=2)
 def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
-    """Returns task id → instruction of a version; the first of several files with an id counts."""
+    """Returns task id → instruction in a version; of files with the same id, the first counts."""
     try:
         rows = task_files.read_catalog(folder, ["task_id", "instruction"])
     except (OSError, pa.ArrowException) as error:

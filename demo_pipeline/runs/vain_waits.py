@@ -7,7 +7,7 @@ import hashlib
 import mmap
 
 _ENTRY = hashlib.sha256().digest_size  # bytes of an entry
-_ENTRIES = 128  # different causes that are remembered; a run has few
+_ENTRIES = 128  # maximum number of remembered causes; a run has few
 
 
 class VainWaits:

@@ -36,8 +36,9 @@ _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
 # Largest ratio between the aspect ratios of screen and video. A screen of 1366 x 768 and its video,
 # whose sides must be even, differ by 0.2 %; 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
-# Largest difference between `duration_seconds` and the video, in seconds or as a share of the
-# video, whichever is larger. Some recorders count from the press of a key, or until the upload.
+# Largest difference between `duration_seconds` and the length of the video: seconds, or a share of
+# that length, whichever is larger. Some recorders count from the press of a key, or until the
+# upload.
 _LENGTH_SLACK_S = 5
 _LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
@@ -175,7 +176,7 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-# Bytes; ten times the length of a line with a sample, its screenshot and its tree.
+# In bytes: ten times the length of a line with a sample, its screenshot and its tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
 _READ_WHOLE = {  # suffix of the files that are read as a whole → noun
     ".json": "a JSON document",
@@ -202,9 +203,10 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
-    The format of a folder is the one of whose files the folder has the largest share. The format of
-    a JSON Lines file is found by the keys of its first line, and that of any other file by its
-    suffix. A file that is only a part of a format has no format: its folder must be validated.
+    Each format has a list of file names. A folder gets the format for which the largest share of
+    these names exists in the folder. For a JSON Lines file, the keys of the first line decide; for
+    any other file, the suffix decides. A file that is only a part of a format has no format: its
+    folder must be validated.
     """
     if path.is_file():
         return _recognise_file(path)
@@ -237,7 +239,10 @@ def _recognise_file(path: Path) -> str | None:
 
 
 def _recognise_lines(path: Path) -> str | None:
-    """Returns the format of a JSON Lines file by its first line; by its folder if it is empty."""
+    """Returns the format of a JSON Lines file by the keys of its first line.
+
+    If the file is empty, the format of its folder decides.
+    """
     with path.open("rb") as lines:
         first = lines.readline(_LONGEST_FIRST_LINE)
     if not first.strip():

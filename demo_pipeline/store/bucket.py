@@ -514,7 +514,7 @@ class Bucket:
         return False
 
     def now(self) -> float:
-        """Returns the time by the clock of the server, in epoch seconds. `ages` uses the same."""
+        """Returns the time by the clock of the server, in epoch seconds; `ages` uses this clock."""
         answer = self.call("list_objects_v2", MaxKeys=1)
         date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
         return parsedate_to_datetime(date).timestamp()
@@ -522,7 +522,7 @@ class Bucket:
     def abort_uploads(self, before: float) -> None:
         """Aborts multipart uploads of versions that began before a time, in epoch seconds.
 
-        The processes that began them have died.
+        The processes that began these uploads have died.
         """
         answer = {}
         with suppress(S3CallError):  # some servers cannot list multipart uploads

@@ -73,8 +73,8 @@ class Folder:
         url: the path of the root.
         pointers: the prefix of the keys of pointers. The key of a pointer is this prefix and the
             name of the output.
-        tops: the prefixes of the other keys that continue with the name of an output: those of
-            versions and of drafts.
+        tops: the prefixes of the keys of versions and of drafts. In these keys, too, the name of
+            the output follows the prefix.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")
@@ -390,8 +390,8 @@ class Folder:
     def is_whole(self, version: Version) -> bool:
         """Returns whether every file exists with its size, and every link leads to its version.
 
-        A link to an old folder of a version is wrong if the same version was published again in
-        another folder, because that happens only after damage in the old folder.
+        If the same version was published again in another folder, a link to the old folder is
+        wrong: a version is published again only after damage in the old folder.
         """
         links = version.manifest.links.items()
         return (
@@ -508,8 +508,8 @@ class Folder:
     def draft(self, name: str) -> Iterator[Path]:
         """Creates a locked private folder, and removes it after the block.
 
-        Its depth below the root is that of the versions of the output. While this process lives,
-        no other process removes the folder: `sweep` removes only folders that it can lock.
+        The folder lies as deep below the root as the versions of the output do. While this process
+        lives, no other process removes the folder: `sweep` removes only folders that it can lock.
 
         Args:
             name: the name of the output, or any other folder for drafts.

@@ -1,7 +1,7 @@
 """The document that remembers the task, split, video and log of every demonstration.
 
-Because of it, a demonstration keeps its split when other demonstrations arrive, and a recording
-that was uploaded twice is recognized. `datasets/placement.py` computes its content.
+Because of this document, a demonstration keeps its split when other demonstrations arrive, and a
+recording that was uploaded twice is recognized. `datasets/placement.py` computes its content.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from demo_pipeline.store.documents import DamagedDocument, sealed, unsealed
 from demo_pipeline.store.store import Store
 
 SPLIT_MEMORY = "split_memory/demonstrations.json"
-_SHOWN = 10  # ids in a sentence
+_SHOWN = 10  # maximum number of ids that a sentence lists
 
 
 class KnownDemonstration(
@@ -97,7 +97,7 @@ def keep_split_memory(store: Store, memory: SplitMemory) -> None:
 
 
 def forget_split(store: Store, demonstration: str) -> None:
-    """Removes a demonstration from the document, also as the original of its duplicates."""
+    """Removes a demonstration from the document, also where a duplicate names it as original."""
     memory = read_split_memory(store)
     if demonstration in memory.demonstrations or demonstration in memory.moved:
         entries = dict(memory.demonstrations)

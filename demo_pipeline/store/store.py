@@ -7,8 +7,8 @@ folder.py and bucket.py carry the operations out.
 Writers, readers and `prune` need no locks, because
 
 - a commit creates a new folder and never writes into a folder that exists,
-- a process that moves or removes a pointer first sets the age of the version it points to back to
-  zero, and
+- a process that moves or removes a pointer first sets the age of the version that was published
+  back to zero, and
 - `prune` removes only versions that are older than its grace period.
 
 If a process dies between any two steps, the last complete version stays published.
@@ -56,7 +56,7 @@ from demo_pipeline.store.versions import (
     parse_manifest,
 )
 
-_READS = 3  # attempts to read a pointer and its version, between which the pointer may move
+_READS = 3  # attempts to read a pointer, then its version: the pointer may move in between
 _LOG = logging.getLogger(__package__)
 
 
@@ -140,7 +140,7 @@ class Store:
         return self.open_version(version, files), version
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
-        """Yields a local folder with the content, and the current version, of each of many outputs.
+        """Yields the current version of many outputs, each after a local folder with its content.
 
         Outputs that are missing or not complete are left out. The folders are strings, because a
         string takes a tenth of the memory of a `Path`.
@@ -211,7 +211,7 @@ class Store:
         return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
-        """Yields pairs of an output and one of its versions; None for a damaged manifest.
+        """Yields pairs of an output and one of its versions, or None if its manifest is damaged.
 
         Args:
             within: the name of an output, or of a folder of outputs; empty: all outputs.
@@ -244,10 +244,10 @@ class Store:
         return manifest
 
     def _place(self, output: str, version: str) -> str | None:
-        """Returns the path of a version that has a manifest; None if no folder has it.
+        """Returns the path of a version that has a manifest; None if no folder contains it.
 
-        The same version can be stored in several folders, whose bytes are equal. The published one
-        is preferred.
+        The same version can be stored in several folders, whose bytes are equal. The published
+        folder is preferred.
         """
         place = self.objects.pointer(output)
         if place and place[:VERSION_LENGTH] == version and self._exists(f"{output}/{place}"):

@@ -46,7 +46,7 @@ class UploadedDemonstration:
 
     Attributes:
         id: its name.
-        files: the names of `RECORDING_FILES` that it contains, sorted.
+        files: the names in `RECORDING_FILES` that exist in the folder, sorted.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Uploads:
     Attributes:
         objects: the folder or bucket, for code that only lists it.
         url: the root as it was configured, without credentials.
-        is_stored: a function that returns whether the store has outputs of a demonstration id. The
+        is_stored: a function that returns whether the store has outputs for a demonstration id. The
             workspace sets it.
         copies: whether `open` downloads the files. If so, the first stage keeps a copy of them.
     """
@@ -99,10 +99,10 @@ class Uploads:
         return sorted({*names} - self.usable(names))
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Returns those of the names of folders that can be ids.
+        """Returns the names of folders that can be ids.
 
-        Names that differ only by case would be the same folder on Windows and macOS. Of such names,
-        only the name of which the store already has outputs is usable.
+        Names that differ only by case would be the same folder on Windows and macOS. If the store
+        has outputs for exactly one of such names, this name is usable; otherwise none is.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -244,7 +244,7 @@ class Uploads:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
                 # An optional file. If it changes during the download, it is left out, and no later
-                # run reads it because of that change.
+                # run reads it: changes of optional files do not count as changes of the upload.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 
@@ -305,9 +305,9 @@ def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    """Returns a SHA-256 over the names and the SHA-256 of those of the three files that exist.
+    """Returns a SHA-256 over the name and the SHA-256 of each existing file of the three.
 
-    For a complete recording it equals the `fingerprint` in the manifest of the stage
+    For a complete recording, the result equals the `fingerprint` in the manifest of the stage
     `raw_recordings`.
     """
     present = (name for name in RECORDING_FILES if (folder / name).is_file())

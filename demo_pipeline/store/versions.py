@@ -35,7 +35,7 @@ VersionKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that an output depends on. While it stays the same, the output is not built again.
+    """Everything that an output depends on. An output with an unchanged recipe is not built again.
 
     Attributes:
         code_version: the version of the code of the stage.
@@ -67,7 +67,7 @@ class CheckOutcome:
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """A file of a version, as its manifest has it.
+    """A file of a version, as the manifest lists it.
 
     Attributes:
         path: relative to the folder `content`, separated by `/`.
@@ -122,7 +122,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """Returns the bytes of the file, with sorted keys, so that equal manifests become equal."""
+        """Returns the bytes of the file. Keys are sorted, so equal manifests give equal bytes."""
         values = msgspec.to_builtins(self)
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
         return f"{text}\n".encode()
@@ -165,7 +165,7 @@ class Version:
 
     @property
     def content(self) -> str:
-        """The fingerprint of the content; the recipes of the stages that read it contain it."""
+        """The fingerprint of the content. Stages that read the version have it in their recipes."""
         return self.manifest.content
 
     @property
@@ -263,7 +263,7 @@ class Staging:
         directory: the directory that becomes the directory of the version. Both have the same depth
             below the root, so that relative links stay right.
         find: returns the local folder with the content of a version, given its output and its id;
-            raises `StorageError` if it was removed.
+            raises `StorageError` if the version was removed.
         links: path under `path` → the linked version.
         before: the published version, for builds that read it.
         hardlink_sources: versions whose files the build may hard-link under `path`. The new
@@ -355,8 +355,8 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 class _SharedFiles:
     """Finds the source of files that are hard-linked from other versions, by their inodes.
 
-    A staged directory may have thousands of source versions. They are read one after the other,
-    only until the inode is found.
+    A staged directory may have thousands of source versions. Their files are examined one after the
+    other, only until the inode is found.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:
@@ -401,7 +401,7 @@ def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
     names = []
     with os.scandir(f"{content}/{folder}") as entries:
         for entry in entries:
-            # With the slash, a folder is sorted as the paths of its files are.
+            # The slash puts a folder where the paths of its files belong in the order.
             slash = "/" if entry.is_dir(follow_symlinks=False) else ""
             names.append(f"{folder}{entry.name}{slash}")
     names.sort()
